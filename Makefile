@@ -1,0 +1,43 @@
+# `make` alone prints this help. Every target sets up what it needs, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Tests run one process per core; Spark tests share one session per process.
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test test-fast demo bench clean
+
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Python environment and, where missing, Java for Spark
+
+$(READY): pyproject.toml constraints.txt scripts/setup
+	@PYTHON=$(PYTHON) bash scripts/setup $(VENV)
+	@touch $@
+
+check: $(READY) ## Formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY) ## Rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: check ## Everything CI runs
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+test-fast: $(READY) ## The pure core and the papers' rules, in seconds
+	$(BIN)/pytest -q -m "not spark and not slow and not live and not data"
+
+demo: $(READY) ## The tour: simulate, aggregate on Spark, open the report
+	$(BIN)/roamq demo
+
+bench: $(READY) ## Speed and scale, as ratios against peers in the same run
+	$(BIN)/python -m benchmarks
+
+clean: ## Remove what can be made again
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

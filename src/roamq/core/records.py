@@ -1,0 +1,58 @@
+"""Records: what happened, in one schema. The only evidence there is.
+
+The simulator and the live brokers write these rows, the pipeline reads them, and every metric is a query over
+them. One flat row serves all kinds, so that a folder of records is one table; `KINDS` says which columns a kind
+fills, and everything else in the row is null.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Record(NamedTuple):
+    """One thing that happened. Column order is the schema's order."""
+
+    kind: str
+    time_s: float
+    """When; for `traffic` and `processing` the end of the bin that was counted."""
+    broker: str | None = None
+    client: str | None = None
+    origin: str | None = None
+    """With `sequence`: the event's id."""
+    sequence: int | None = None
+    peer: str | None = None
+    """The other broker: where a client came from, where a context went."""
+    detail: str | None = None
+    """The kind of traffic, the reason of a drop, the mode a context entered."""
+    count: int | None = None
+    """How many: receivers, messages, events."""
+    hops: int | None = None
+    """Link traversals, the last hop to the client included."""
+    bytes: int | None = None
+    duration_s: float | None = None
+    """How long: published to delivered, reconnect to first message, service time."""
+
+
+KINDS: Final[dict[str, str]] = {
+    "published": "an event entered at `broker` from `client`; `count` = clients subscribed to it anywhere, if known",
+    "delivered": "`client` received the event at `broker`; `duration_s` since publication; `detail`: live, "
+    "stored (was buffered here) or transferred (came from another broker)",
+    "dropped": "`broker` gave up the event for `client`; `detail`: queue_full, expired, crashed, link, timeout",
+    "connected": "`client` connected at `broker`; `peer` = the broker before, if any",
+    "disconnected": "`client` left `broker`; `detail`: moved, vanished, closed, timeout",
+    "handoff": "`client` got its first message after a reconnect at `broker`; `duration_s` since the reconnect "
+    "request; `peer` = the broker before",
+    "mode": "the context of `client` entered the mode `detail` at `broker`",
+    "transferred": "`broker` sent the context of `client` to `peer`; `count` events, `bytes`",
+    "traffic": "`count` messages of kind `detail` crossed `hops` links and `bytes`, in the bin that ends at `time_s`",
+    "buffer": "`broker` holds `count` stored events of `bytes` for `hops` contexts (copies counted once)",
+    "processing": "`broker` handled `count` operations of kind `detail` in `duration_s` of service time, in the bin",
+    "violation": "a checker found an invariant broken: `detail` says which",
+}
+
+MULTICAST: Final = frozenset({"event", "delivery", "subscribe", "unsubscribe", "advertise"})
+"""Traffic details that a network without moving clients would also carry ([DIS] section 5.2.1)."""
+
+UNICAST: Final = frozenset(
+    {"control", "context", "stored_event", "event_ids", "mobile_subscribe", "mobile_unsubscribe", "forward"}
+)
+"""Traffic details that exist because clients move."""
