@@ -1,0 +1,121 @@
+"""Filters: what a subscriber wants, and what a publisher advertises.
+
+A filter is an MQTT topic filter and a conjunction of predicates on attributes (`selectors` has the grammar).
+It is a value in canonical form: two filters are equal exactly if they match the same events, and `matches`,
+`covers` and `overlaps` are exact for the whole language ([DIS] section 2 defines the last two;
+docs/decisions/0010).
+"""
+
+from dataclasses import dataclass, field
+
+from roamq.core import constraints
+from roamq.core.events import Event
+from roamq.core.selectors import Predicates, parse_selector, print_selector
+from roamq.core.topics import (
+    Levels,
+    parse_topic_filter,
+    print_topic_filter,
+    topic_covers,
+    topic_matches,
+    topic_overlaps,
+)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class Filter:
+    """A topic filter and a selector: `Filter.parse("stocks/#", "brand = 'IBM' AND price < 1600")`."""
+
+    topic: str
+    """The topic filter, as MQTT writes it."""
+    predicates: Predicates
+    """One constraint per attribute, sorted by its name."""
+    satisfiable: bool
+    """Whether there is an event that matches. All filters that nothing matches are equal."""
+    levels: Levels = field(repr=False)
+    """The topic filter's levels, normalised."""
+    _hash: int = field(repr=False)
+
+    def __init__(self, topic: str = "#", selector: str | None = None) -> None:
+        levels = parse_topic_filter(topic)
+        predicates = parse_selector(selector) if selector and selector.strip() else ()
+        if predicates is None:
+            levels = ("#",)
+        put = object.__setattr__  # the way into a frozen value
+        put(self, "topic", print_topic_filter(levels))
+        put(self, "predicates", predicates or ())
+        put(self, "satisfiable", predicates is not None)
+        put(self, "levels", levels)
+        put(self, "_hash", hash((levels, predicates)))
+
+    @classmethod
+    def parse(cls, topic: str, selector: str | None = None) -> "Filter":
+        """Read a topic filter and an optional selector; `SelectorError` has the position of a mistake."""
+        return cls(topic, selector)
+
+    @property
+    def selector(self) -> str | None:
+        """The predicates as a selector; `Filter.parse(f.topic, f.selector) == f` for every filter."""
+        if not self.satisfiable:
+            return "FALSE"
+        return print_selector(self.predicates) or None
+
+    def matches(self, event: Event) -> bool:
+        """Does the subscriber want this event?"""
+        return self.satisfiable and self.accepts(event) and topic_matches(self.levels, event.topic)
+
+    def accepts(self, event: Event) -> bool:
+        """Do the event's attributes satisfy the predicates, whatever its topic?"""
+        attributes = event.attributes
+        for name, constraint in self.predicates:  # noqa: SIM110 - a generator would double the time
+            if not constraint.accepts(attributes.get(name)):
+                return False
+        return True
+
+    def covers(self, other: "Filter") -> bool:
+        """Does this filter match every event that `other` matches?"""
+        if not other.satisfiable:
+            return True
+        if not self.satisfiable or not topic_covers(self.levels, other.levels):
+            return False
+        # No constraint accepts everything, so we must leave free what `other` leaves free.
+        theirs = dict(other.predicates)
+        return all(
+            name in theirs and constraints.covers(constraint, theirs[name])
+            for name, constraint in self.predicates
+        )
+
+    def overlaps(self, advertisement: "Filter") -> bool:
+        """Is there an event that matches both?"""
+        if not (self.satisfiable and advertisement.satisfiable):
+            return False
+        if not topic_overlaps(self.levels, advertisement.levels):
+            return False
+        theirs = dict(advertisement.predicates)
+        return all(
+            name not in theirs or constraints.meet(constraint, theirs[name]) is not None
+            for name, constraint in self.predicates
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Filter):
+            return NotImplemented
+        return self is other or (
+            self._hash == other._hash
+            and self.satisfiable == other.satisfiable
+            and self.levels == other.levels
+            and self.predicates == other.predicates
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> "tuple[type[Filter], tuple[str, str | None]]":
+        return (Filter, (self.topic, self.selector))  # the hash of a string differs between processes
+
+    def __str__(self) -> str:
+        selector = self.selector
+        return f"{self.topic} WHERE {selector}" if selector else self.topic
+
+    def __repr__(self) -> str:
+        selector = self.selector
+        return f"Filter({self.topic!r}, {selector!r})" if selector else f"Filter({self.topic!r})"
