@@ -5,8 +5,8 @@ Every class here is a canonical form: two constraints are equal exactly if they 
 the meet is not empty. An empty meet is `None`, so that no constraint ever accepts nothing.
 
 The attribute may be missing, a string, a number or a boolean; each predicate but `IS [NOT] NULL` speaks of
-one type and is false for the others, `<>` and `NOT ...` included, as in JMS. Numbers are taken as the real line,
-and NaN is not on it: no predicate but `IS NOT NULL` accepts it.
+one type and is false for the others, `<>` and `NOT ...` included, as in JMS. Numbers are taken as the real
+line, and NaN is not on it: no predicate but `IS NOT NULL` accepts it.
 """
 
 import math

@@ -1,0 +1,181 @@
+"""MatchIndex: which of many filters match an event.
+
+Three structures, one after the other, so that an event touches what concerns it and little else:
+
+1. a trie of topic filters (those without a wildcard in a hash table beside it) finds those that match;
+2. below each, a tree of tables (`branches`) finds filters by their predicates, the most selective kind first;
+3. the few filters so found are asked themselves; equal filters are asked once for all keys that hold them.
+
+Adding and removing walk one path per place of the filter, in time independent of the number of filters but
+for ordered bounds, which are in log time. Written here because what exists matches topics or contents, not
+both.
+"""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from roamq.core.branches import Branch, Entry, collect, hang, unhang
+from roamq.core.events import Event
+from roamq.core.filters import Filter
+
+K = TypeVar("K", bound=Hashable)
+
+
+class _TopicNode:
+    """One level of the trie of topic filters with a wildcard."""
+
+    __slots__ = ("children", "ends")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _TopicNode] = {}
+        self.ends: dict[object, Branch] = {}
+        """The filters that end here: at "" all its levels are used, at "#" any may follow."""
+
+
+class MatchIndex(Generic[K]):
+    """A set of pairs (key, filter), and the keys of those whose filter matches an event."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows with every change, so that a cache of results knows when it is stale."""
+        self._pairs = 0
+        self._serial = 0
+        self._entries: dict[Filter, Entry] = {}
+        self._holders: dict[Entry, dict[K, None]] = {}
+        self._keys: dict[K, list[int]] = {}  # key -> [when it came, how many filters it holds]
+        self._by_topic: dict[object, Branch] = {}
+        self._trie = _TopicNode()
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return self._pairs
+
+    def __contains__(self, pair: tuple[K, Filter]) -> bool:
+        key, filter_ = pair
+        entry = self._entries.get(filter_)
+        return entry is not None and key in self._holders[entry]
+
+    def add(self, key: K, filter: Filter) -> None:  # noqa: A002 - the word of the papers
+        """Add a pair; one that is already there changes nothing."""
+        entry = self._entries.get(filter)
+        if entry is None:
+            entry = self._entries[filter] = Entry(filter, self._next_serial())
+            self._holders[entry] = {}
+            if filter.satisfiable:
+                self._insert(entry)
+        holders = self._holders[entry]
+        if key in holders:
+            return
+        holders[key] = None
+        standing = self._keys.get(key)
+        if standing is None:
+            self._keys[key] = [self._next_serial(), 1]
+        else:
+            standing[1] += 1
+        self._pairs += 1
+        self.version += 1
+
+    def remove(self, key: K, filter: Filter) -> None:  # noqa: A002
+        """Remove a pair. `KeyError` if it is not there."""
+        entry = self._entries[filter]
+        holders = self._holders[entry]
+        del holders[key]
+        if not holders:
+            del self._entries[filter]
+            del self._holders[entry]
+            if filter.satisfiable:
+                self._delete(entry)
+        standing = self._keys[key]
+        standing[1] -= 1
+        if not standing[1]:
+            del self._keys[key]
+        self._pairs -= 1
+        self.version += 1
+
+    def match(self, event: Event) -> list[K]:
+        """The keys with a filter that matches, each once, in the order in which they came to the index."""
+        attributes = event.attributes
+        found: list[Entry] = []
+        branch = self._by_topic.get(event.topic)
+        if branch is not None:
+            collect(branch, attributes, found)
+        if self._trie.children or self._trie.ends:
+            for branch in self._wildcard_branches(event.topic):
+                collect(branch, attributes, found)
+        if not found:
+            return []
+        if len(found) == 1:
+            keys = list(self._holders[found[0]])
+        else:
+            keys = list(dict.fromkeys(key for entry in found for key in self._holders[entry]))
+        if len(keys) > 1:
+            standing = self._keys
+            keys.sort(key=lambda key: standing[key][0])
+        return keys
+
+    def _wildcard_branches(self, topic: str) -> list[Branch]:
+        branches: list[Branch] = []
+        frontier = [self._trie]
+        reserved = topic.startswith("$")
+        if not topic:
+            return branches
+        for level in topic.split("/"):
+            deeper: list[_TopicNode] = []
+            for node in frontier:
+                if node.ends and not reserved:
+                    rest = node.ends.get("#")
+                    if rest is not None:
+                        branches.append(rest)
+                child = node.children.get(level)
+                if child is not None:
+                    deeper.append(child)
+                if not reserved:
+                    child = node.children.get("+")
+                    if child is not None:
+                        deeper.append(child)
+            if not deeper:
+                return branches
+            frontier = deeper
+            reserved = False  # [MQTT-4.7.2-1] is about the first level only
+        for node in frontier:
+            branches.extend(node.ends.values())  # "#" matches its parent level too
+        return branches
+
+    def _insert(self, entry: Entry) -> None:
+        levels = entry.filter.levels
+        if not _has_wildcard(entry):
+            hang(self._by_topic, entry.filter.topic, entry, 0)
+            return
+        node = self._trie
+        rest = levels[-1] == "#"
+        for level in levels[:-1] if rest else levels:
+            child = node.children.get(level)
+            if child is None:
+                child = node.children[level] = _TopicNode()
+            node = child
+        hang(node.ends, "#" if rest else "", entry, 0)
+
+    def _delete(self, entry: Entry) -> None:
+        levels = entry.filter.levels
+        if not _has_wildcard(entry):
+            unhang(self._by_topic, entry.filter.topic, entry)
+            return
+        rest = levels[-1] == "#"
+        names = levels[:-1] if rest else levels
+        path = [self._trie]
+        for level in names:
+            path.append(path[-1].children[level])
+        unhang(path[-1].ends, "#" if rest else "", entry)
+        for parent, level, node in zip(reversed(path[:-1]), reversed(names), reversed(path), strict=False):
+            if node.children or node.ends:
+                break
+            del parent.children[level]
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+
+def _has_wildcard(entry: Entry) -> bool:
+    levels = entry.filter.levels
+    return levels[-1] == "#" or "+" in levels
