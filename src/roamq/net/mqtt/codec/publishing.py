@@ -1,0 +1,177 @@
+"""One encoding of a message for all its receivers.
+
+Receivers of one version get the same bytes but for the first byte (QoS, DUP, RETAIN) and the packet id. A
+`Message` keeps, per version, the whole packet at QoS 0 and the two pieces around the packet id at QoS 1 and
+2; it takes them from the packet as it came where that is possible, so that a message is often forwarded
+without being encoded at all. Only what depends on the receiver - topic alias, subscription identifiers, the
+remaining expiry - costs an encoding of its own.
+"""
+
+from typing import Final
+
+import msgspec
+
+from roamq.net.mqtt.codec import properties as props
+from roamq.net.mqtt.codec.packets import Publish, Version
+from roamq.net.mqtt.codec.primitives import string, u16, variable
+from roamq.net.mqtt.codec.properties import NO_PROPERTIES, Properties, property_fields
+
+_FIRST_BYTES: Final = tuple(bytes((value,)) for value in range(256))
+PUBLISH_QOS_0: Final = 0x30
+RETAIN: Final = 0x01
+DUP: Final = 0x08
+
+
+def first_byte(qos: int, *, retain: bool = False, dup: bool = False) -> int:
+    return PUBLISH_QOS_0 | dup << 3 | qos << 1 | retain
+
+
+def carried_fields(properties: Properties) -> bytes:
+    """What goes along unaltered, in order: payload format indicator, content type, response topic,
+    correlation data and user properties ([MQTT-3.3.2-4], -15, -16, -17, -18, -20), encoded."""
+    if properties is NO_PROPERTIES:
+        return b""
+    return property_fields(
+        Properties(
+            payload_format_indicator=properties.payload_format_indicator,
+            content_type=properties.content_type,
+            response_topic=properties.response_topic,
+            correlation_data=properties.correlation_data,
+            user_properties=properties.user_properties,
+        ),
+        props.PUBLISH,
+    )
+
+
+def carried_properties(fields: bytes) -> Properties:
+    """The way back from `carried_fields`."""
+    encoded = variable(len(fields)) + fields
+    return props.read_properties(encoded, 0, len(encoded), props.PUBLISH)[0]
+
+
+class Receiver(msgspec.Struct, frozen=True, gc=False):
+    """What one receiver's copy says that others' do not."""
+
+    topic_alias: int = 0
+    omit_topic: bool = False
+    """The alias is known to the receiver already: the topic name is left empty."""
+    message_expiry_interval: int | None = None
+    subscription_identifiers: tuple[int, ...] = ()
+
+    def fields(self) -> bytes:
+        return property_fields(
+            Properties(
+                message_expiry_interval=self.message_expiry_interval,
+                topic_alias=self.topic_alias or None,
+                subscription_identifiers=self.subscription_identifiers,
+            ),
+            props.PUBLISH,
+        )
+
+
+class Message:
+    """A message to be sent, encoded at most once per version."""
+
+    __slots__ = (
+        "_pieces_5",
+        "_pieces_311",
+        "_topic",
+        "_whole_5",
+        "_whole_311",
+        "carried",
+        "payload",
+        "topic",
+    )
+
+    def __init__(self, topic: str, payload: bytes, carried: bytes = b"") -> None:
+        self.topic = topic
+        self.payload = payload
+        self.carried = carried
+        self._topic = b""
+        self._whole_311 = b""
+        self._whole_5 = b""
+        self._pieces_311: tuple[bytes, bytes] | None = None
+        self._pieces_5: tuple[bytes, bytes] | None = None
+
+    @classmethod
+    def of(cls, publish: Publish, version: Version) -> "Message":
+        """The message of a PUBLISH that came from a client of `version`."""
+        message = cls(publish.topic, publish.payload, carried_fields(publish.properties))
+        wire = publish.wire
+        if not wire:
+            return message
+        v5 = version is Version.V5
+        if not publish.qos:
+            if v5:
+                message._whole_5 = wire
+            else:
+                message._whole_311 = wire
+            return message
+        # A wire that may be forwarded has no properties: one byte of property length in MQTT 5, none in
+        # 3.1.1.
+        tail = len(wire) - len(publish.payload) - v5
+        pieces = (wire[: tail - 2], wire[tail:])
+        if v5:
+            message._pieces_5 = pieces
+        else:
+            message._pieces_311 = pieces
+        return message
+
+    def qos_0(self, v5: bool, *, retain: bool = False) -> bytes:
+        """The whole packet at QoS 0."""
+        whole = self._whole_5 if v5 else self._whole_311
+        if not whole:
+            whole = self._encode_whole(v5)
+        return _FIRST_BYTES[PUBLISH_QOS_0 | RETAIN] + whole[1:] if retain else whole
+
+    def around_packet_id(self, v5: bool, first: int) -> tuple[bytes, bytes]:
+        """The pieces before and after the packet id at QoS 1 and 2; `first` is the first byte."""
+        pieces = self._pieces_5 if v5 else self._pieces_311
+        if pieces is None:
+            pieces = self._encode_pieces(v5)
+        head, tail = pieces
+        if head[0] != first:
+            head = _FIRST_BYTES[first] + head[1:]
+        return head, tail
+
+    def for_receiver(self, first: int, packet_id: int, receiver: Receiver) -> bytes:
+        """The whole packet (MQTT 5) with properties of one receiver's own."""
+        fields = receiver.fields() + self.carried
+        body = (
+            b"\0\0" if receiver.omit_topic else self._topic_field(),
+            u16(packet_id) if packet_id else b"",
+            variable(len(fields)),
+            fields,
+            self.payload,
+        )
+        return b"".join((_FIRST_BYTES[first], variable(sum(map(len, body))), *body))
+
+    def _topic_field(self) -> bytes:
+        if not self._topic:
+            self._topic = string(self.topic)
+        return self._topic
+
+    def _properties(self, v5: bool) -> bytes:
+        if not v5:
+            return b""
+        return variable(len(self.carried)) + self.carried if self.carried else b"\0"
+
+    def _encode_whole(self, v5: bool) -> bytes:
+        topic, fields = self._topic_field(), self._properties(v5)
+        length = variable(len(topic) + len(fields) + len(self.payload))
+        whole = b"".join((_FIRST_BYTES[PUBLISH_QOS_0], length, topic, fields, self.payload))
+        if v5:
+            self._whole_5 = whole
+        else:
+            self._whole_311 = whole
+        return whole
+
+    def _encode_pieces(self, v5: bool) -> tuple[bytes, bytes]:
+        topic = self._topic_field()
+        tail = self._properties(v5) + self.payload
+        head = b"".join((_FIRST_BYTES[first_byte(1)], variable(len(topic) + 2 + len(tail)), topic))
+        if v5:
+            self._pieces_5 = head, tail
+        else:
+            self._pieces_311 = head, tail
+        return head, tail
