@@ -5,7 +5,7 @@ Links are FIFO, so at every broker the events of one origin arrive in sequence; 
 therefore the whole test for "not yet seen" (docs/decisions/0002).
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
@@ -41,12 +41,21 @@ class Event:
     retain: bool = False
     properties: object | None = None
     """What the world's protocol wants carried along unread (MQTT 5 properties); the core never looks inside."""
+    match_key: Hashable = field(init=False, repr=False)
+    """Events with equal keys match the same filters: what match caches are keyed by."""
+    size_bytes: int = field(init=False, repr=False)
+    """What the event weighs in a buffer: its payload, its topic and its attributes as text."""
 
-    @property
-    def size_bytes(self) -> int:
-        """What the event weighs in a buffer: its payload, its topic and its attributes as text."""
-        extra = sum(len(name) + len(str(value)) for name, value in self.attributes.items())
-        return len(self.payload) + len(self.topic) + extra
+    def __post_init__(self) -> None:
+        key: Hashable = self.topic
+        size = len(self.payload) + len(self.topic)
+        if self.attributes:
+            # True == 1 for Python, but not for a filter: the type is part of the key.
+            items = self.attributes.items()
+            key = (self.topic, frozenset((n, v, v.__class__ is bool) for n, v in items))
+            size += sum(len(name) + len(str(value)) for name, value in items)
+        object.__setattr__(self, "match_key", key)
+        object.__setattr__(self, "size_bytes", size)
 
     def expired(self, now: Seconds) -> bool:
         return self.expires_at is not None and now >= self.expires_at

@@ -1,0 +1,105 @@
+"""A broker: a router and one mobility scheme, driven by inputs.
+
+Inputs are the `on_...` methods; effects go to the `Host`. Nothing here waits, reads a clock or draws a number, so
+the same object runs in the simulator and behind sockets, and a seed replays any fault.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from roamq.core.events import NO_ATTRIBUTES, BrokerId, ClientId, Event, EventId, Seconds, Value
+from roamq.core.filters import Filter
+from roamq.core.messages import Advertise, Message, Routed, Subscribe, Unadvertise, Unsubscribe
+from roamq.core.ports import Host, TimerKey
+from roamq.overlay.base import Router
+from roamq.schemes.base import Scheme
+
+INCARNATION_BITS: Final = 40
+"""Sequences of a broker's n-th life begin at n << 40: a restart without its store never reuses a number."""
+
+
+class Broker:
+    """One broker of the network."""
+
+    def __init__(self, me: BrokerId, host: Host, router: Router, scheme: Scheme, *, incarnation: int = 0) -> None:
+        self.me = me
+        self.host = host
+        self.router = router
+        self.scheme = scheme
+        self.sequence = incarnation << INCARNATION_BITS
+        self.on_acknowledge = scheme.on_acknowledge
+        self.on_timer = scheme.on_timer
+        self.on_location = scheme.on_location
+
+    # --- from clients -------------------------------------------------------------------------------------
+
+    def on_connect(self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()) -> None:
+        self.scheme.on_connect(client, old_broker, carried)
+
+    def on_disconnect(self, client: ClientId, reason: str = "vanished") -> None:
+        self.scheme.on_disconnect(client, reason)
+
+    def on_subscribe(self, client: ClientId, filter: Filter) -> None:
+        self.scheme.on_subscribe(client, filter)
+
+    def on_unsubscribe(self, client: ClientId, filter: Filter) -> None:
+        self.scheme.on_unsubscribe(client, filter)
+
+    def on_leave(self, client: ClientId) -> None:
+        self.scheme.on_leave(client)
+
+    def on_advertise(self, filter: Filter) -> None:
+        self.router.advertise(filter)
+
+    def on_publish(
+        self,
+        publisher: ClientId | None,
+        topic: str,
+        attributes: Mapping[str, Value] = NO_ATTRIBUTES,
+        payload: bytes = b"",
+        *,
+        expires_at: Seconds | None = None,
+        qos: int = 1,
+        retain: bool = False,
+        properties: object | None = None,
+    ) -> Event:
+        """An event enters the network here: it gets its id, and goes wherever it is wanted."""
+        self.sequence += 1
+        event = Event(
+            id=EventId(self.me, self.sequence),
+            topic=topic,
+            attributes=attributes,
+            payload=payload,
+            published_at=self.host.now(),
+            expires_at=expires_at,
+            publisher=publisher,
+            qos=qos,
+            retain=retain,
+            properties=properties,
+        )
+        self.router.publish(event)
+        self.scheme.on_event(event)
+        return event
+
+    # --- from other brokers -------------------------------------------------------------------------------
+
+    def on_message(self, sender: BrokerId, message: Message | Event) -> None:
+        """A message came over the link from the neighbour `sender`."""
+        if message.__class__ is Event:
+            if self.router.receive_event(sender, message):  # type: ignore[arg-type]
+                self.scheme.on_event(message)  # type: ignore[arg-type]
+            return
+        assert isinstance(message, Message)
+        if isinstance(message, Routed):
+            if message.to == self.me:
+                self.scheme.on_message(message.sender, message.message)
+            else:
+                self.host.send(self.router.next_hop(message.to), message)
+        elif isinstance(message, Subscribe | Unsubscribe | Advertise | Unadvertise):
+            self.router.receive(sender, message)
+        else:
+            self.scheme.on_message(sender, message)
+
+    def on_restart(self) -> None:
+        """The broker came back with what it had stored; everybody was disconnected by the fall."""
+        self.scheme.on_restart()

@@ -1,0 +1,260 @@
+"""A client's context: its subscriptions, the events stored for it, and how far it has read.
+
+Invariant (docs/decisions/0002): for each origin, `position` <= every stored event's sequence - 1, stored events
+are in order of admission, and `reach` is the last sequence admitted. "Above `reach`" is the whole test for "not
+yet seen here", so no list of ids is ever kept or shipped.
+
+Events are held through an `EventBuffer`, which keeps one copy however many contexts hold it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
+from roamq.core.filters import Filter
+
+UNLIMITED = 1 << 30
+
+Position = dict[BrokerId, int]
+"""Per origin, the last sequence consumed. Absent means none."""
+
+
+class Epoch(NamedTuple):
+    """Which connection of a client this is: the newest wins everywhere.
+
+    Compared first by time of connection, then by broker, so that two brokers never tie. A broker that learns of
+    a later epoch than its clock would give takes one just above it (a hybrid logical clock).
+    """
+
+    connected_at: Seconds
+    broker: BrokerId
+
+
+class Mode(Enum):
+    """What a broker does with a context it holds ([PRO] section 4, [PRE] section 3)."""
+
+    PASSIVE = "passive"
+    """A copy of the subscriptions; it takes no part in matching."""
+    ACTIVE = "active"
+    """Matching events are stored; the client is not connected here."""
+    SERVING = "serving"
+    """Matching events go to the client, which is connected here."""
+
+
+class Held(NamedTuple):
+    """A stored event, and how it came: `live` to a connected client, `stored` for an absent one, `transferred`."""
+
+    event: Event
+    how: str
+
+
+class EventBuffer:
+    """One stored copy of an event serves every context that holds it; bounded by bytes.
+
+    When the limit is reached a new event is refused (`hold` returns False) and the caller records the drop:
+    what was stored first was promised first.
+    """
+
+    __slots__ = ("_held", "bytes", "limit_bytes", "peak_bytes")
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        self.limit_bytes = limit_bytes
+        self.bytes = 0
+        self.peak_bytes = 0
+        self._held: dict[EventId, int] = {}
+
+    def __len__(self) -> int:
+        """Distinct events stored."""
+        return len(self._held)
+
+    def hold(self, event: Event) -> bool:
+        """Keep `event` for one more context; False when a new copy does not fit."""
+        held = self._held
+        references = held.get(event.id)
+        if references is not None:
+            held[event.id] = references + 1
+            return True
+        size = event.size_bytes
+        if self.limit_bytes is not None and self.bytes + size > self.limit_bytes:
+            return False
+        held[event.id] = 1
+        self.bytes += size
+        if self.bytes > self.peak_bytes:
+            self.peak_bytes = self.bytes
+        return True
+
+    def release(self, event: Event) -> None:
+        """One context fewer needs `event`; the last one frees it."""
+        references = self._held[event.id] - 1
+        if references:
+            self._held[event.id] = references
+        else:
+            del self._held[event.id]
+            self.bytes -= event.size_bytes
+
+
+class Context:
+    """What one broker knows and keeps for one client. Compared by identity."""
+
+    __slots__ = (
+        "_acknowledged",
+        "buffer",
+        "client",
+        "epoch",
+        "filters",
+        "in_flight",
+        "local_queue",
+        "mode",
+        "position",
+        "reach",
+        "session",
+        "stored",
+        "window",
+    )
+
+    def __init__(
+        self, client: ClientId, *, epoch: Epoch, mode: Mode, buffer: EventBuffer, position: Position | None = None
+    ) -> None:
+        self.client = client
+        self.epoch = epoch
+        self.mode = mode
+        self.buffer = buffer
+        self.filters: dict[Filter, None] = {}  # an ordered set: replays subscribe in the same order
+        self.position: Position = dict(position or {})
+        self.reach: Position = dict(self.position)
+        self.stored: deque[Held] = deque()
+        self.in_flight = 0
+        """How many of the first stored events have been handed to the client and not acknowledged."""
+        self.window = UNLIMITED
+        """How many events may be in flight at once (MQTT's Receive Maximum)."""
+        self.local_queue: deque[Event] | None = None
+        """While older events are still on their way from another broker: what has come here since."""
+        self._acknowledged: set[EventId] = set()
+        self.session: object | None = None
+        """What the world's protocol keeps with the context (MQTT session state); the core never looks inside."""
+
+    def __repr__(self) -> str:
+        return f"Context({self.client} {self.mode.value} {self.epoch} stored={len(self.stored)})"
+
+    def is_new(self, event: Event) -> bool:
+        return event.id[1] > self.reach.get(event.id[0], 0)
+
+    def admit(self, event: Event, how: str = "live") -> bool:
+        """Store `event`, which `is_new`, behind the others; False if there is no room for it."""
+        if not self.buffer.hold(event):
+            return False
+        self.reach[event.id[0]] = event.id[1]
+        self.stored.append(Held(event, how))
+        return True
+
+    def admit_later(self, event: Event) -> bool:
+        """Put `event` into the local queue: older ones are on their way. False if there is no room for it."""
+        assert self.local_queue is not None
+        if not self.buffer.hold(event):
+            return False
+        self.local_queue.append(event)
+        return True
+
+    def close_local_queue(self) -> None:
+        """All older events are here: what waited in the local queue follows them, less what they brought."""
+        waiting, self.local_queue = self.local_queue, None
+        for event in waiting or ():
+            if self.is_new(event):
+                self.reach[event.id[0]] = event.id[1]
+                self.stored.append(Held(event, "stored"))
+            else:
+                self.buffer.release(event)
+
+    def next_to_send(self) -> Held | None:
+        """The first stored event that is not in flight; it is counted as in flight from now on."""
+        if self.in_flight >= len(self.stored) or self.in_flight >= self.window:
+            return None
+        self.in_flight += 1
+        return self.stored[self.in_flight - 1]
+
+    def acknowledge(self, event_id: EventId) -> bool:
+        """The client has consumed `event_id`. The position advances in the order of delivery only.
+
+        An acknowledgement that overtakes an earlier one waits for it, so that a position never claims an event
+        that the client may not have; returns whether the id was in flight.
+        """
+        stored = self.stored
+        if not self.in_flight:
+            return False
+        if stored[0][0].id != event_id:
+            ahead = any(stored[i][0].id == event_id for i in range(1, self.in_flight))
+            if ahead:
+                self._acknowledged.add(event_id)
+            return ahead
+        self._consume_first()
+        while self.in_flight and stored[0][0].id in self._acknowledged:
+            self._acknowledged.remove(stored[0][0].id)
+            self._consume_first()
+        return True
+
+    def _consume_first(self) -> None:
+        event = self.stored.popleft()[0]
+        self.in_flight -= 1
+        self.position[event.id[0]] = event.id[1]
+        self.buffer.release(event)
+
+    def return_in_flight(self) -> None:
+        """The connection is gone: what was not acknowledged waits to be sent again.
+
+        What was acknowledged out of order leaves now: the client has it.
+        """
+        if self._acknowledged:
+            kept: deque[Held] = deque()
+            for held in self.stored:
+                if held.event.id in self._acknowledged:
+                    self.buffer.release(held.event)
+                else:
+                    kept.append(held)
+            self.stored = kept
+            self._acknowledged.clear()
+        self.in_flight = 0
+
+    def skip_to(self, position: Position) -> None:
+        """Another broker says how far the client has read: forget stored events it has consumed."""
+        for origin, sequence in position.items():
+            if sequence > self.position.get(origin, 0):
+                self.position[origin] = sequence
+            if sequence > self.reach.get(origin, 0):
+                self.reach[origin] = sequence
+        if any(held.event.id[1] <= self.position.get(held.event.id[0], 0) for held in self.stored):
+            assert not self.in_flight, "a served context does not learn its position from others"
+            self._keep(held for held in self.stored if held.event.id[1] > self.position.get(held.event.id[0], 0))
+
+    def drop_expired(self, now: Seconds) -> list[Event]:
+        """Forget stored events whose lifetime is over (not those in flight); returns them."""
+        expired = [h.event for i, h in enumerate(self.stored) if i >= self.in_flight and h.event.expired(now)]
+        if expired:
+            gone = {event.id for event in expired}
+            self._keep(held for held in self.stored if held.event.id not in gone)
+        return expired
+
+    def take_all(self) -> list[Event]:
+        """Empty the store and return what was in it, in order: the context leaves this broker."""
+        events = [held.event for held in self.stored]
+        if self.local_queue:
+            events.extend(self.local_queue)
+            self.local_queue.clear()
+        for event in events:
+            self.buffer.release(event)
+        self.stored.clear()
+        self.in_flight = 0
+        self._acknowledged.clear()
+        return events
+
+    def _keep(self, kept: Iterable[Held]) -> None:
+        survivors = deque(kept)
+        ids = {held.event.id for held in survivors}
+        for held in self.stored:
+            if held.event.id not in ids:
+                self.buffer.release(held.event)
+        self.stored = survivors
+
+    def events(self) -> Iterator[Event]:
+        return (held.event for held in self.stored)

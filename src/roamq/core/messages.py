@@ -1,0 +1,195 @@
+"""Every message between brokers.
+
+A message is a value: frozen, slotted, keyword-only. Its traffic kind (`records.MULTICAST`, `records.UNICAST`), how
+many messages of the paper it stands for and what it weighs are said here once; bytes on a wire belong to `net`.
+An `Event` travels as itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from roamq.core.context import Epoch, Position
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.filters import Filter
+
+HEADER_BYTES = 40
+"""What a message without content weighs: addresses, kind and client id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Base: one control message of header size."""
+
+    kind: ClassVar[str] = "control"
+
+    @property
+    def units(self) -> int:
+        """How many messages of the paper this one stands for (a batch of n events is n messages)."""
+        return 1
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routed(Message):
+    """Any broker -> any broker, hop by hop along the overlay: `message` is for `to`."""
+
+    to: BrokerId
+    sender: BrokerId
+    message: Message
+
+
+# --- the overlay ([DIS] section 2) -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribe(Message):
+    """Broker -> neighbour: send me events that match. `mobile`: it exists because a client moved."""
+
+    filter: Filter
+    mobile: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + self.filter.size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsubscribe(Message):
+    """Broker -> neighbour: one subscription less to this filter."""
+
+    filter: Filter
+    mobile: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + self.filter.size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advertise(Message):
+    """Broker -> parent: somebody here will publish events that match."""
+
+    kind: ClassVar[str] = "advertise"
+    filter: Filter
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + self.filter.size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unadvertise(Message):
+    """Broker -> parent: one advertisement less of this filter."""
+
+    kind: ClassVar[str] = "advertise"
+    filter: Filter
+
+
+# --- handing a context over ([DIS] section 3.1) ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRequest(Message):
+    """New broker -> old broker: the client is here, send its subscriptions (step 2)."""
+
+    client: ClientId
+    epoch: Epoch
+    new_broker: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriptions(Message):
+    """Old broker -> new broker: what the client has subscribed to (step 2)."""
+
+    kind: ClassVar[str] = "context"
+    client: ClientId
+    epoch: Epoch
+    filters: tuple[Filter, ...]
+    session: object | None = None
+
+    @property
+    def units(self) -> int:
+        return max(1, len(self.filters))  # [DIS] section 4: one message a subscription
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + sum(f.size_bytes for f in self.filters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoContext(Message):
+    """Old broker -> new broker: nothing is known of this client here."""
+
+    client: ClientId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Message):
+    """New broker -> old broker: I have subscribed, you may unsubscribe (step 3).
+
+    `fence` says what the new broker had seen when it subscribed; the old one holds the context until it has
+    seen as much (see overlay.base.Router.passed).
+    """
+
+    client: ClientId
+    epoch: Epoch
+    new_broker: BrokerId
+    fence: Mapping[BrokerId, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvents(Message):
+    """Old broker -> new broker: what was stored for the client (step 5). `last`: nothing follows."""
+
+    kind: ClassVar[str] = "stored_event"
+    client: ClientId
+    epoch: Epoch
+    events: tuple[Event, ...]
+    position: Mapping[BrokerId, int]
+    last: bool = True
+
+    @property
+    def units(self) -> int:
+        return max(1, len(self.events))  # the paper forwards event by event; the closing word alone is one
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + sum(event.size_bytes for event in self.events)
+
+
+def kind_of(message: "Message | Event") -> str:
+    """The traffic kind under which a message is counted."""
+    if isinstance(message, Event):
+        return "event"
+    if isinstance(message, Routed):
+        return kind_of(message.message)
+    if isinstance(message, Subscribe):
+        return "mobile_subscribe" if message.mobile else "subscribe"
+    if isinstance(message, Unsubscribe):
+        return "mobile_unsubscribe" if message.mobile else "unsubscribe"
+    if isinstance(message, StoredEvents) and not message.events:
+        return "control"
+    return message.kind
+
+
+__all__ = [
+    "Advertise",
+    "ContextRequest",
+    "EventId",
+    "Message",
+    "NoContext",
+    "Position",
+    "Release",
+    "Routed",
+    "StoredEvents",
+    "Subscribe",
+    "Subscriptions",
+    "Unadvertise",
+    "Unsubscribe",
+    "kind_of",
+]

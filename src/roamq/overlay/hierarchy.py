@@ -1,0 +1,233 @@
+"""The hierarchy: events go up to the root, and down where somebody subscribed ([DIS] section 2).
+
+Plain: every subscription travels up to the root, and each broker on the way notes the child it came from.
+Covering: a subscription stops where one that covers it was sent before; when the covering one leaves, the covered
+ones surface first. Advertisements: events go up only where subscriptions came down, and subscriptions come down
+only to where an overlapping advertisement came from. Both can be switched on, alone or together.
+
+Links are FIFO and the overlay is a tree, so unicast and events share their one path, and the ordering condition of
+[DIS] section 3.1 holds whenever a message arrives (`passed` is always true).
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+
+from roamq.core.errors import ConfigError
+from roamq.core.events import BrokerId, Event
+from roamq.core.filters import Filter
+from roamq.core.matching import MatchIndex
+from roamq.core.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
+from roamq.core.ports import Host
+from roamq.overlay.base import TreeUnicast
+from roamq.overlay.topology import Topology
+
+ROUTE_CACHE_SIZE = 4096
+
+
+class Hierarchy(TreeUnicast):
+    """The router of one broker in a tree. `root` decides what is up."""
+
+    def __init__(
+        self,
+        me: BrokerId,
+        host: Host,
+        topology: Topology,
+        *,
+        root: BrokerId | None = None,
+        covering: bool = False,
+        advertisements: bool = False,
+    ) -> None:
+        if not topology.is_tree:
+            raise ConfigError("network.overlay = 'hierarchy' needs links that form a tree; use 'flooding' otherwise")
+        super().__init__(me, host, topology)
+        self.covering = covering
+        self.advertisements = advertisements
+        root = root or topology.brokers[0]
+        self.parent: BrokerId | None = None if me == root else topology.next_hop(me, root)
+        self.children = topology.children(root, me)
+        # Who wants what: the link a subscription came from (`me` for clients here), counted.
+        self._wanted: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in (me, *topology.neighbours[me])}
+        self._interest: MatchIndex[BrokerId] = MatchIndex()
+        # What was sent to a neighbour, counted (with covering: at most once each).
+        self._sent: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in topology.neighbours[me]}
+        self._advertised: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in (me, *self.children)}
+        self._routes: dict[Hashable, tuple[BrokerId, ...]] = {}
+        self._routes_version = -1
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def publish(self, event: Event) -> None:
+        self.receive_event(self.me, event)
+
+    def receive_event(self, sender: BrokerId, event: Event) -> bool:
+        send = self.host.send
+        for neighbour in self._route(event):
+            if neighbour != sender:
+                send(neighbour, event)
+        return True
+
+    def _route(self, event: Event) -> tuple[BrokerId, ...]:
+        """The neighbours an event concerns; cached, since few kinds of events repeat very often."""
+        if self._interest.version != self._routes_version or len(self._routes) > ROUTE_CACHE_SIZE:
+            self._routes.clear()
+            self._routes_version = self._interest.version
+        route = self._routes.get(event.match_key)
+        if route is None:
+            interested = set(self._interest.match(event))
+            if self.parent is not None and not self.advertisements:
+                interested.add(self.parent)
+            interested.discard(self.me)
+            route = self._routes[event.match_key] = tuple(sorted(interested))
+        return route
+
+    # --- subscriptions ------------------------------------------------------------------------------------
+
+    def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
+        self._add(self.me, filter, mobile)
+
+    def unsubscribe(self, filter: Filter, *, mobile: bool = False) -> None:
+        self._remove(self.me, filter, mobile)
+
+    def receive(self, sender: BrokerId, message: Message) -> None:
+        match message:
+            case Subscribe():
+                self._add(sender, message.filter, message.mobile)
+            case Unsubscribe():
+                self._remove(sender, message.filter, message.mobile)
+            case Advertise():
+                self._add_advertisement(sender, message.filter)
+            case Unadvertise():
+                self._remove_advertisement(sender, message.filter)
+            case _:
+                raise AssertionError(f"not a routing message: {message}")
+
+    def _add(self, source: BrokerId, filter: Filter, mobile: bool) -> None:
+        wanted = self._wanted[source]
+        wanted[filter] += 1
+        if wanted[filter] == 1:
+            self._interest.add(source, filter)
+        for neighbour in self._directions(source, filter):
+            sent = self._sent[neighbour]
+            if self.covering and any(earlier.covers(filter) for earlier in sent):
+                continue
+            sent[filter] += 1
+            self.host.send(neighbour, Subscribe(filter=filter, mobile=mobile))
+
+    def _remove(self, source: BrokerId, filter: Filter, mobile: bool) -> None:
+        wanted = self._wanted[source]
+        assert wanted[filter] > 0, f"{self.me}: {source} unsubscribes {filter}, which it had not subscribed"
+        wanted[filter] -= 1
+        if not wanted[filter]:
+            del wanted[filter]
+            self._interest.remove(source, filter)
+        for neighbour in self._directions(source, filter):
+            if self.covering:
+                self._uncover(neighbour, filter, mobile)
+            else:
+                self._withdraw(neighbour, filter, mobile)
+
+    def _uncover(self, neighbour: BrokerId, filter: Filter, mobile: bool) -> None:
+        """[DIS] section 2: a covering subscription leaves; the ones it hid surface before it goes."""
+        sent = self._sent[neighbour]
+        if filter not in sent or self._still_wanted(neighbour, filter):
+            return
+        hidden = self._wanted_beyond(neighbour)
+        others = [f for f in sent if f != filter]
+        for candidate in hidden:
+            if filter.covers(candidate) and not any(other.covers(candidate) for other in others):
+                others.append(candidate)
+                sent[candidate] += 1
+                self.host.send(neighbour, Subscribe(filter=candidate, mobile=mobile))
+        self._withdraw(neighbour, filter, mobile)
+
+    def _withdraw(self, neighbour: BrokerId, filter: Filter, mobile: bool) -> None:
+        sent = self._sent[neighbour]
+        if sent[filter] > 0:
+            sent[filter] -= 1
+            if not sent[filter]:
+                del sent[filter]
+            self.host.send(neighbour, Unsubscribe(filter=filter, mobile=mobile))
+
+    def _still_wanted(self, neighbour: BrokerId, filter: Filter) -> bool:
+        return any(filter in wanted for source, wanted in self._wanted.items() if source != neighbour)
+
+    def _wanted_beyond(self, neighbour: BrokerId) -> list[Filter]:
+        """What anybody but `neighbour` wants, widest first as far as covering can tell."""
+        distinct = dict.fromkeys(f for source, w in self._wanted.items() if source != neighbour for f in w)
+        filters = list(distinct)
+        return sorted(filters, key=lambda f: sum(other.covers(f) for other in filters))
+
+    def _directions(self, source: BrokerId, filter: Filter) -> list[BrokerId]:
+        """Where a subscription from `source` must be known: up, and down to overlapping advertisements."""
+        up = [self.parent] if self.parent is not None and self.parent != source else []
+        if not self.advertisements:
+            return up
+        down = [c for c in self.children if c != source and self._advertises(c, filter)]
+        return up + down
+
+    # --- advertisements -----------------------------------------------------------------------------------
+
+    def advertise(self, filter: Filter) -> None:
+        self._add_advertisement(self.me, filter)
+
+    def unadvertise(self, filter: Filter) -> None:
+        self._remove_advertisement(self.me, filter)
+
+    def _advertises(self, child: BrokerId, filter: Filter) -> bool:
+        return any(filter.overlaps(advertisement) for advertisement in self._advertised[child])
+
+    def _add_advertisement(self, source: BrokerId, filter: Filter) -> None:
+        if not self.advertisements:
+            return
+        before = {f for f in self._relevant(source)}
+        self._advertised[source][filter] += 1
+        if self.parent is not None:
+            self.host.send(self.parent, Advertise(filter=filter))
+        if source != self.me:
+            for subscription, count in self._wanted_counts(source).items():
+                if subscription not in before and subscription.overlaps(filter):
+                    self._send_down(source, subscription, count)
+
+    def _remove_advertisement(self, source: BrokerId, filter: Filter) -> None:
+        if not self.advertisements:
+            return
+        advertised = self._advertised[source]
+        advertised[filter] -= 1
+        if not advertised[filter]:
+            del advertised[filter]
+        if self.parent is not None:
+            self.host.send(self.parent, Unadvertise(filter=filter))
+        if source != self.me:
+            for subscription in list(self._sent[source]):
+                while self._sent[source][subscription] and not self._advertises(source, subscription):
+                    self._withdraw(source, subscription, mobile=False)
+
+    def _relevant(self, child: BrokerId) -> list[Filter]:
+        if child == self.me:
+            return []
+        return [f for f in self._wanted_counts(child) if self._advertises(child, f)]
+
+    def _wanted_counts(self, child: BrokerId) -> Counter[Filter]:
+        total: Counter[Filter] = Counter()
+        for source, wanted in self._wanted.items():
+            if source != child:
+                total.update(wanted)
+        return total
+
+    def _send_down(self, child: BrokerId, filter: Filter, count: int) -> None:
+        sent = self._sent[child]
+        if self.covering:
+            if any(earlier.covers(filter) for earlier in sent):
+                return
+            count = 1
+        for _ in range(count):
+            sent[filter] += 1
+            self.host.send(child, Subscribe(filter=filter))
+
+    # --- ordering -----------------------------------------------------------------------------------------
+
+    def fence(self) -> Mapping[BrokerId, int]:
+        return {}
+
+    def passed(self, fence: Mapping[BrokerId, int]) -> bool:
+        return True
