@@ -21,7 +21,9 @@ INCARNATION_BITS: Final = 40
 class Broker:
     """One broker of the network."""
 
-    def __init__(self, me: BrokerId, host: Host, router: Router, scheme: Scheme, *, incarnation: int = 0) -> None:
+    def __init__(
+        self, me: BrokerId, host: Host, router: Router, scheme: Scheme, *, incarnation: int = 0
+    ) -> None:
         self.me = me
         self.host = host
         self.router = router
@@ -33,7 +35,9 @@ class Broker:
 
     # --- from clients -------------------------------------------------------------------------------------
 
-    def on_connect(self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()) -> None:
+    def on_connect(
+        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+    ) -> None:
         self.scheme.on_connect(client, old_broker, carried)
 
     def on_disconnect(self, client: ClientId, reason: str = "vanished") -> None:
@@ -86,8 +90,8 @@ class Broker:
     def on_message(self, sender: BrokerId, message: Message | Event) -> None:
         """A message came over the link from the neighbour `sender`."""
         if message.__class__ is Event:
-            if self.router.receive_event(sender, message):  # type: ignore[arg-type]
-                self.scheme.on_event(message)  # type: ignore[arg-type]
+            if self.router.receive_event(sender, message):
+                self.scheme.on_event(message)
             return
         assert isinstance(message, Message)
         if isinstance(message, Routed):

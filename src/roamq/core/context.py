@@ -115,7 +115,13 @@ class Context:
     )
 
     def __init__(
-        self, client: ClientId, *, epoch: Epoch, mode: Mode, buffer: EventBuffer, position: Position | None = None
+        self,
+        client: ClientId,
+        *,
+        epoch: Epoch,
+        mode: Mode,
+        buffer: EventBuffer,
+        position: Position | None = None,
     ) -> None:
         self.client = client
         self.epoch = epoch
@@ -148,6 +154,10 @@ class Context:
         self.reach[event.id[0]] = event.id[1]
         self.stored.append(Held(event, how))
         return True
+
+    def open_local_queue(self) -> None:
+        """Older events are on their way from another broker: what comes here meanwhile waits for them."""
+        self.local_queue = deque()
 
     def admit_later(self, event: Event) -> bool:
         """Put `event` into the local queue: older ones are on their way. False if there is no room for it."""
@@ -225,7 +235,9 @@ class Context:
                 self.reach[origin] = sequence
         if any(held.event.id[1] <= self.position.get(held.event.id[0], 0) for held in self.stored):
             assert not self.in_flight, "a served context does not learn its position from others"
-            self._keep(held for held in self.stored if held.event.id[1] > self.position.get(held.event.id[0], 0))
+            self._keep(
+                held for held in self.stored if held.event.id[1] > self.position.get(held.event.id[0], 0)
+            )
 
     def drop_expired(self, now: Seconds) -> list[Event]:
         """Forget stored events whose lifetime is over (not those in flight); returns them."""

@@ -1,11 +1,11 @@
 """The error tree.
 
-    RoamqError
-    ├── ConfigError             the operator's: says what to change; the command exits with 2
-    │   └── SelectorError       a filter that cannot be read; knows the position of the mistake
-    └── ProtocolError
-        ├── LocalProtocolError  ours: a bug, stop
-        └── RemoteProtocolError the peer's: log it, drop that peer, go on serving
+RoamqError
+├── ConfigError             the operator's: says what to change; the command exits with 2
+│   └── SelectorError       a filter that cannot be read; knows the position of the mistake
+└── ProtocolError
+    ├── LocalProtocolError  ours: a bug, stop
+    └── RemoteProtocolError the peer's: log it, drop that peer, go on serving
 """
 
 

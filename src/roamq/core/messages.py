@@ -7,14 +7,21 @@ An `Event` travels as itself.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
-from roamq.core.context import Epoch, Position
-from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 
 HEADER_BYTES = 40
 """What a message without content weighs: addresses, kind and client id."""
+
+
+@lru_cache(maxsize=4096)
+def filter_bytes(filter: Filter) -> int:
+    """What a filter weighs: its text."""
+    return len(str(filter))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,7 @@ class Subscribe(Message):
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + self.filter.size_bytes
+        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +73,7 @@ class Unsubscribe(Message):
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + self.filter.size_bytes
+        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +85,7 @@ class Advertise(Message):
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + self.filter.size_bytes
+        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +124,7 @@ class Subscriptions(Message):
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(f.size_bytes for f in self.filters)
+        return HEADER_BYTES + sum(map(filter_bytes, self.filters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,21 +182,3 @@ def kind_of(message: "Message | Event") -> str:
     if isinstance(message, StoredEvents) and not message.events:
         return "control"
     return message.kind
-
-
-__all__ = [
-    "Advertise",
-    "ContextRequest",
-    "EventId",
-    "Message",
-    "NoContext",
-    "Position",
-    "Release",
-    "Routed",
-    "StoredEvents",
-    "Subscribe",
-    "Subscriptions",
-    "Unadvertise",
-    "Unsubscribe",
-    "kind_of",
-]

@@ -38,7 +38,9 @@ class Hierarchy(TreeUnicast):
         advertisements: bool = False,
     ) -> None:
         if not topology.is_tree:
-            raise ConfigError("network.overlay = 'hierarchy' needs links that form a tree; use 'flooding' otherwise")
+            raise ConfigError(
+                "network.overlay = 'hierarchy' needs links that form a tree; use 'flooding' otherwise"
+            )
         super().__init__(me, host, topology)
         self.covering = covering
         self.advertisements = advertisements

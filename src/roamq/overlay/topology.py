@@ -36,7 +36,9 @@ class Topology:
         if self.brokers:
             unreached = known - self.tree(self.brokers[0]).keys()
             if unreached:
-                raise ConfigError(f"network.links leaves {sorted(unreached)[0]!r} unconnected; add a link to it")
+                raise ConfigError(
+                    f"network.links leaves {sorted(unreached)[0]!r} unconnected; add a link to it"
+                )
 
     @property
     def links(self) -> list[tuple[BrokerId, BrokerId]]:

@@ -35,7 +35,9 @@ class SchemeOptions:
         known = {f.name for f in fields(cls)}
         for name in values:
             if name not in known:
-                raise ConfigError(f"scheme.{name}: unknown option; this scheme knows {', '.join(sorted(known))}")
+                raise ConfigError(
+                    f"scheme.{name}: unknown option; this scheme knows {', '.join(sorted(known))}"
+                )
         return cls(**values)
 
 
@@ -50,7 +52,9 @@ class Scheme:
     guarantees: ClassVar[frozenset[str]] = frozenset({"loss", "duplication", "order", "leak"})
     """What holds with sufficient buffers and without lost stores; the simulator's checkers enforce these."""
 
-    def __init__(self, me: BrokerId, host: Host, router: Router, options: SchemeOptions | None = None) -> None:
+    def __init__(
+        self, me: BrokerId, host: Host, router: Router, options: SchemeOptions | None = None
+    ) -> None:
         self.me = me
         self.host = host
         self.router = router
@@ -58,6 +62,8 @@ class Scheme:
         self.contexts: dict[ClientId, Context] = {}
         self.buffer = EventBuffer(self.options.buffer_bytes)
         self.index: MatchIndex[Context] = MatchIndex()
+        self.buffered_by_last_event = 0
+        """How many contexts the last event was stored in: part of what it cost this broker."""
         self._matches: dict[Hashable, tuple[Context, ...]] = {}
         self._matches_version = -1
         self._handlers: dict[type[Message], Callable[[BrokerId, Any], None]] = {}
@@ -67,7 +73,9 @@ class Scheme:
 
     # --- inputs that a scheme decides on ------------------------------------------------------------------
 
-    def on_connect(self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()) -> None:
+    def on_connect(
+        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+    ) -> None:
         """The client is here; it was at `old_broker`. `carried`: subscriptions it keeps on the device."""
         raise NotImplementedError
 
@@ -117,6 +125,7 @@ class Scheme:
         matches = self._matches.get(event.match_key)
         if matches is None:
             matches = self._matches[event.match_key] = tuple(self.index.match(event))
+        buffered = 0
         for context in matches:
             if not context.is_new(event):
                 continue
@@ -128,8 +137,10 @@ class Scheme:
                     self.pump(context)
             else:
                 stored = context.admit(event, "stored")
+                buffered += 1
             if not stored:
                 self.drop(context, event, "queue_full")
+        self.buffered_by_last_event = buffered
 
     def on_acknowledge(self, client: ClientId, event_id: EventId) -> None:
         context = self.contexts.get(client)
@@ -146,7 +157,15 @@ class Scheme:
 
     def drop(self, context: Context, event: Event, reason: str) -> None:
         self.host.record(
-            Record("dropped", self.host.now(), self.me, context.client, event.id.origin, event.id.sequence, detail=reason)
+            Record(
+                "dropped",
+                self.host.now(),
+                self.me,
+                context.client,
+                event.id.origin,
+                event.id.sequence,
+                detail=reason,
+            )
         )
 
     # --- contexts: open, serve, pause, close --------------------------------------------------------------

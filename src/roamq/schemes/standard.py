@@ -42,7 +42,9 @@ class Standard(Scheme):
 
     name = "standard"
 
-    def __init__(self, me: BrokerId, host: Host, router: Router, options: SchemeOptions | None = None) -> None:
+    def __init__(
+        self, me: BrokerId, host: Host, router: Router, options: SchemeOptions | None = None
+    ) -> None:
         super().__init__(me, host, router, options)
         self.arriving: dict[tuple[ClientId, Epoch], Arriving] = {}
         self.left_behind: dict[ClientId, list[Context]] = {}
@@ -59,7 +61,9 @@ class Standard(Scheme):
 
     # --- the client comes and goes ------------------------------------------------------------------------
 
-    def on_connect(self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()) -> None:
+    def on_connect(
+        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+    ) -> None:
         context = self.contexts.get(client)
         if old_broker is None or old_broker == self.me:
             # "If the client reconnects to Broker 1, then the stored events are simply replayed."
@@ -100,7 +104,7 @@ class Standard(Scheme):
     def step_1_reconnected(self, client: ClientId, old_broker: BrokerId) -> None:
         """1. The client notifies Broker 2 that it was previously connected to Broker 1."""
         context = self.open(client, self.new_epoch(), Mode.SERVING)
-        context.local_queue = type(context.stored)()
+        context.open_local_queue()
         self.arriving[client, context.epoch] = Arriving(context, old_broker, set())
         self.serve(context, resumed=True)
         self.step_2_retrieve(context, old_broker)
@@ -116,7 +120,9 @@ class Standard(Scheme):
         if context is None:
             self.router.unicast(request.new_broker, NoContext(client=request.client, epoch=request.epoch))
         elif self.arriving_of(context):
-            self.waiting[context] = request  # the client was faster than its context: hand on when it is whole
+            self.waiting[context] = (
+                request  # the client was faster than its context: hand on when it is whole
+            )
         else:
             self.hand_over(context, request)
 
@@ -137,7 +143,10 @@ class Standard(Scheme):
         self.take_off(context)
         self.leaving[context.client, request.epoch] = Leaving(context)
         reply = Subscriptions(
-            client=context.client, epoch=request.epoch, filters=tuple(context.filters), session=context.session
+            client=context.client,
+            epoch=request.epoch,
+            filters=tuple(context.filters),
+            session=context.session,
         )
         self.router.unicast(request.new_broker, reply)
 

@@ -1,0 +1,279 @@
+"""Simulated clients: they connect, vanish, move and receive; publishers publish."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import Filter
+from roamq.core.records import Record
+from roamq.sim.mobility import Step
+from roamq.sim.workload import Publication
+
+if TYPE_CHECKING:
+    from roamq.sim.checkers import Checkers
+    from roamq.sim.network import Network, SimHost
+
+
+class SimClient:
+    """One subscriber on the move, following the steps of its mobility model."""
+
+    def __init__(
+        self,
+        id: ClientId,
+        filters: list[Filter],
+        steps: Iterator[Step],
+        network: "Network",
+        checkers: "Checkers",
+        *,
+        carries_subscriptions: bool = False,
+    ) -> None:
+        self.id = id
+        self.filters = filters
+        self.network = network
+        self.engine = network.engine
+        self.recorder = network.recorder
+        self.checkers = checkers
+        self.host: SimHost | None = None
+        """The broker's host while connected."""
+        self.last_broker: BrokerId | None = None
+        self.connection = 0
+        """Grows with every connection and break, so that what belongs to an old one is known as such."""
+        self.next_step: Step | None = None
+        """Where the client will be next: what a perfect prediction knows."""
+        self.carries_subscriptions = carries_subscriptions
+        self._steps = steps
+        self._requested_at: float | None = None
+        self._came_from: BrokerId | None = None
+        self._stopped = False
+        self._subscribed = False
+
+    # --- moving -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._schedule_next()
+
+    def _schedule_next(self) -> None:
+        self.next_step = next(self._steps, None)
+        if self.next_step is not None:
+            self.engine.at(max(self.next_step.time_s, self.engine.now), self._take, self.next_step)
+
+    def _take(self, step: Step) -> None:
+        if self._stopped:
+            return
+        upcoming = next(self._steps, None)
+        self.next_step = upcoming
+        if step.broker is not None:
+            if self.host is not None and self.host.me != step.broker:
+                self.disconnect()
+            if self.host is None:
+                self.connect(step.broker)
+        else:
+            self.disconnect()
+        if step.cell is not None and self.host is not None:
+            host = self.host
+            host.enqueue("control", 0, host.broker.on_location, self.id, step.cell)
+        if upcoming is not None:
+            self.engine.at(max(upcoming.time_s, self.engine.now), self._take, upcoming)
+
+    def stop_moving(self) -> None:
+        """The run is over: whoever is away goes where it would have gone, and stays."""
+        self._stopped = True
+        if self.host is None and self.last_broker is not None:
+            self.connect(self._settles_at())
+
+    def _settles_at(self) -> BrokerId:
+        """The next broker on the planned way that is up, else any that is."""
+        hosts = self.network.hosts
+        step = self.next_step
+        while step is not None and (step.broker is None or not hosts[step.broker].alive):
+            step = next(self._steps, None)
+        if step is not None and step.broker is not None:
+            return step.broker
+        assert self.last_broker is not None
+        if hosts[self.last_broker].alive:
+            return self.last_broker
+        return next(broker for broker, host in hosts.items() if host.alive)
+
+    def connect(self, broker: BrokerId) -> None:
+        host = self.network.hosts[broker]
+        if not host.alive:
+            return  # nobody answers there; the next step of the plan will find another
+        self.connection += 1
+        self.host = host
+        self._requested_at = self.engine.now
+        self._came_from, self.last_broker = self.last_broker, broker
+        previous = self._came_from
+        self.recorder.record(Record("connected", self.engine.now, broker, self.id, peer=previous))
+        self.engine.after(self.network.last_hop.delay_s, self._arrive, self.connection, host, previous)
+
+    def _arrive(self, connection: int, host: "SimHost", previous: BrokerId | None) -> None:
+        """The connect request reaches the broker."""
+        if connection != self.connection and not host.alive:
+            return
+        carried = tuple(self.filters) if self.carries_subscriptions else ()
+        host.enqueue("control", 0, self._connected_at, connection, host, previous, carried)
+
+    def _connected_at(
+        self, connection: int, host: "SimHost", previous: BrokerId | None, carried: tuple[Filter, ...]
+    ) -> None:
+        if self.id in host.clients:  # the broker had not yet noticed that the old connection is gone
+            host.broker.on_disconnect(self.id, "replaced")
+        host.clients[self.id] = self
+        host.broker.on_connect(self.id, previous, carried)
+        if not self._subscribed:
+            self._subscribed = True
+            for filter in self.filters:
+                host.broker.on_subscribe(self.id, filter)
+        if connection != self.connection:  # gone again before the broker heard of it
+            self._notice(host, connection)
+
+    def disconnect(self) -> None:
+        """Gone without a word; the broker notices after `detect_s`."""
+        if self.host is None:
+            return
+        host, self.host = self.host, None
+        connection = self.connection
+        self.connection += 1
+        self._requested_at = None
+        self.recorder.record(Record("disconnected", self.engine.now, host.me, self.id, detail="vanished"))
+        self.engine.after(self.network.last_hop.detect_s, self._noticed, host, connection)
+
+    def _noticed(self, host: "SimHost", connection: int) -> None:
+        if host.alive:
+            host.enqueue("control", 0, self._notice, host, connection)
+
+    def _notice(self, host: "SimHost", connection: int) -> None:
+        if self.id in host.clients and not (self.host is host and self.connection > connection + 1):
+            del host.clients[self.id]
+            host.broker.on_disconnect(self.id, "vanished")
+
+    def connection_broke(self) -> None:
+        """The broker fell."""
+        if self.host is not None:
+            self.recorder.record(
+                Record("disconnected", self.engine.now, self.host.me, self.id, detail="crashed")
+            )
+            self.host = None
+            self.connection += 1
+
+    # --- subscriptions ------------------------------------------------------------------------------------
+
+    def subscribe(self, filter: Filter) -> None:
+        """A connected client wants more."""
+        if self.host is not None and filter not in self.filters:
+            self.filters.append(filter)
+            self.checkers.subscribed(self.id, filter)
+            self.host.enqueue("control", 0, self._subscribe_at, self.host, filter)
+
+    def _subscribe_at(self, host: "SimHost", filter: Filter) -> None:
+        if self.id in host.clients:
+            host.broker.on_subscribe(self.id, filter)
+
+    def unsubscribe(self, filter: Filter) -> None:
+        if self.host is not None and filter in self.filters:
+            self.filters.remove(filter)
+            self.checkers.unsubscribed(self.id, filter)
+            self.host.enqueue("control", 0, self._unsubscribe_at, self.host, filter)
+
+    def _unsubscribe_at(self, host: "SimHost", filter: Filter) -> None:
+        if self.id in host.clients:
+            host.broker.on_unsubscribe(self.id, filter)
+
+    # --- receiving ----------------------------------------------------------------------------------------
+
+    def receive(self, connection: int, event: Event, how: str) -> None:
+        """An event came over the last hop; if the connection it was sent on is gone, it did not."""
+        host = self.host
+        if connection != self.connection or host is None:
+            return
+        now = self.engine.now
+        self.checkers.delivered(self.id, event)
+        if self.recorder.record_event_rows:
+            origin, sequence = event.id
+            self.recorder.records.append(
+                Record(
+                    "delivered",
+                    now,
+                    host.me,
+                    self.id,
+                    origin,
+                    sequence,
+                    detail=how,
+                    duration_s=now - event.published_at,
+                )
+            )
+        if self._requested_at is not None:
+            waited = now - self._requested_at
+            self._requested_at = None
+            if self._came_from is not None:
+                self.recorder.record(
+                    Record(
+                        "handoff", now, host.me, self.id, peer=self._came_from, detail=how, duration_s=waited
+                    )
+                )
+        host.broker.on_acknowledge(self.id, event.id)
+
+
+class SimPublisher:
+    """Publishes at one broker, on the schedule of its workload."""
+
+    def __init__(
+        self,
+        id: ClientId,
+        broker: BrokerId,
+        publications: Iterator[Publication],
+        network: "Network",
+        checkers: "Checkers",
+        *,
+        until_s: float,
+    ) -> None:
+        self.id = id
+        self.broker = broker
+        self.network = network
+        self.engine = network.engine
+        self.checkers = checkers
+        self.until_s = until_s
+        self._publications = publications
+
+    def start(self) -> None:
+        self._schedule_next()
+
+    def _schedule_next(self) -> None:
+        publication = next(self._publications, None)
+        if publication is not None and publication.time_s < self.until_s:
+            self.engine.at(max(publication.time_s, self.engine.now), self._publish, publication)
+
+    def _publish(self, publication: Publication) -> None:
+        host = self.network.hosts[self.broker]
+        if not host.alive:
+            self._schedule_next()  # no broker took it: it was never accepted
+            return
+        if host.enqueue("event", publication.size_bytes, self._accepted, host, publication):
+            self._schedule_next()
+        else:
+            host.publisher_waits.append(lambda: self._publish(publication))
+
+    def _accepted(self, host: "SimHost", publication: Publication) -> None:
+        expected = self.checkers.expect(publication)
+        event = host.broker.on_publish(
+            self.id,
+            publication.topic,
+            publication.attributes,
+            publication.payload,
+            expires_at=None if publication.lifetime_s is None else self.engine.now + publication.lifetime_s,
+        )
+        self.checkers.published(event, expected)
+        if host.recorder.record_event_rows:
+            origin, sequence = event.id
+            host.recorder.records.append(
+                Record(
+                    "published",
+                    self.engine.now,
+                    host.me,
+                    self.id,
+                    origin,
+                    sequence,
+                    count=len(expected),
+                    bytes=event.size_bytes,
+                )
+            )

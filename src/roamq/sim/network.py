@@ -1,0 +1,339 @@
+"""The network of a simulation: links between brokers, the last hop to clients, and brokers that take time.
+
+Broker links are reliable and FIFO, as the papers assume. Under a lossy link lies a retransmitting layer: a loss
+costs a retransmission time-out and one more traversal, a duplicate costs a traversal and is thrown away. While a
+link is cut or its far end is down, messages wait at the sender and follow in order.
+The last hop is a wireless one: what is lost there is lost, unless `retransmit` is asked for; what a client did not
+receive it does not acknowledge, so its broker still holds it.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from roamq.broker import Broker
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.messages import HEADER_BYTES, Message, Routed, kind_of
+from roamq.core.ports import TimerKey
+from roamq.core.records import Record
+from roamq.sim.engine import Engine
+from roamq.sim.options import LastHopOptions, LinkOptions, ServiceOptions
+from roamq.sim.recorder import Recorder
+
+if TYPE_CHECKING:
+    from roamq.sim.clients import SimClient
+
+
+class Link:
+    """One direction of a link between two brokers."""
+
+    def __init__(
+        self,
+        network: "Network",
+        source: BrokerId,
+        target: "SimHost",
+        options: LinkOptions,
+        rng: random.Random,
+    ) -> None:
+        self.engine = network.engine
+        self.recorder = network.recorder
+        self.source = source
+        self.target = target
+        self.options = options
+        self.rng = rng
+        self.cut = False
+        self.waiting: deque[Message | Event] = deque()
+        self._free_at = 0.0
+        self._last_arrival = 0.0
+        self._plain = not (options.bandwidth_bps or options.loss or options.duplication or options.jitter_s)
+
+    def send(self, message: Message | Event) -> None:
+        engine = self.engine
+        now = engine.now
+        if message.__class__ is Event:
+            self.recorder.traffic(now, "event", 1, 1, message.size_bytes)
+        else:
+            units = message.units if message.__class__ is not Routed else message.message.units  # type: ignore[union-attr]
+            first = message.__class__ is not Routed or message.sender == self.source  # type: ignore[union-attr]
+            self.recorder.traffic(now, kind_of(message), units if first else 0, units, message.size_bytes)
+        arrival = now + self.options.delay_s
+        if not self._plain:
+            arrival = self._arrival(now, HEADER_BYTES + message.size_bytes)
+        engine.at(arrival, self.arrive, message)
+
+    def _arrival(self, now: float, size: int) -> float:
+        """When a message gets there: after those before it, its own bits, and its retransmissions."""
+        options = self.options
+        start = max(now, self._free_at)
+        traversals = 1
+        while options.loss and self.rng.random() < options.loss:
+            start += options.retransmit_s
+            traversals += 1
+        if options.duplication and self.rng.random() < options.duplication:
+            traversals += 1
+        if traversals > 1:
+            self.recorder.traffic(
+                now, "retransmission", traversals - 1, traversals - 1, size * (traversals - 1)
+            )
+        if options.bandwidth_bps:
+            start += size * 8 / options.bandwidth_bps
+            self._free_at = start
+        jitter = self.rng.random() * options.jitter_s if options.jitter_s else 0.0
+        self._last_arrival = max(self._last_arrival, start + options.delay_s + jitter)
+        return self._last_arrival
+
+    def arrive(self, message: Message | Event) -> None:
+        if self.cut or self.waiting or not self.target.alive:
+            self.waiting.append(message)
+        else:
+            self.target.receive(self.source, message)
+
+    def resume(self) -> None:
+        """The link or its far end is back: what waited follows, in order."""
+        while self.waiting and not self.cut and self.target.alive:
+            self.target.receive(self.source, self.waiting.popleft())
+
+
+class SimHost:
+    """The world of one simulated broker: implements `Host`, and models the time the broker takes."""
+
+    def __init__(self, me: BrokerId, network: "Network") -> None:
+        self.me = me
+        self.network = network
+        self.engine = network.engine
+        self.recorder = network.recorder
+        self.links: dict[BrokerId, Link] = {}
+        self.clients: dict[ClientId, SimClient] = {}
+        self.broker: Broker  # set by the network
+        self.alive = True
+        self._timers: dict[TimerKey, int] = {}
+        self._timer_count = 0
+        self._life = 0
+        """Grows with every crash: what was being served before it is not finished after it."""
+        self._radio_free_at = 0.0
+        self._service = network.service
+        self._queue: deque[tuple[str, int, Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._queued_bytes = 0
+        self._busy = False
+        self._effects: list[tuple[Callable[..., Any], tuple[Any, ...]]] | None = None
+        self._processing: dict[str, list[float]] = {}
+        self.publisher_waits: deque[Callable[[], Any]] = deque()
+        """Publishers that the full queue holds back."""
+
+    # --- the port -----------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.engine.now
+
+    def send(self, to: BrokerId, message: Message | Event) -> None:
+        if self._effects is not None:
+            self._effects.append((self.links[to].send, (message,)))
+        else:
+            self.links[to].send(message)
+
+    def deliver(self, to: ClientId, event: Event, how: str) -> None:
+        if self._effects is not None:
+            self._effects.append((self._transmit, (to, event, how)))
+        else:
+            self._transmit(to, event, how)
+
+    def attached(self, client: ClientId, resumed: bool) -> None:
+        """Simulated clients do not wait for an answer."""
+
+    def detach(self, client: ClientId, reason: str) -> None:
+        self.clients.pop(client, None)
+
+    def set_timer(self, key: TimerKey, after: float) -> None:
+        self._timer_count += 1
+        self._timers[key] = self._timer_count
+        self.engine.after(after, self._timer_runs_out, key, self._timer_count)
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self._timers.pop(key, None)
+
+    def store(self, client: ClientId) -> None:
+        """The simulator's store is the broker object itself: a crash that keeps it keeps everything."""
+
+    def record(self, record: Record) -> None:
+        self.recorder.record(record)
+
+    # --- inputs -------------------------------------------------------------------------------------------
+
+    def receive(self, sender: BrokerId, message: Message | Event) -> None:
+        """From a neighbour, over a link."""
+        if self._service is None:
+            self.broker.on_message(sender, message)
+        else:
+            self.enqueue(kind_of(message), message.size_bytes, self.broker.on_message, sender, message)
+
+    def enqueue(self, kind: str, size: int, action: Callable[..., Any], *args: Any) -> bool:
+        """An input waits for the broker; False if the input queue has no room for it.
+
+        Events may be refused, control messages never: [PRO]'s brokers discard messages under overload.
+        """
+        service = self._service
+        if service is None:
+            action(*args)
+            return True
+        if (
+            kind == "event"
+            and service.queue_bytes is not None
+            and self._queued_bytes + size > service.queue_bytes
+        ):
+            event = args[-1]
+            if isinstance(event, Event):
+                origin, sequence = event.id
+                self.record(
+                    Record("dropped", self.engine.now, self.me, None, origin, sequence, detail="input_full")
+                )
+            return False
+        self._queue.append((kind, size, action, args))
+        self._queued_bytes += size
+        if not self._busy:
+            self._serve_next()
+        return True
+
+    def _serve_next(self) -> None:
+        assert self._service is not None
+        kind, size, action, args = self._queue.popleft()
+        self._queued_bytes -= size
+        self._busy = True
+        self._effects = []
+        action(*args)
+        effects, self._effects = self._effects, None
+        deliveries = sum(1 for effect, _ in effects if effect == self._transmit)
+        seconds = self._service.seconds(kind, deliveries, len(effects) - deliveries, self.broker.scheme)
+        cell = self._processing.setdefault(kind, [0, 0.0])
+        cell[0] += 1
+        cell[1] += seconds
+        self.engine.after(seconds, self._served, self._life, effects)
+
+    def _served(self, life: int, effects: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
+        if life != self._life:
+            return
+        self._busy = False
+        for effect, args in effects:
+            effect(*args)
+        while self.publisher_waits and self._has_room():
+            self.publisher_waits.popleft()()
+        if self._queue and not self._busy:
+            self._serve_next()
+
+    def _has_room(self) -> bool:
+        limit = self._service.queue_bytes if self._service else None
+        return limit is None or self._queued_bytes < limit
+
+    def _timer_runs_out(self, key: TimerKey, ticket: int) -> None:
+        # A timer that was replaced or cancelled has another ticket, or none.
+        if self.alive and self._timers.get(key) == ticket:
+            del self._timers[key]
+            self.enqueue("control", 0, self.broker.on_timer, key)
+
+    # --- the last hop -------------------------------------------------------------------------------------
+
+    def _transmit(self, to: ClientId, event: Event, how: str) -> None:
+        client = self.clients.get(to)
+        if client is None:
+            return
+        options = self.network.last_hop
+        engine = self.engine
+        kind = "stored_delivery" if how == "transferred" else "forward" if how == "forwarded" else "delivery"
+        self.recorder.traffic(engine.now, kind, 1, 1, event.size_bytes)
+        arrival = engine.now + options.delay_s
+        if options.bandwidth_bps:
+            air_s = (HEADER_BYTES + event.size_bytes) * 8 / options.bandwidth_bps
+            self._radio_free_at = max(engine.now, self._radio_free_at) + air_s
+            arrival = self._radio_free_at + options.delay_s
+        rng = self.network.last_hop_rng
+        if options.loss and rng.random() < options.loss:
+            if not options.retransmit:
+                return
+            arrival += options.retransmit_s
+        engine.at(arrival, client.receive, client.connection, event, how)
+        if options.duplication and rng.random() < options.duplication:
+            engine.at(arrival, client.receive, client.connection, event, how)
+
+    # --- faults -------------------------------------------------------------------------------------------
+
+    def crash(self, *, keep_store: bool) -> None:
+        """The broker falls: connections break; without its store it forgets everything it knew."""
+        self.alive = False
+        self._life += 1
+        self._busy = False
+        self._timers.clear()
+        self._queue.clear()
+        self._queued_bytes = 0
+        for client in list(self.clients.values()):
+            client.connection_broke()
+        self.clients.clear()
+        if not keep_store:
+            for link in self.links.values():
+                link.waiting.clear()
+            self.broker = self.network.make_broker(self, incarnation=(self.broker.sequence >> 40) + 1)
+
+    def restart(self) -> None:
+        self.alive = True
+        self.broker.on_restart()
+        for other in self.network.hosts.values():
+            if self.me in other.links:
+                other.links[self.me].resume()
+
+    def processing_records(self, now: float) -> list[Record]:
+        """Service time spent, by kind of operation."""
+        return [
+            Record("processing", now, self.me, detail=kind, count=int(count), duration_s=seconds)
+            for kind, (count, seconds) in sorted(self._processing.items())
+        ]
+
+
+class Network:
+    """All the hosts of a simulation and the links between them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        recorder: Recorder,
+        *,
+        last_hop: LastHopOptions,
+        service: ServiceOptions | None,
+        last_hop_rng: random.Random,
+    ) -> None:
+        self.engine = engine
+        self.recorder = recorder
+        self.last_hop = last_hop
+        self.service = service
+        self.last_hop_rng = last_hop_rng
+        self.hosts: dict[BrokerId, SimHost] = {}
+        self._factory: Callable[[SimHost, int], Broker]
+
+    def build(
+        self,
+        brokers: tuple[BrokerId, ...],
+        links: list[tuple[BrokerId, BrokerId]],
+        options: LinkOptions,
+        factory: Callable[[SimHost, int], Broker],
+        rng: Callable[[str], random.Random],
+    ) -> None:
+        """Make a host per broker, two directed links per edge, and the brokers themselves."""
+        self._factory = factory
+        self.hosts = {broker: SimHost(broker, self) for broker in brokers}
+        for a, b in links:
+            for source, target in ((a, b), (b, a)):
+                stream = rng(f"link/{source}/{target}")
+                self.hosts[source].links[target] = Link(self, source, self.hosts[target], options, stream)
+        for host in self.hosts.values():
+            host.broker = factory(host, 0)
+
+    def make_broker(self, host: SimHost, incarnation: int) -> Broker:
+        return self._factory(host, incarnation)
+
+    def cut(self, a: BrokerId, b: BrokerId) -> None:
+        """Messages between `a` and `b` wait until the link is mended."""
+        self.hosts[a].links[b].cut = self.hosts[b].links[a].cut = True
+
+    def mend(self, a: BrokerId, b: BrokerId) -> None:
+        for source, target in ((a, b), (b, a)):
+            link = self.hosts[source].links[target]
+            link.cut = False
+            link.resume()

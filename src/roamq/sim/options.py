@@ -1,0 +1,106 @@
+"""Every parameter of a scenario, with its meaning, unit and default.
+
+These are msgspec structs: unknown fields and wrong types are found when a scenario is read, and the error names
+the field. `roamq simulate SCENARIO --show` prints them with the descriptions below.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+if TYPE_CHECKING:
+    from roamq.schemes.base import Scheme
+
+Seconds = Annotated[float, Meta(ge=0)]
+Probability = Annotated[float, Meta(ge=0, lt=1)]
+
+
+def doc(text: str) -> Meta:
+    return Meta(description=text)
+
+
+class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all parameter groups."""
+
+
+class NetworkOptions(Options, frozen=True):
+    """The brokers and how events travel between them."""
+
+    overlay: Annotated[str, doc("'flooding' or 'hierarchy'")] = "flooding"
+    brokers: Annotated[list[str], doc("names of the brokers; empty with height and degree")] = []
+    links: Annotated[list[tuple[str, str]], doc("pairs of brokers that talk directly")] = []
+    height: Annotated[int, Meta(ge=1), doc("hierarchy: levels of the full tree, the root's included")] = 4
+    degree: Annotated[int, Meta(ge=1), doc("hierarchy: children of each broker that is not a leaf")] = 4
+    covering: Annotated[bool, doc("hierarchy: a subscription stops where a covering one went before")] = False
+    advertisements: Annotated[bool, doc("hierarchy: events go up only where subscriptions came down")] = False
+    areas: Annotated[
+        dict[str, tuple[float, float]],
+        doc("positions of brokers (x, y) where a mobility model or scheme needs them"),
+    ] = {}
+
+
+class LinkOptions(Options, frozen=True):
+    """A link between two brokers, in each direction."""
+
+    delay_s: Annotated[Seconds, doc("propagation delay")] = 0.005
+    jitter_s: Annotated[Seconds, doc("uniform extra delay up to this; order is kept")] = 0.0
+    bandwidth_bps: Annotated[float, Meta(ge=0), doc("bits per second; 0 for no limit")] = 0.0
+    loss: Annotated[Probability, doc("probability that a transmission is lost and repeated")] = 0.0
+    duplication: Annotated[Probability, doc("probability that a transmission arrives twice")] = 0.0
+    retransmit_s: Annotated[Seconds, doc("how long a loss delays a message")] = 0.2
+
+
+class LastHopOptions(Options, frozen=True):
+    """The way from a broker to its clients."""
+
+    delay_s: Annotated[Seconds, doc("one-way delay")] = 0.002
+    bandwidth_bps: Annotated[
+        float, Meta(ge=0), doc("bits per second shared by a broker's clients; 0: no limit")
+    ] = 0.0
+    loss: Annotated[Probability, doc("probability that a transmission is lost")] = 0.0
+    duplication: Annotated[Probability, doc("probability that a transmission arrives twice")] = 0.0
+    retransmit: Annotated[bool, doc("repeat lost transmissions after retransmit_s")] = False
+    retransmit_s: Annotated[Seconds, doc("how long a repetition takes")] = 0.05
+    detect_s: Annotated[Seconds, doc("how long a broker takes to notice that a client is gone")] = 0.0
+
+
+class ServiceOptions(Options, frozen=True):
+    """The time a broker takes. Without this group a broker takes none."""
+
+    operation_s: Annotated[Seconds, doc("per input, whatever it is")] = 0.0
+    event_s: Annotated[Seconds, doc("per event, for filtering")] = 0.0
+    delivery_s: Annotated[Seconds, doc("per event and connected receiver, for routing it to the client")] = (
+        0.0
+    )
+    send_s: Annotated[Seconds, doc("per message to another broker")] = 0.0
+    transfer_s: Annotated[Seconds, doc("per stored event sent or received in a state transfer")] = 0.0
+    buffer_s: Annotated[Seconds, doc("per event, for each context that buffers it")] = 0.0
+    queue_bytes: Annotated[int | None, doc("bound of the input queue; events beyond it are dropped")] = None
+
+    def seconds(self, kind: str, deliveries: int, sends: int, scheme: "Scheme") -> float:
+        """Service time of one operation with so many effects."""
+        seconds = self.operation_s + deliveries * self.delivery_s + sends * self.send_s
+        if kind == "event":
+            seconds += self.event_s + self.buffer_s * scheme.buffered_by_last_event
+        return seconds
+
+
+class Fault(Options, frozen=True):
+    """Something that goes wrong at a time."""
+
+    at_s: Annotated[Seconds, doc("when it begins")]
+    kind: Annotated[str, doc("'crash' of a broker or 'cut' of a link")]
+    target: Annotated[str, doc("a broker, or two brokers joined by '-'")]
+    duration_s: Annotated[Seconds, doc("how long it lasts")] = 1.0
+    keep_store: Annotated[bool, doc("crash: whether the broker finds its store again")] = True
+
+
+class RecordOptions(Options, frozen=True):
+    """What a run writes."""
+
+    level: Annotated[str, doc("'all', 'moves' (no row per event) or 'traffic' (counts only)")] = "all"
+    bin_s: Annotated[float, Meta(gt=0), doc("width of the traffic bins")] = 60.0
+    buffer_s: Annotated[Seconds, doc("how often buffer levels are written; 0 for never")] = 0.0
+
+
+Table = dict[str, Any]
