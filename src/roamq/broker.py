@@ -10,7 +10,7 @@ from typing import Final
 from roamq.core.events import NO_ATTRIBUTES, BrokerId, ClientId, Event, EventId, Seconds, Value
 from roamq.core.filters import Filter
 from roamq.core.messages import Advertise, Message, Routed, Subscribe, Unadvertise, Unsubscribe
-from roamq.core.ports import Host, TimerKey
+from roamq.core.ports import Host
 from roamq.overlay.base import Router
 from roamq.schemes.base import Scheme
 

@@ -55,7 +55,7 @@ class MatchIndex(Generic[K]):
         entry = self._entries.get(filter_)
         return entry is not None and key in self._holders[entry]
 
-    def add(self, key: K, filter: Filter) -> None:  # noqa: A002 - the word of the papers
+    def add(self, key: K, filter: Filter) -> None:
         """Add a pair; one that is already there changes nothing."""
         entry = self._entries.get(filter)
         if entry is None:
@@ -75,7 +75,7 @@ class MatchIndex(Generic[K]):
         self._pairs += 1
         self.version += 1
 
-    def remove(self, key: K, filter: Filter) -> None:  # noqa: A002
+    def remove(self, key: K, filter: Filter) -> None:
         """Remove a pair. `KeyError` if it is not there."""
         entry = self._entries[filter]
         holders = self._holders[entry]

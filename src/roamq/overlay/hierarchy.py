@@ -181,7 +181,7 @@ class Hierarchy(TreeUnicast):
     def _add_advertisement(self, source: BrokerId, filter: Filter) -> None:
         if not self.advertisements:
             return
-        before = {f for f in self._relevant(source)}
+        before = set(self._relevant(source))
         self._advertised[source][filter] += 1
         if self.parent is not None:
             self.host.send(self.parent, Advertise(filter=filter))

@@ -55,7 +55,7 @@ class Link:
             self.recorder.traffic(now, "event", 1, 1, message.size_bytes)
         else:
             units = message.units if message.__class__ is not Routed else message.message.units  # type: ignore[union-attr]
-            first = message.__class__ is not Routed or message.sender == self.source  # type: ignore[union-attr]
+            first = message.__class__ is not Routed or message.sender == self.source
             self.recorder.traffic(now, kind_of(message), units if first else 0, units, message.size_bytes)
         arrival = now + self.options.delay_s
         if not self._plain:

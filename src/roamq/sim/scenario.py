@@ -5,7 +5,7 @@ stream of its own, named by the seed and the purpose.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
