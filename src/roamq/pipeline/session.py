@@ -1,0 +1,211 @@
+"""Spark sessions: embedded by default, a cluster by one option, the same kind of session either way.
+
+Every session is a Spark Connect client. The default one finds its server inside this process, started over
+`local[*]` or whatever `master` says, on a free port of loopback, behind a token; `remote` names a server that
+already runs. Code on top therefore never meets a second API, and what works embedded works on a cluster
+(docs/decisions/0020). Nothing lands in the current directory: scratch files, Derby's log and Spark's own
+chatter go to a folder that the session removes when it ends.
+"""
+
+import atexit
+import contextlib
+import functools
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from roamq.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECT_PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
+CONNECT_PORT = 15002
+REMOTE_TIMEOUT_S = 5.0
+LOG_TAIL_LINES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """What a command line may say about Spark. The defaults need nothing but this machine."""
+
+    remote: str | None = None
+    """A running Spark Connect server, `sc://host:port`; it needs `roamq` installed beside it."""
+    master: str = "local[*]"
+    """Where an embedded server runs its tasks: `local[N]`, `spark://...`, `yarn`, `k8s://...`."""
+    warehouse: Path | None = None
+    """Where tables live; without one they last as long as the session."""
+    driver_memory: str = "2g"
+    shuffle_partitions: int = 4
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Further Spark settings; they win over ours."""
+
+
+@contextlib.contextmanager
+def open_session(settings: SparkSettings | None = None) -> Iterator["SparkSession"]:
+    """A Spark session for the time of the `with` block.
+
+    Raises `ConfigError` where Spark cannot start or the remote does not answer: the operator can mend both.
+    """
+    settings = settings or SparkSettings()
+    if settings.remote is not None:
+        _require_answer(settings.remote)
+        with _client(settings.remote, settings) as spark:
+            yield spark
+        return
+    with _embedded_server(settings, _scratch()) as url, _client(url, settings) as spark:
+        yield spark
+
+
+@functools.cache
+def _scratch() -> Path:
+    """This process's folder for what Spark writes and nobody keeps; it goes when the process does.
+
+    It outlives a session because the virtual machine does: a second session finds the first one's settings.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="roamq-spark-"))
+    (folder / "local").mkdir()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def runtime_settings(settings: SparkSettings) -> dict[str, str]:
+    """The settings that belong to a session, embedded or remote: they decide what queries mean."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        # Overwriting a partitioned table replaces the partitions that were written, not the whole table.
+        "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    } | {key: value for key, value in settings.config.items() if key.startswith("spark.sql.")}
+
+
+def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[str, str]:
+    """The settings that belong to an embedded server and are fixed once it runs."""
+    warehouse = settings.warehouse.resolve() if settings.warehouse else scratch / "warehouse"
+    return {
+        "spark.app.name": "roamq",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}",
+        "spark.plugins": CONNECT_PLUGIN,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.connect.authenticate.token": token,
+        # Each session finds the Python code that it was sent, as a stand-alone Connect server would have it.
+        "spark.sql.artifact.isolation.enabled": "true",
+        # Python workers outlive a task: the next run of a campaign starts at once.
+        "spark.python.worker.reuse": "true",
+        **settings.config,
+    }
+
+
+@contextlib.contextmanager
+def _embedded_server(settings: SparkSettings, scratch: Path) -> Iterator[str]:
+    """Start Spark inside this process with its Connect plugin; yields the address to connect to."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    token = secrets.token_urlsafe(32)
+    conf = (
+        SparkConf().setMaster(settings.master).setAll(list(server_settings(settings, scratch, token).items()))
+    )
+    if settings.master.startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    log = scratch / "spark.log"
+    try:
+        with _stderr_into(log):
+            driver = SparkSession(SparkContext(conf=conf))
+    except Exception as error:
+        raise ConfigError(_why_spark_failed(error, log)) from error
+    try:
+        driver.sparkContext.setLogLevel("ERROR")
+        jvm: Any = driver.sparkContext._jvm
+        service = getattr(jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+        port = service.__getattr__("MODULE$").localPort()
+        # By name: to `localhost`, and to no address, the client sends a token without asking for TLS.
+        yield f"sc://localhost:{port}/;token={token}"
+    finally:
+        driver.stop()
+
+
+@contextlib.contextmanager
+def _client(url: str, settings: SparkSettings) -> Iterator["SparkSession"]:
+    """A Connect session at `url`."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    # PySpark asks the environment which of its two APIs `functions` should build columns for.
+    before = os.environ.get("SPARK_CONNECT_MODE_ENABLED")
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    try:
+        try:
+            spark: Any = ConnectSession.builder.remote(url).create()
+            for key, value in runtime_settings(settings).items():
+                spark.conf.set(key, value)
+        except PySparkException as error:
+            raise ConfigError(f"no Spark answers at {_without_token(url)}: {_first_line(error)}") from error
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        if before is None:
+            os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+
+
+@contextlib.contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """Send the standard error of processes started now to `log`: the JVM greets there before any option."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with log.open("wb") as sink:
+            os.dup2(sink.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _require_answer(url: str) -> None:
+    """Fail within seconds where nobody listens: the client itself would go on trying for many minutes."""
+    address = urlsplit(url)
+    if address.scheme != "sc" or address.hostname is None:
+        raise ConfigError(f"--remote {url}: not a Spark Connect address; it looks like sc://host:15002")
+    try:
+        socket.create_connection((address.hostname, address.port or CONNECT_PORT), REMOTE_TIMEOUT_S).close()
+    except OSError as error:
+        raise ConfigError(f"--remote {_without_token(url)}: no Spark answers there ({error})") from error
+
+
+def _why_spark_failed(error: Exception, log: Path) -> str:
+    if "JAVA_GATEWAY_EXITED" in str(error) or isinstance(error, FileNotFoundError):
+        return (
+            "Spark did not start: Java 17 or newer must be on PATH or in JAVA_HOME (`make setup` installs it)"
+        )
+    tail = " | ".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+    return f"Spark did not start: {_first_line(error)}. Its log ends: {tail}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _without_token(url: str) -> str:
+    return url.partition("/;")[0]
