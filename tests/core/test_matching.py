@@ -106,7 +106,7 @@ def assert_empty(index: MatchIndex[int]) -> None:
     assert not index._by_topic
     assert not index._trie.children
     assert not index._trie.ends
-    assert not (index._entries or index._holders or index._keys)
+    assert not (index._entries or index._holders or index._came or index._held)
 
 
 @pytest.fixture(autouse=True)

@@ -98,9 +98,10 @@ class Node:
                 slot = self.slots.get(name)
                 if slot is not None:
                     slot.collect(value, attributes, found)
-        for name_, branch in self.absent.items():
-            if name_ not in attributes:
-                collect(branch, attributes, found)
+        if self.absent:
+            for absent, branch in self.absent.items():
+                if absent not in attributes:
+                    collect(branch, attributes, found)
 
 
 Branch = Entry | Node

@@ -33,6 +33,8 @@ class Filter:
     """Whether there is an event that matches. All filters that nothing matches are equal."""
     levels: Levels = field(repr=False)
     """The topic filter's levels, normalised."""
+    has_wildcard: bool = field(repr=False)
+    """Whether the topic filter may match more than one topic."""
     _hash: int = field(repr=False)
 
     def __init__(self, topic: str = "#", selector: str | None = None) -> None:
@@ -45,6 +47,7 @@ class Filter:
         put(self, "predicates", predicates or ())
         put(self, "satisfiable", predicates is not None)
         put(self, "levels", levels)
+        put(self, "has_wildcard", levels[-1] == "#" or "+" in levels)
         put(self, "_hash", hash((levels, predicates)))
 
     @classmethod
@@ -61,6 +64,8 @@ class Filter:
 
     def matches(self, event: Event) -> bool:
         """Does the subscriber want this event?"""
+        if not self.has_wildcard:
+            return self.topic == event.topic and self.accepts(event)
         return self.satisfiable and self.accepts(event) and topic_matches(self.levels, event.topic)
 
     def accepts(self, event: Event) -> bool:

@@ -42,7 +42,8 @@ class MatchIndex(Generic[K]):
         self._serial = 0
         self._entries: dict[Filter, Entry] = {}
         self._holders: dict[Entry, dict[K, None]] = {}
-        self._keys: dict[K, list[int]] = {}  # key -> [when it came, how many filters it holds]
+        self._came: dict[K, int] = {}  # the order of the keys
+        self._held: dict[K, int] = {}  # how many filters a key holds
         self._by_topic: dict[object, Branch] = {}
         self._trie = _TopicNode()
 
@@ -67,11 +68,9 @@ class MatchIndex(Generic[K]):
         if key in holders:
             return
         holders[key] = None
-        standing = self._keys.get(key)
-        if standing is None:
-            self._keys[key] = [self._next_serial(), 1]
-        else:
-            standing[1] += 1
+        if key not in self._came:
+            self._came[key] = self._next_serial()
+        self._held[key] = self._held.get(key, 0) + 1
         self._pairs += 1
         self.version += 1
 
@@ -85,10 +84,9 @@ class MatchIndex(Generic[K]):
             del self._holders[entry]
             if filter.satisfiable:
                 self._delete(entry)
-        standing = self._keys[key]
-        standing[1] -= 1
-        if not standing[1]:
-            del self._keys[key]
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key], self._came[key]
         self._pairs -= 1
         self.version += 1
 
@@ -104,13 +102,16 @@ class MatchIndex(Generic[K]):
                 collect(branch, attributes, found)
         if not found:
             return []
+        holders = self._holders
         if len(found) == 1:
-            keys = list(self._holders[found[0]])
+            keys = list(holders[found[0]])
         else:
-            keys = list(dict.fromkeys(key for entry in found for key in self._holders[entry]))
+            distinct: dict[K, None] = {}
+            for entry in found:
+                distinct.update(holders[entry])
+            keys = list(distinct)
         if len(keys) > 1:
-            standing = self._keys
-            keys.sort(key=lambda key: standing[key][0])
+            keys.sort(key=self._came.__getitem__)
         return keys
 
     def _wildcard_branches(self, topic: str) -> list[Branch]:
@@ -143,7 +144,7 @@ class MatchIndex(Generic[K]):
 
     def _insert(self, entry: Entry) -> None:
         levels = entry.filter.levels
-        if not _has_wildcard(entry):
+        if not entry.filter.has_wildcard:
             hang(self._by_topic, entry.filter.topic, entry, 0)
             return
         node = self._trie
@@ -157,7 +158,7 @@ class MatchIndex(Generic[K]):
 
     def _delete(self, entry: Entry) -> None:
         levels = entry.filter.levels
-        if not _has_wildcard(entry):
+        if not entry.filter.has_wildcard:
             unhang(self._by_topic, entry.filter.topic, entry)
             return
         rest = levels[-1] == "#"
@@ -174,8 +175,3 @@ class MatchIndex(Generic[K]):
     def _next_serial(self) -> int:
         self._serial += 1
         return self._serial
-
-
-def _has_wildcard(entry: Entry) -> bool:
-    levels = entry.filter.levels
-    return levels[-1] == "#" or "+" in levels

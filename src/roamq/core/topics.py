@@ -48,17 +48,16 @@ def print_topic_filter(levels: Levels) -> str:
 
 def topic_matches(levels: Levels, topic: str) -> bool:
     """Does the filter match this topic?"""
-    return _matches(levels, topic.split("/")) if topic else False
-
-
-def _matches(levels: Levels, topic: list[str]) -> bool:
-    if _reserved(topic[0]) and _wild(levels[0]):  # [MQTT-4.7.2-1]
+    if not topic or (topic[0] == "$" and _wild(levels[0])):  # [MQTT-4.7.2-1]
         return False
-    depth = len(topic)
+    if levels[0] == "#":
+        return True
+    parts = topic.split("/")
+    depth = len(parts)
     for index, level in enumerate(levels):
         if level == "#":
-            return True  # of the parent level too: the loop came this far, so all levels before it fit
-        if index == depth or (level != "+" and level != topic[index]):
+            return True  # the parent level itself as well: all levels before this one fit
+        if index == depth or (level != "+" and level != parts[index]):
             return False
     return len(levels) == depth
 
