@@ -1,8 +1,8 @@
 """`roamq`: the group of commands.
 
 Commands are found by name and imported when called, so that `roamq --help` answers at once: `COMMANDS` is all
-it reads. A command lives in `roamq/cli/<name>.py` as the click command called `command`; a name without such a
-file is not listed.
+it reads. A command lives in `roamq/cli/<name>.py` as the click command called `command`; a name without
+such a file is not listed.
 """
 
 import importlib

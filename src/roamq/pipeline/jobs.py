@@ -22,8 +22,8 @@ from roamq.core.records import Record
 Runner = Callable[[dict[str, Any], int], Iterable[Record]]
 """`runner(payload, seed)` yields the records of one run; found by its dotted name, `module:function`."""
 
-SIMULATE = "roamq.pipeline.campaign:simulate"
-"""The default runner: the payload is a scenario."""
+SIMULATE = "roamq.sim.scenario:run_job"
+"""The default runner: the payload is a scenario as plain data."""
 
 UNRELATED = frozenset({"cli", "console", "net", "pipeline", "report", "reproduce"})
 """Packages whose code cannot change what a run records."""
@@ -50,7 +50,19 @@ class Job:
     @property
     def run_id(self) -> str:
         text = json.dumps([self.runner, dict(self.payload), self.seed, code_version()], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        # A letter first: a folder named after it can never be taken for a number.
+        return "r" + hashlib.sha256(text.encode()).hexdigest()[:15]
+
+    @property
+    def warmup_s(self) -> float:
+        """Metrics leave out what was published before this."""
+        return float(self.payload.get("warmup_s", 0.0))
+
+    @property
+    def until_s(self) -> float | None:
+        """Metrics leave out what was published after this; None: nothing."""
+        duration_s = self.payload.get("duration_s")
+        return None if duration_s is None else float(duration_s)
 
     @property
     def replay_command(self) -> str:

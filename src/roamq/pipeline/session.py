@@ -83,6 +83,8 @@ def runtime_settings(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        # A campaign's task writes to two folders in turn: keeping both open spares a sort of all its rows.
+        "spark.sql.maxConcurrentOutputFileWriters": "4",
         # Overwriting a partitioned table replaces the partitions that were written, not the whole table.
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
     } | {key: value for key, value in settings.config.items() if key.startswith("spark.sql.")}
@@ -107,6 +109,8 @@ def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[
         "spark.connect.authenticate.token": token,
         # Each session finds the Python code that it was sent, as a stand-alone Connect server would have it.
         "spark.sql.artifact.isolation.enabled": "true",
+        # Progress bars move twice a second.
+        "spark.connect.progress.reportInterval": "500ms",
         # Python workers outlive a task: the next run of a campaign starts at once.
         "spark.python.worker.reuse": "true",
         **settings.config,

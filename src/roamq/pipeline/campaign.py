@@ -1,0 +1,220 @@
+"""Campaigns: many runs as one Spark job, one task per run, records out through Arrow into Parquet.
+
+    OUT/part=records/run_id=.../*.parquet      what happened (schemas.RECORDS)
+    OUT/part=runs/run_id=.../*.parquet         one row per run (schemas.RUNS)
+
+A task commits its files when its run ends, so an interrupted campaign keeps what was done, and the next one runs
+only what is missing. A run that fails becomes a row in `runs` with its error and the command that replays it;
+the others go on. Records leave a task in batches: its memory does not grow with the length of the run.
+"""
+
+import contextlib
+import itertools
+import json
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from roamq.core.errors import RoamqError
+from roamq.core.records import Record
+from roamq.pipeline.jobs import Job, find_runner
+from roamq.pipeline.schemas import CAMPAIGN, RECORDS, RUNS, columns, fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_ROWS = 20_000
+ERROR_LINES = 4
+
+Progress = Callable[[int, int], None]
+"""Called with the number of runs that ended and the number of all runs."""
+
+JOBS = (
+    "ordinal BIGINT, run_id STRING, scenario STRING, scheme STRING, seed BIGINT, params MAP<STRING, STRING>, "
+    "runner STRING, warmup_s DOUBLE, until_s DOUBLE, replay STRING, payload STRING"
+)
+
+_ARROW = {
+    "STRING": pa.string(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+}
+
+
+def arrow_schema(ddl: str) -> pa.Schema:
+    """The Arrow schema of a contract; Spark holds what a task emits to the same one."""
+    return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in fields(ddl).items()])
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """The two tables of a finished campaign, restricted to the runs that were asked for."""
+
+    records: "DataFrame"
+    """Records of runs that did not fail."""
+    runs: "DataFrame"
+    made: int
+    """How many runs were made now; the rest was there."""
+
+
+def run_campaign(
+    spark: "SparkSession", jobs: Iterable[Job], out: Path | str, *, progress: Progress | None = None
+) -> Campaign:
+    """Make the runs that `out` does not hold yet, and return the tables of all of them."""
+    wanted = {job.run_id: job for job in jobs}
+    done = _finished(spark, out, wanted)
+    missing = sorted((job for run_id, job in wanted.items() if run_id not in done), key=lambda j: -j.cost)
+    if missing:
+        _make(spark, missing, out, progress or (lambda *_: None))
+    return read_campaign(spark, out, wanted, made=len(missing))
+
+
+def read_campaign(
+    spark: "SparkSession", out: Path | str, run_ids: Iterable[str] | None = None, *, made: int = 0
+) -> Campaign:
+    """The tables that a campaign left in `out`; of all runs, or of these."""
+    records = spark.read.schema(RECORDS).parquet(f"{out}/part=records")
+    runs = spark.read.schema(RUNS).parquet(f"{out}/part=runs")
+    if run_ids is not None:
+        wanted = list(run_ids)
+        records = records.where(records.run_id.isin(wanted))
+        runs = runs.where(runs.run_id.isin(wanted))
+    # Records of a failed run end somewhere in the middle: no metric may see them.
+    usable = runs.where(runs.status != "failed").select("run_id")
+    kept = records.join(usable, "run_id", "left_semi").select(*columns(RECORDS))
+    return Campaign(kept, runs.select(*columns(RUNS)), made)
+
+
+def _finished(spark: "SparkSession", out: Path | str, wanted: Mapping[str, Job]) -> set[str]:
+    """Which of the wanted runs are in `out` already. A run is deterministic, so a failed one counts too."""
+    from pyspark.errors import AnalysisException
+
+    with contextlib.suppress(AnalysisException):  # the folder is not there yet
+        runs = spark.read.schema(RUNS).parquet(f"{out}/part=runs").select("run_id", "status")
+        return {row.run_id for row in runs.toLocalIterator() if row.run_id in wanted}
+    return set()
+
+
+def _make(spark: "SparkSession", jobs: Sequence[Job], out: Path | str, progress: Progress) -> None:
+    rows = [(ordinal, *_job_row(job)) for ordinal, job in enumerate(jobs)]
+    grid = spark.createDataFrame(rows, schema=JOBS)
+    with _progress_shown(spark, len(jobs), progress):
+        (
+            # The ordinal is the partition: exactly one run per task, the longest first.
+            grid.repartitionById(len(jobs), grid.ordinal.cast("int"))
+            .mapInArrow(run_each, schema=CAMPAIGN)
+            .write.mode("append")
+            # Each task moves its own files into place when it ends, rather than one commit at the end of all.
+            .option("mapreduce.fileoutputcommitter.algorithm.version", "2")
+            .partitionBy("part", "run_id")
+            .parquet(str(out))
+        )
+
+
+def _job_row(job: Job) -> tuple[Any, ...]:
+    return (
+        job.run_id,
+        job.scenario,
+        job.scheme,
+        job.seed,
+        dict(job.params),
+        job.runner,
+        job.warmup_s,
+        job.until_s,
+        job.replay_command,
+        json.dumps(dict(job.payload)),
+    )
+
+
+@contextlib.contextmanager
+def _progress_shown(spark: "SparkSession", total: int, progress: Progress) -> Iterator[None]:
+    """Report the tasks of the stage that has one task per run."""
+    seen = 0
+
+    def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        nonlocal seen
+        ended = max((s.num_completed_tasks for s in stages or () if s.num_tasks == total), default=0)
+        if ended > seen:
+            seen = min(ended, total)
+            progress(seen, total)
+
+    progress(0, total)
+    spark.registerProgressHandler(handler)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)  # type: ignore[arg-type]
+    progress(total, total)
+
+
+# --- on the executors ----------------------------------------------------------------------------------------
+
+_OUT = arrow_schema(CAMPAIGN)
+
+
+def run_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make the runs in these rows of `JOBS`, one after the other."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from run_one(row)
+
+
+def run_one(job: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    """The records of one run in batches, then its row of `runs`."""
+    began = time.perf_counter()
+    position = 0
+    status, error = "ok", None
+    try:
+        records = iter(find_runner(job["runner"])(json.loads(job["payload"]), job["seed"]))
+        while chunk := list(itertools.islice(records, BATCH_ROWS)):
+            broken = next((r.detail for r in chunk if r.kind == "violation"), None)
+            if broken is not None and status == "ok":
+                status, error = "violated", broken
+            yield record_batch(job["run_id"], position, chunk)
+            position += len(chunk)
+    except Exception as failure:
+        status, error = "failed", _brief(failure)
+    yield pa.RecordBatch.from_pylist(
+        [
+            {
+                **{name: job[name] for name in columns(RUNS) if name in job},
+                "params": list(dict(job["params"]).items()),
+                "part": "runs",
+                "status": status,
+                "error": error,
+                "wall_s": time.perf_counter() - began,
+                "records": position,
+            }
+        ],
+        schema=_OUT,
+    )
+
+
+def record_batch(run_id: str, position: int, chunk: Sequence[Record]) -> pa.RecordBatch:
+    """Records as rows of `CAMPAIGN`."""
+    size = len(chunk)
+    arrays = {
+        "part": pa.array(["records"] * size, pa.string()),
+        "run_id": pa.array([run_id] * size, pa.string()),
+        "position": pa.array(range(position, position + size), pa.int64()),
+    }
+    for name, values in zip(Record._fields, zip(*chunk, strict=True), strict=True):
+        arrays[name] = pa.array(values, _OUT.field(name).type)
+    return pa.RecordBatch.from_arrays(
+        [arrays[f.name] if f.name in arrays else pa.nulls(size, f.type) for f in _OUT], schema=_OUT
+    )
+
+
+def _brief(failure: Exception) -> str:
+    """What went wrong and where, in a few lines. A failure of ours says it all in its message."""
+    if isinstance(failure, RoamqError):
+        return str(failure)
+    where = traceback.extract_tb(failure.__traceback__)[-ERROR_LINES:]
+    lines = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}" for frame in where]
+    return f"{type(failure).__name__}: {failure} ({' > '.join(lines)})"

@@ -1,0 +1,131 @@
+"""Campaigns: one task per run, the same records whatever the number of cores, failures named and survived."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from roamq.core.records import Record
+from roamq.pipeline.campaign import _OUT, run_campaign, run_one
+from roamq.pipeline.jobs import Job, find_runner
+from roamq.pipeline.schemas import CAMPAIGN, RECORD_COLUMNS, RECORDS, RUNS, columns
+
+pytestmark = pytest.mark.spark
+
+
+def jobs(runner: str, seeds: Iterable[int], **payload: object) -> list[Job]:
+    return [
+        Job(
+            scenario="toy",
+            scheme="none",
+            seed=seed,
+            params={"n": "1"},
+            payload=payload,
+            runner=f"tests.support.runners:{runner}",
+        )
+        for seed in seeds
+    ]
+
+
+def digest(rows: Iterable[tuple[object, ...]]) -> str:
+    """Of the records' exact values: `repr` of a float is exact."""
+    return hashlib.sha256("\n".join(map(repr, rows)).encode()).hexdigest()
+
+
+def test_the_contract_has_the_columns_of_a_record() -> None:
+    assert columns(RECORD_COLUMNS) == list(Record._fields)
+    assert [field.name for field in _OUT] == columns(CAMPAIGN)
+
+
+def test_records_on_spark_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    wanted = jobs("counting", range(5), events=300)
+
+    campaign = run_campaign(spark, wanted, tmp_path)
+
+    rows = campaign.records.orderBy("run_id", "position").collect()
+    on_spark = digest((row.run_id, *tuple(row)[2:]) for row in rows)
+    here = digest(
+        (job.run_id, *record)
+        for job in sorted(wanted, key=lambda job: job.run_id)
+        for record in find_runner(job.runner)(dict(job.payload), job.seed)
+    )
+    assert on_spark == here
+    assert campaign.records.columns == columns(RECORDS)
+    assert campaign.runs.columns == columns(RUNS)
+
+
+def test_a_second_campaign_makes_only_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    run_campaign(spark, jobs("counting", range(2), events=10), tmp_path)
+
+    again = run_campaign(spark, jobs("counting", range(3), events=10), tmp_path)
+
+    assert again.made == 1
+    assert again.runs.count() == 3
+    assert again.records.count() == 3 * 20
+
+
+def test_a_failed_run_is_named_with_its_replay_and_the_rest_finishes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    campaign = run_campaign(spark, jobs("failing", range(4)), tmp_path)
+
+    rows = {row.seed: row for row in campaign.runs.collect()}
+    assert {seed: row.status for seed, row in rows.items()} == {0: "ok", 1: "failed", 2: "ok", 3: "failed"}
+    assert "RuntimeError: broke at seed 3" in rows[3].error
+    assert rows[3].replay == "roamq simulate toy --scheme none --set n=1 --seed 3"
+    assert (rows[3].scenario, rows[3].scheme, rows[3].params) == ("toy", "none", {"n": "1"})
+    # The half-written records of a failed run are nobody's evidence.
+    kept = {row.run_id for row in campaign.records.select("run_id").distinct().collect()}
+    assert kept == {rows[0].run_id, rows[2].run_id}
+
+
+def test_a_violated_invariant_shows_in_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    [row] = run_campaign(spark, jobs("violating", [1]), tmp_path).runs.collect()
+
+    assert (row.status, row.error) == ("violated", "duplication: 1 found")
+
+
+def test_every_run_is_a_task_and_progress_ends_complete(spark: SparkSession, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    run_campaign(
+        spark,
+        jobs("counting", range(3), events=1),
+        tmp_path,
+        progress=lambda ended, total: seen.append((ended, total)),
+    )
+
+    assert seen[0] == (0, 3)
+    assert seen[-1] == (3, 3)
+    assert len(list((tmp_path / "part=records").glob("run_id=*/*.parquet"))) == 3
+
+
+def test_records_leave_in_batches_of_bounded_size() -> None:
+    [job] = jobs("counting", [1], events=25_000)
+    row = {
+        "run_id": job.run_id,
+        "scenario": "toy",
+        "scheme": "none",
+        "seed": 1,
+        "params": {},
+        "runner": job.runner,
+        "warmup_s": 0.0,
+        "until_s": None,
+        "replay": "",
+        "payload": '{"events": 25000}',
+    }
+
+    batches: list[pa.RecordBatch] = list(run_one(row))
+
+    assert [batch.num_rows for batch in batches] == [20_000, 20_000, 10_000, 1]
+
+
+def test_the_id_of_a_run_depends_on_what_decides_its_records() -> None:
+    [job], [same] = jobs("counting", [1], events=3), jobs("counting", [1], events=3)
+    [longer], [other_seed] = jobs("counting", [1], events=4), jobs("counting", [2], events=3)
+
+    assert job.run_id == same.run_id
+    assert len({job.run_id, longer.run_id, other_seed.run_id}) == 3
