@@ -43,6 +43,9 @@ KINDS: Final[dict[str, str]] = {
     "request; `peer` = the broker before",
     "mode": "the context of `client` entered the mode `detail` at `broker`",
     "transferred": "`broker` sent the context of `client` to `peer`; `count` events, `bytes`",
+    "copied": "`broker`, itself a mobile node, took a copy of the event; `detail`: source, carrier, destination or "
+    "epidemic",
+    "role": "the mobile node `broker` became a broker or ceased to be one; `detail`: elected, resigned, vanished",
     "traffic": "`count` messages of kind `detail` crossed `hops` links and `bytes`, in the bin that ends at `time_s`",
     "buffer": "`broker` holds `count` stored events of `bytes` for `hops` contexts (copies counted once)",
     "processing": "`broker` handled `count` operations of kind `detail` in `duration_s` of service time, in the bin",

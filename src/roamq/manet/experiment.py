@@ -1,0 +1,145 @@
+"""One run of a mobile ad hoc network: a setting and a seed in, records out.
+
+What moves, who subscribes, what happens and who detects it depend on the seed alone, each from a stream of its
+own, so that two settings with the same seed differ in the protocol and in nothing else.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from roamq.core.errors import ConfigError
+from roamq.core.events import Seconds
+from roamq.core.records import Record
+from roamq.manet.contention import Channel
+from roamq.manet.epidemic import Epidemic
+from roamq.manet.field import Field
+from roamq.manet.messages import Candidate
+from roamq.manet.network import Network
+from roamq.manet.ports import Parameters
+from roamq.manet.spreading import MultiCopyMultiDestination, Spreading
+from roamq.manet.waypoint import RandomWaypoint, Walk
+from roamq.manet.workload import NumberInterval, abilities, detections, subscriptions
+
+SCHEMES = ("drip", "sf")
+SELECTIONS = ("ability", "random")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The paper's setting by default ([DRIP] section VI-A)."""
+
+    scheme: str = "drip"
+    selection: str = "ability"
+    """How brokers are chosen: by detecting ability, or at random."""
+    nodes: int = 200
+    range_m: float = 120.0
+    delay_s_per_m: float = 50e-6
+    duration_s: Seconds = 500.0
+    """Events are detected for so long, after the warm-up."""
+    warm_up_s: Seconds = 40.0
+    drain_s: Seconds = 60.0
+    """The network runs on for so long, to deliver what was detected last."""
+    parameters: Parameters = field(default_factory=Parameters)
+    walk: Walk = field(default_factory=Walk)
+    workload: NumberInterval = field(default_factory=NumberInterval)
+    channel: Channel | None = None
+    """None is the contention-free radio."""
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise ConfigError(f"scheme must be one of {', '.join(SCHEMES)}; got {self.scheme!r}")
+        if self.selection not in SELECTIONS:
+            raise ConfigError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}")
+        if self.nodes <= self.parameters.k:
+            raise ConfigError(f"nodes must be more than the {self.parameters.k} brokers, got {self.nodes}")
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> "Setting":
+        """From plain values, as a campaign carries them; nested parts are mappings of their own."""
+        known = {part.name for part in fields(cls)}
+        unknown = sorted(set(payload) - known)
+        if unknown:
+            raise ConfigError(f"unknown setting {unknown[0]!r}; there are {', '.join(sorted(known))}")
+        values = dict(payload)
+        for name, kind in _PARTS.items():
+            if isinstance(values.get(name), Mapping):
+                try:
+                    values[name] = kind(**_tuples(values[name]))
+                except TypeError as mistake:
+                    raise ConfigError(f"{name}: {mistake}") from None
+        return cls(**values)
+
+    def to_payload(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+_PARTS: dict[str, type] = {
+    "parameters": Parameters,
+    "walk": Walk,
+    "workload": NumberInterval,
+    "channel": Channel,
+}
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def build(setting: Setting, seed: int) -> Network:
+    """A network that is ready to run, with every event scheduled."""
+    moves, ability, wants, happens, chance, choice = (
+        np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(6)
+    )
+    able = abilities(setting.nodes, setting.workload, ability)
+    fitness = able if setting.selection == "ability" else choice.random(setting.nodes).tolist()
+    filters = subscriptions(setting.nodes, setting.workload, wants)
+    mobility = RandomWaypoint(setting.nodes, setting.walk, moves)
+    field = Field(mobility, range_m=setting.range_m, delay_s_per_m=setting.delay_s_per_m)
+    network = Network(
+        [Candidate(fitness[node], node) for node in range(setting.nodes)],
+        filters,
+        setting.parameters,
+        field,
+        spreading_of(setting),
+        Random(int(chance.integers(2**63))),
+        setting.channel,
+    )
+    begin = setting.warm_up_s
+    for time, node, event in detections(able, setting.workload, begin, begin + setting.duration_s, happens):
+        interested = sum(
+            other != node and any(condition.matches(event) for condition in filters[other])
+            for other in range(setting.nodes)
+        )
+        network.engine.at(time, network.publish, node, event, interested)
+    return network
+
+
+def spreading_of(setting: Setting) -> "type[Epidemic] | _Mcmd":
+    return Epidemic if setting.scheme == "sf" else _Mcmd(setting.parameters.m)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mcmd:
+    """Makes the spreading of one broker."""
+
+    m: int
+
+    def __call__(self) -> Spreading:
+        return MultiCopyMultiDestination(self.m)
+
+
+def run(setting: Setting, seed: int) -> list[Record]:
+    """The whole run's records, in order of time."""
+    network = build(setting, seed)
+    network.run(setting.warm_up_s + setting.duration_s + setting.drain_s)
+    return network.records
+
+
+def run_job(payload: dict[str, Any], seed: int) -> Iterable[Record]:
+    """A campaign's runner: `payload` is a setting in plain values."""
+    return run(Setting.from_payload(payload), seed)

@@ -1,0 +1,105 @@
+"""How events spread among brokers: the strategy's port, and DRIP's multi-copy-multi-destination scheme.
+
+Paper: [DRIP] section V-B2. The source spreads an event to its m nearby brokers; these carry it until they can
+talk to the destinations, the l nearest brokers of every interested subscriber. A destination keeps its copy for
+the subscribers of its region and spreads it no further.
+Departs: the destinations are fixed by the source, from the subscriptions it knows when the event is published
+(docs/decisions/0093). The source hands the event to a destination itself when they meet.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from roamq.core.events import EventId
+from roamq.manet.messages import NodeId, Role
+
+
+class Spreading(Protocol):
+    """Decides which of a broker's events go to which other broker. Pure bookkeeping: it sends nothing."""
+
+    def published(self, event: EventId, destinations: Iterable[NodeId]) -> None:
+        """The event entered here; `destinations` are the interested brokers, this one excluded."""
+
+    def accepted(self, event: EventId, role: Role, destinations: Iterable[NodeId]) -> None:
+        """Another broker handed the event over, in this role."""
+
+    def has_work(self, peer: NodeId) -> bool:
+        """Is there any event to offer to `peer`?"""
+
+    def offers(self, peer: NodeId) -> list[tuple[EventId, Role]]:
+        """The events for `peer`, oldest first, with the role it would have."""
+
+    def destinations(self, event: EventId) -> frozenset[NodeId]:
+        """The brokers that a copy handed over now should still find."""
+
+    def given(self, event: EventId, peer: NodeId) -> None:
+        """`peer` has the event now, from us or from another."""
+
+    def unfinished(self, event: EventId) -> bool:
+        """Would anything be lost for other brokers if this one gave the event up?"""
+
+    def discard(self, event: EventId) -> None:
+        """The event left the buffer."""
+
+
+class MultiCopyMultiDestination:
+    """m carriers, and l destinations for each interested subscriber."""
+
+    def __init__(self, m: int) -> None:
+        self.m = m
+        self._to_find: dict[EventId, set[NodeId]] = {}
+        self._copies_left: dict[EventId, int] = {}
+        self._given: dict[EventId, set[NodeId]] = {}
+        self._by_destination: dict[NodeId, dict[EventId, None]] = {}
+
+    def published(self, event: EventId, destinations: Iterable[NodeId]) -> None:
+        self._hold(event, destinations)
+        if self._to_find.get(event):
+            self._copies_left[event] = self.m
+
+    def accepted(self, event: EventId, role: Role, destinations: Iterable[NodeId]) -> None:
+        if role is Role.CARRIER:
+            self._hold(event, destinations)
+
+    def has_work(self, peer: NodeId) -> bool:
+        if self._by_destination.get(peer):
+            return True
+        return any(peer not in self._given[event] for event in self._copies_left)
+
+    def offers(self, peer: NodeId) -> list[tuple[EventId, Role]]:
+        offered = dict.fromkeys(self._by_destination.get(peer, ()), Role.DESTINATION)
+        for event in self._copies_left:
+            if peer not in self._given[event]:
+                offered[event] = Role.CARRIER
+        return list(offered.items())
+
+    def destinations(self, event: EventId) -> frozenset[NodeId]:
+        return frozenset(self._to_find.get(event, ()))
+
+    def given(self, event: EventId, peer: NodeId) -> None:
+        if event not in self._to_find:
+            return
+        self._given[event].add(peer)
+        if event in self._copies_left:
+            self._copies_left[event] -= 1
+        self._to_find[event].discard(peer)
+        self._by_destination.get(peer, {}).pop(event, None)
+        if not self._to_find[event]:
+            self.discard(event)  # every destination was found: no more copies are needed
+        elif self._copies_left.get(event) == 0:
+            del self._copies_left[event]
+
+    def unfinished(self, event: EventId) -> bool:
+        return bool(self._to_find.get(event))
+
+    def discard(self, event: EventId) -> None:
+        for destination in self._to_find.pop(event, ()):
+            self._by_destination[destination].pop(event, None)
+        self._copies_left.pop(event, None)
+        self._given.pop(event, None)
+
+    def _hold(self, event: EventId, destinations: Iterable[NodeId]) -> None:
+        self._to_find[event] = set(destinations)
+        self._given[event] = set()
+        for destination in sorted(self._to_find[event]):
+            self._by_destination.setdefault(destination, {})[event] = None
