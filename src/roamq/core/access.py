@@ -3,7 +3,7 @@
 A plan is a chain of steps, the most selective kind first: a value or one of a few, a prefix, a stretch of
 numbers, the mere presence or absence of an attribute. Every step names places in a hash table, so that an
 event finds by its own values the places where it has to look. A step may promise too much (a stretch of
-numbers is rounded to cells): the filter itself has the last word.
+numbers is rounded to cells, and Python takes TRUE for 1): the filter itself has the last word.
 
 Numbers. An interval between 2^(k-1) and 2^k long lies in at most two cells of the grid with cells 2^k long,
 and an event looks into one cell of each grid in use: a few look-ups, however many intervals there are. The
@@ -15,7 +15,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from roamq.core.constraints import Booleans, Constraint, Missing, Number, Numbers, Texts, Words
-from roamq.core.events import Value
 from roamq.core.selectors import Predicates
 
 COPIES_MAX = 64
@@ -75,11 +74,6 @@ def plan_access(predicates: Predicates) -> Plan:
     return tuple(plan)
 
 
-def value_key(value: Value) -> object:
-    """The place of a value among equals; a truth value must not meet the number that Python takes it for."""
-    return (value,) if value is True or value is False else value
-
-
 def cell_of(value: Number, exponent: int) -> int:
     """The cell of the grid with cells 2^exponent long in which a number lies."""
     return math.floor(math.ldexp(value, -exponent))
@@ -101,7 +95,7 @@ def _steps(name: str, constraint: Constraint) -> list[Step]:
         case Missing():
             return [Step(Kind.ABSENT, name, 0, (name,))]
         case Booleans(values) if len(values) == 1:
-            return [Step(Kind.EQUAL, name, 0, (value_key(values[0]),))]
+            return [Step(Kind.EQUAL, name, 0, values)]
         case Words(values):
             return [Step(Kind.EQUAL, name, 0, values)]
         case Texts(prefix) if prefix:

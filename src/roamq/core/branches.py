@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from sortedcontainers import SortedList
 
-from roamq.core.access import Bound, Kind, Plan, Step, cell_of, in_grid, plan_access, value_key
+from roamq.core.access import Bound, Kind, Plan, Step, cell_of, in_grid, plan_access
 from roamq.core.events import Value
 from roamq.core.filters import Filter
 
@@ -159,7 +159,7 @@ class Slot:
 
     def collect(self, value: Value, attributes: Attributes, found: list[Entry]) -> None:
         if self.equal:
-            branch = self.equal.get(value_key(value))
+            branch = self.equal.get(value)
             if branch is not None:
                 collect(branch, attributes, found)
         if self.prefixes and isinstance(value, str):
@@ -184,8 +184,8 @@ class BoundsGroup:
 
     An event counts for every end how many filters reach its value, in log time, and asks only those of the
     end that fewest reach: a bound that all events pass costs nothing as long as another one is selective. The
-    sorted lists are those of `sortedcontainers`, the one import from outside: at 100,000 bounds an insertion
-    takes 3 microseconds, into a plain list by `bisect.insort` 13, and the plain list's time grows linearly.
+    sorted lists are those of `sortedcontainers`, the one import from outside: at 100,000 bounds it inserts
+    several times faster than `bisect.insort` into a plain list, whose time grows linearly.
     """
 
     __slots__ = ("orders", "signature")
