@@ -1,0 +1,155 @@
+"""Algorithm 1, and a whole network at once."""
+
+import pytest
+
+from roamq.models.network import Publisher, PubSubNetwork, Subscriber, compose_path
+from roamq.models.queueing import SaturationError
+from roamq.sim import queueing as sim
+from tests.models.replications import estimate, replicate
+
+
+def publisher(name: str = "p", broker: str = "B1", **topics: float) -> Publisher:
+    return Publisher(
+        name=name, broker=broker, rates=topics or {"t": 1.0}, demand_s=0.0625, t_on_s=109, t_off_s=121.5
+    )
+
+
+def subscriber(name: str = "s", broker: str = "B3", *topics: str) -> Subscriber:
+    return Subscriber(
+        name=name,
+        broker=broker,
+        topics=topics or ("t",),
+        demand_s=0.0625,
+        processing_s=0.0625,
+        t_on_s=146.3,
+        t_off_s=96,
+    )
+
+
+LINE = {"B1": ["B2"], "B2": ["B1", "B3"], "B3": ["B2", "B4"], "B4": ["B3"]}
+
+
+def test_algorithm_1_names_the_centres_of_figure_6() -> None:
+    path = compose_path(
+        publisher(), ["B1", "B2", "B3"], subscriber(), rate=1, demand_in_s=0.0625, demand_out_s=0.0625
+    )
+
+    assert [centre.name for centre in path.centres] == [
+        "publisher p",
+        "B1 in",
+        "B1 out to B2",
+        "B2 in",
+        "B2 out to B3",
+        "B3 in",
+        "B3 to s",
+        "subscriber s",
+    ]
+    assert [centre.is_on_off for centre in path.centres] == [True, *[False] * 5, True, False]
+    assert path.response_s() == pytest.approx(116.893, abs=1e-3)
+    assert path.response_distribution().mean() == pytest.approx(path.response_s())
+
+
+def test_saturation_names_the_centre() -> None:
+    path = compose_path(
+        publisher(),
+        ["B1"],
+        subscriber(),
+        rate=1,
+        demand_in_s=0.0625,
+        demand_out_s=0.0625,
+        other_rates={"B1 in": 20.0},
+    )
+
+    assert [centre.name for centre in path.saturated] == ["B1 in"]
+    with pytest.raises(SaturationError, match="B1 in is saturated"):
+        path.response_s()
+    with pytest.raises(SaturationError, match="B1 in is saturated"):
+        path.response_distribution()
+
+
+def test_rates_of_a_network_by_hand() -> None:
+    """Topic t goes from B1 to B3 and B4; u stops at B1; an event crosses a link once, however many want it."""
+    network = PubSubNetwork(
+        links=LINE,
+        publishers=[publisher("p", "B1", t=1.0, u=0.5), publisher("q", "B4", t=0.25)],
+        subscribers=[subscriber("s", "B3"), subscriber("r", "B4"), subscriber("x", "B4", "t", "v")],
+        demand_in_s=0.01,
+        demand_out_s=0.01,
+    )
+
+    assert network.rates == pytest.approx(
+        {
+            "publisher p": 1.5,
+            "publisher q": 0.25,
+            "B1 in": 1.5,
+            "B1 out to B2": 1.0,
+            "B2 in": 1.0,
+            "B2 out to B3": 1.0,
+            "B3 in": 1.25,
+            "B3 out to B4": 1.0,
+            "B4 in": 1.25,
+            "B4 out to B3": 0.25,
+            "B3 to s": 1.25,
+            "B4 to r": 1.25,
+            "B4 to x": 1.25,
+            "subscriber s": 1.25,
+            "subscriber r": 1.25,
+            "subscriber x": 1.25,
+        }
+    )
+
+
+def test_every_pair_that_shares_a_topic_has_a_response_or_a_culprit() -> None:
+    network = PubSubNetwork(
+        links=LINE,
+        publishers=[publisher("p", "B1", t=1.0), publisher("q", "B4", t=0.25, w=9.0)],
+        subscribers=[subscriber("s", "B3"), subscriber("r", "B4", "w"), subscriber("y", "B1", "nothing")],
+        demand_in_s=0.01,
+        demand_out_s=0.01,
+    )
+    pairs = {(pair.publisher, pair.subscriber): pair for pair in network.pairs()}
+
+    assert set(pairs) == {("p", "s"), ("q", "s"), ("q", "r")}
+    assert pairs["p", "s"].response_s == pytest.approx(
+        network.path(network.publishers[0], network.subscribers[0]).response_s()
+    )
+    assert pairs["q", "s"].response_s is None
+    assert pairs["q", "s"].saturated_by == ("publisher q",)
+    assert set(pairs["q", "r"].saturated_by) == {"publisher q"}
+
+
+def test_a_path_under_cross_traffic_matches_the_simulation() -> None:
+    """M/M/1 centres in a row are independent (Burke), so the closed form is exact here."""
+    rates = {"B1 in": 3.0, "B1 out to B2": 5.0, "B2 in": 2.0}
+    always_on = Publisher(name="p", broker="B1", rates={"t": 2.0}, demand_s=0.0625)
+    at_home = Subscriber(name="s", broker="B2", topics=["t"], demand_s=0.05, processing_s=0.1)
+    path = compose_path(
+        always_on, ["B1", "B2"], at_home, rate=2, demand_in_s=0.1, demand_out_s=0.1, other_rates=rates
+    )
+    centres = [
+        sim.Centre(service=sim.exponential(centre.demand_s), other_rate=centre.other_rate)
+        for centre in path.centres
+    ]
+    runs = replicate(centres, rate=2.0, until_s=5_000.0, runs=10)
+
+    assert estimate(sim.Run.mean_s, runs).agrees_with(path.response_s(), precision=0.02)
+    tail = estimate(lambda run: run.quantile_s(0.95), runs)
+    assert tail.agrees_with(path.response_distribution().quantile(0.95), precision=0.02)
+
+
+def test_bad_networks_are_named() -> None:
+    with pytest.raises(ValueError, match="p: broker B9 is not in links"):
+        PubSubNetwork(
+            links=LINE, publishers=[publisher("p", "B9")], subscribers=[], demand_in_s=1, demand_out_s=1
+        )
+    with pytest.raises(ValueError, match="B1 names B7"):
+        PubSubNetwork(links={"B1": ["B7"]}, publishers=[], subscribers=[], demand_in_s=1, demand_out_s=1)
+    apart = PubSubNetwork(
+        links={"B1": [], "B3": []},
+        publishers=[publisher()],
+        subscribers=[subscriber()],
+        demand_in_s=1,
+        demand_out_s=1,
+    )
+    with pytest.raises(ValueError, match="no way leads from B1 to B3"):
+        apart.pairs()
