@@ -24,8 +24,8 @@ Draw = Callable[[], float]
 Sampler = Callable[[np.random.Generator, int], Floats]
 """(generator, size) -> that many durations in seconds."""
 
-_BLOCK: Final = 1 << 15
-"""Random numbers are drawn this many at a time: one by one they would cost more than the queue does."""
+_BLOCK_MAX: Final = 1 << 15
+"""Random numbers are drawn in blocks that grow up to this: one by one they would cost more than the queue."""
 
 
 def exponential(mean_s: float) -> Sampler:
@@ -275,7 +275,7 @@ class _Station:
             self._work(now)
 
     def _step(self, ticket: int) -> None:
-        if ticket == self.ticket:
+        if ticket == self.ticket and self.is_on:
             self._work(self.engine.now)
 
     def _end_service(self, now: float) -> None:
@@ -388,10 +388,17 @@ def _settled(draw_on: Draw, draw_off: Draw) -> tuple[bool, float]:
             return False, -past_s
 
 
+def _block_sizes() -> Iterator[int]:
+    size = 64
+    while True:
+        yield size
+        size = min(2 * size, _BLOCK_MAX)
+
+
 def _draws(sampler: Sampler, seed: np.random.SeedSequence) -> Draw:
     """One duration a call, drawn in blocks."""
     rng = np.random.default_rng(seed)
-    blocks = (sampler(rng, _BLOCK).tolist() for _ in itertools.count())
+    blocks = (sampler(rng, size).tolist() for size in _block_sizes())
     return itertools.chain.from_iterable(blocks).__next__
 
 
@@ -408,10 +415,12 @@ def _arrivals(seed: np.random.SeedSequence, until_s: float, rates: Sequence[floa
 
     def blocks() -> Iterator[list[float]]:
         total = 0.0
-        while total < counts[-1]:
-            expected = total + np.cumsum(rng.standard_exponential(_BLOCK))
+        for size in _block_sizes():
+            expected = total + np.cumsum(rng.standard_exponential(size))
             total = float(expected[-1])
             inside = expected[expected <= counts[-1]]
             yield np.interp(inside, counts, ends).tolist()
+            if total >= counts[-1]:
+                return
 
     return itertools.chain(itertools.chain.from_iterable(blocks()), itertools.repeat(math.inf)).__next__
