@@ -168,7 +168,7 @@ def run_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def run_one(job: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
     """The records of one run in batches, then its row of `runs`."""
     began = time.perf_counter()
-    position = 0
+    position, last_s = 0, 0.0
     status, error = "ok", None
     try:
         records = iter(find_runner(job["runner"])(json.loads(job["payload"]), job["seed"]))
@@ -176,6 +176,7 @@ def run_one(job: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
             broken = next((r.detail for r in chunk if r.kind == "violation"), None)
             if broken is not None and status == "ok":
                 status, error = "violated", broken
+            last_s = max(last_s, *(r.time_s for r in chunk))
             yield record_batch(job["run_id"], position, chunk)
             position += len(chunk)
     except Exception as failure:
@@ -186,6 +187,7 @@ def run_one(job: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
                 **{name: job[name] for name in columns(RUNS) if name in job},
                 "params": list(dict(job["params"]).items()),
                 "part": "runs",
+                "until_s": last_s if job["until_s"] is None else job["until_s"],
                 "status": status,
                 "error": error,
                 "wall_s": time.perf_counter() - began,

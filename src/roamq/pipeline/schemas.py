@@ -23,7 +23,7 @@ RUN_COLUMNS: Final = (
 
 RUNS: Final = f"run_id STRING, {RUN_COLUMNS}"
 """One row per run. `status`: ok, violated (an invariant broke) or failed (no result); `replay` runs it again.
-`warmup_s` and `until_s` bound the window that metrics look at; a null `until_s` means to the last record."""
+`warmup_s` and `until_s` bound the window that metrics look at."""
 
 CAMPAIGN: Final = f"part STRING, {RECORDS}, {RUN_COLUMNS}"
 """What a campaign's tasks emit: rows of both tables, told apart by `part`, so that one job writes both."""

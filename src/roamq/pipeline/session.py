@@ -81,6 +81,9 @@ def runtime_settings(settings: SparkSettings) -> dict[str, str]:
     """The settings that belong to a session, embedded or remote: they decide what queries mean."""
     return {
         "spark.sql.session.timeZone": "UTC",
+        # Errors come as sentences; the virtual machine's own stack says nothing about our code.
+        "spark.sql.connect.serverStacktrace.enabled": "false",
+        "spark.sql.pyspark.jvmStacktrace.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         # A campaign's task writes to two folders in turn: keeping both open spares a sort of all its rows.

@@ -1,0 +1,46 @@
+"""Tables and JSON on standard output."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    title: str = "",
+    numeric: Sequence[str] = (),
+    styles: Mapping[str, str] | None = None,
+) -> None:
+    """A table as wide as the terminal; a cell equal to a key of `styles` gets that style."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text := cell(value), style=(styles or {}).get(text, "")) for value in row))
+    console = Console(soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(table)
+
+
+def cell(value: Any) -> str:
+    """A value as people read it: four significant digits, nothing for nothing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)
