@@ -19,5 +19,5 @@ def test_valid_filters_pass(topic_filter: str) -> None:
 
 
 def test_the_message_points_at_the_mistake() -> None:
-    with pytest.raises(MqttError, match="position 2"):
+    with pytest.raises(MqttError, match="position 3"):
         check_filter("a/b#")
