@@ -108,7 +108,11 @@ class SimClient:
 
     def _arrive(self, connection: int, host: "SimHost", previous: BrokerId | None) -> None:
         """The connect request reaches the broker."""
-        if connection != self.connection and not host.alive:
+        if not host.alive:  # it fell before it heard of the client: to both, the connection never was
+            if self.last_broker == host.me:
+                self.last_broker = previous
+            if connection == self.connection:
+                self.connection_broke()
             return
         carried = tuple(self.filters) if self.carries_subscriptions else ()
         host.enqueue("control", 0, self._connected_at, connection, host, previous, carried)
@@ -150,6 +154,7 @@ class SimClient:
     def connection_broke(self) -> None:
         """The broker fell."""
         if self.host is not None:
+            self._requested_at = None
             self.recorder.record(
                 Record("disconnected", self.engine.now, self.host.me, self.id, detail="crashed")
             )

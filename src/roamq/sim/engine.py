@@ -5,49 +5,56 @@ heap of tuples (benchmarks/engine.py measures it against SimPy). Equal times run
 order of scheduling, so a run is the same on every machine.
 """
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 Action = Callable[..., Any]
+
+PRIORITY_STEP = 1 << 60
+"""Priority and order of scheduling are one number, so that the heap compares two fields and not three."""
 
 
 class Engine:
     """Virtual time. `at` and `after` schedule; `run` executes in order of (time, priority, counter)."""
 
-    __slots__ = ("_counter", "_heap", "now")
+    __slots__ = ("_heap", "_next", "now")
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._heap: list[tuple[float, int, int, Action, tuple[Any, ...]]] = []
-        self._counter = 0
+        self._heap: list[tuple[float, int, Action, tuple[Any, ...]]] = []
+        self._next = count().__next__
 
-    def at(self, time: float, action: Action, *args: Any, priority: int = 0) -> int:
-        """Run `action(*args)` at `time`; returns a ticket for `cancel`-by-check schemes."""
+    def at(self, time: float, action: Action, *args: Any) -> None:
+        """Run `action(*args)` at `time`."""
         assert time >= self.now, f"cannot schedule at {time}, it is {self.now}"
-        self._counter = counter = self._counter + 1
-        heapq.heappush(self._heap, (time, priority, counter, action, args))
-        return counter
+        heappush(self._heap, (time, self._next(), action, args))
 
-    def after(self, delay: float, action: Action, *args: Any, priority: int = 0) -> int:
-        return self.at(self.now + delay, action, *args, priority=priority)
+    def after(self, delay: float, action: Action, *args: Any) -> None:
+        """Run `action(*args)` in `delay` seconds."""
+        heappush(self._heap, (self.now + delay, self._next(), action, args))
+
+    def at_priority(self, time: float, priority: int, action: Action, *args: Any) -> None:
+        """Like `at`; among actions of the same time a lower priority runs first, and `at` has priority 0."""
+        heappush(self._heap, (time, self._next() + priority * PRIORITY_STEP, action, args))
 
     def run(self, until: float = float("inf")) -> int:
         """Execute everything up to and including `until`; returns how many actions ran."""
         heap = self._heap
-        pop = heapq.heappop
         executed = 0
-        while heap and heap[0][0] <= until:
-            self.now, _, _, action, args = pop(heap)
-            action(*args)
+        while heap:
+            entry = heappop(heap)
+            time = entry[0]
+            if time > until:
+                heappush(heap, entry)
+                break
+            self.now = time
+            entry[2](*entry[3])
             executed += 1
         if until != float("inf"):
             self.now = max(self.now, until)
         return executed
-
-    def next_time(self) -> float:
-        """When the next action is due: who advances `now` by itself must stay before this."""
-        return self._heap[0][0] if self._heap else float("inf")
 
     def pending(self) -> int:
         return len(self._heap)

@@ -215,8 +215,10 @@ class SimHost:
         self._busy = False
         for effect, args in effects:
             effect(*args)
-        while self.publisher_waits and self._has_room():
-            self.publisher_waits.popleft()()
+        for _ in range(len(self.publisher_waits)):
+            if not self._has_room():
+                break
+            self.publisher_waits.popleft()()  # one that is still too large waits again
         if self._queue and not self._busy:
             self._serve_next()
 

@@ -1,0 +1,49 @@
+"""Virtual time."""
+
+import pytest
+
+from roamq.sim.engine import Engine
+
+
+def test_actions_run_by_time_then_priority_then_order_of_scheduling() -> None:
+    engine, ran = Engine(), []
+    engine.at(2.0, ran.append, "late")
+    engine.at(1.0, ran.append, "second")
+    engine.at(1.0, ran.append, "third")
+    engine.at_priority(1.0, -1, ran.append, "first")
+
+    assert engine.run() == 4
+    assert ran == ["first", "second", "third", "late"]
+    assert engine.now == 2.0
+
+
+def test_run_until_stops_after_that_time_and_keeps_the_rest() -> None:
+    engine, ran = Engine(), []
+    engine.at(1.0, ran.append, 1)
+    engine.at(3.0, ran.append, 3)
+
+    engine.run(until=2.0)
+
+    assert (ran, engine.now, engine.pending()) == ([1], 2.0, 1)
+
+
+def test_an_action_may_schedule_more() -> None:
+    engine, times = Engine(), []
+
+    def tick(left: int) -> None:
+        times.append(engine.now)
+        if left:
+            engine.after(0.5, tick, left - 1)
+
+    engine.after(0.0, tick, 3)
+    engine.run()
+
+    assert times == [0.0, 0.5, 1.0, 1.5]
+
+
+def test_the_past_cannot_be_changed() -> None:
+    engine = Engine()
+    engine.run(until=5.0)
+
+    with pytest.raises(AssertionError):
+        engine.at(4.0, print)

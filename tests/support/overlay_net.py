@@ -1,0 +1,61 @@
+"""Routers joined by FIFO links, delivered one message at a time in an order that a test chooses."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+from roamq.core.events import BrokerId, Event
+from roamq.core.messages import Message
+from roamq.overlay.base import Router
+from roamq.overlay.topology import Topology
+from tests.support.recording_host import RecordingHost
+
+
+class _LinkHost(RecordingHost):
+    def __init__(self, net: "OverlayNet", me: BrokerId) -> None:
+        super().__init__()
+        self.net = net
+        self.me = me
+
+    def send(self, to: BrokerId, message: Message | Event) -> None:
+        self.net.links[self.me, to].append(message)
+        self.net.crossings.append((self.me, to, message))
+
+
+class OverlayNet:
+    """All routers of a topology; `arrived[b]` is what reached broker b, in order."""
+
+    def __init__(
+        self, topology: Topology, make: Callable[[BrokerId, RecordingHost, Topology], Router], seed: int = 0
+    ) -> None:
+        self.topology = topology
+        self.rng = random.Random(seed)
+        self.crossings: list[tuple[BrokerId, BrokerId, Message | Event]] = []
+        self.links: dict[tuple[BrokerId, BrokerId], deque[Message | Event]] = {}
+        for a, b in topology.links:
+            self.links[a, b] = deque()
+            self.links[b, a] = deque()
+        self.routers = {b: make(b, _LinkHost(self, b), topology) for b in topology.brokers}
+        self.arrived: dict[BrokerId, list[Event]] = {b: [] for b in topology.brokers}
+
+    def publish(self, at: BrokerId, event: Event) -> None:
+        self.arrived[at].append(event)
+        self.routers[at].publish(event)
+
+    def step(self) -> bool:
+        """Deliver the first message of a link chosen at random; False if nothing is on its way."""
+        busy = [pair for pair, queue in self.links.items() if queue]
+        if not busy:
+            return False
+        source, target = self.rng.choice(busy)
+        message = self.links[source, target].popleft()
+        if isinstance(message, Event):
+            if self.routers[target].receive_event(source, message):
+                self.arrived[target].append(message)
+        else:
+            self.routers[target].receive(source, message)
+        return True
+
+    def settle(self) -> None:
+        while self.step():
+            pass
