@@ -157,7 +157,7 @@ def test_whoever_subscribed_sees_what_matches_whatever_was_switched_on(
             tree.step()
     tree.routers[publishers[1]].advertise(Filter.parse("t"))
     tree.settle()
-    published = {leaf: 0 for leaf in publishers}
+    published = dict.fromkeys(publishers, 0)
     for value in range(9):
         for leaf in publishers:
             published[leaf] += 1

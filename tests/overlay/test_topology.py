@@ -1,5 +1,7 @@
 """The broker graph."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +37,7 @@ def test_a_path_is_made_of_links_and_next_hops_agree_with_it(topology: Topology)
             path = topology.path(a, b)
             assert path[0] == a
             assert path[-1] == b
-            assert all(y in topology.neighbours[x] for x, y in zip(path, path[1:], strict=False))
+            assert all(y in topology.neighbours[x] for x, y in pairwise(path))
             assert len(set(path)) == len(path)
             assert topology.distance(a, b) == topology.distance(b, a)
 

@@ -6,7 +6,8 @@ from roamq.sim.engine import Engine
 
 
 def test_actions_run_by_time_then_priority_then_order_of_scheduling() -> None:
-    engine, ran = Engine(), []
+    engine = Engine()
+    ran: list[object] = []
     engine.at(2.0, ran.append, "late")
     engine.at(1.0, ran.append, "second")
     engine.at(1.0, ran.append, "third")
@@ -18,7 +19,8 @@ def test_actions_run_by_time_then_priority_then_order_of_scheduling() -> None:
 
 
 def test_run_until_stops_after_that_time_and_keeps_the_rest() -> None:
-    engine, ran = Engine(), []
+    engine = Engine()
+    ran: list[object] = []
     engine.at(1.0, ran.append, 1)
     engine.at(3.0, ran.append, 3)
 
@@ -28,7 +30,8 @@ def test_run_until_stops_after_that_time_and_keeps_the_rest() -> None:
 
 
 def test_an_action_may_schedule_more() -> None:
-    engine, times = Engine(), []
+    engine = Engine()
+    times: list[float] = []
 
     def tick(left: int) -> None:
         times.append(engine.now)

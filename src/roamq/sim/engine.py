@@ -56,5 +56,9 @@ class Engine:
             self.now = max(self.now, until)
         return executed
 
+    def next_time(self) -> float:
+        """When the next action is due: who advances `now` by itself must stay before this."""
+        return self._heap[0][0] if self._heap else float("inf")
+
     def pending(self) -> int:
         return len(self._heap)
