@@ -4,6 +4,7 @@ import math
 import random
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from roamq.core import branches
 from roamq.core.events import Event, Value
 from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
-from tests.core.filter_strategies import TOPICS, VALUES, event, filters, thorough
+from tests.core.filter_strategies import LEVELS, TOPICS, VALUES, event, filters, thorough
 
 events = st.builds(
     event,
@@ -182,6 +183,12 @@ def test_intervals_of_every_scale(seed: int) -> None:
 
 def content(selector: str) -> Filter:
     return Filter.parse("#", selector)
+
+
+def test_every_small_topic_filter_against_every_small_topic() -> None:
+    heads = ["/".join(levels) for depth in (1, 2, 3) for levels in product((*LEVELS, "+"), repeat=depth)]
+    texts = [text for head in heads for text in (head, f"{head}/#") if text] + ["#"]
+    compare([Filter.parse(text) for text in texts], [event(topic) for topic in TOPICS])
 
 
 def test_numbers_beyond_every_float() -> None:

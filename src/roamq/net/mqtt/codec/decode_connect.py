@@ -14,10 +14,17 @@ from roamq.net.mqtt.codec.topics import topic_name
 def connect(data: bytes, start: int, stop: int, v5: bool) -> k.Connect:
     name, position = p.read_binary(data, start, stop)
     level, position = p.read_byte(data, position, stop)
-    if name != b"MQTT" or level not in (k.Version.V311, k.Version.V5):
-        # [MQTT-3.1.2-1], [MQTT-3.1.2-2]
-        raise MqttError(f"protocol {name[:16]!r} level {level}", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
-    version = k.Version(level)
+    try:
+        if name != b"MQTT" or level not in (k.Version.V311, k.Version.V5):
+            # [MQTT-3.1.2-1], [MQTT-3.1.2-2]
+            raise MqttError(f"protocol {name[:16]!r} level {level}", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+        return _connect(data, position, stop, k.Version(level))
+    except MqttError as error:
+        error.version = k.Version.V5 if level >= k.Version.V5 else k.Version.V311
+        raise
+
+
+def _connect(data: bytes, position: int, stop: int, version: k.Version) -> k.Connect:
     v5 = version is k.Version.V5
     bits, position = p.read_byte(data, position, stop)
     if bits & 0x01:

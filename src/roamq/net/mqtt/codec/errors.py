@@ -6,7 +6,7 @@ from roamq.core.errors import RemoteProtocolError
 from roamq.net.mqtt.codec.reason_codes import ReasonCode
 
 if TYPE_CHECKING:
-    from roamq.net.mqtt.codec.packets import Packet
+    from roamq.net.mqtt.codec.packets import Packet, Version
 
 
 class MqttError(RemoteProtocolError):
@@ -17,3 +17,5 @@ class MqttError(RemoteProtocolError):
         self.reason = reason
         self.decoded: list[Packet] = []
         """Whole packets that came before the mistake in the same bytes: they were said, and count."""
+        self.version: Version | None = None
+        """The version to answer in, once CONNECT has got far enough to say it."""

@@ -4,6 +4,8 @@
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from roamq.core.errors import SelectorError
+from roamq.core.topics import parse_topic_filter
 from roamq.net.mqtt.codec.errors import MqttError
 from roamq.net.mqtt.codec.primitives import text
 from roamq.net.mqtt.codec.reason_codes import ReasonCode
@@ -33,19 +35,12 @@ def seen_topic_name(raw: bytes) -> str:
 def check_filter(topic_filter: str) -> None:
     """Raise if the topic filter is not valid; `$share/...` is looked into as well."""
     share = parse_share(topic_filter)
-    levels = (share.topic_filter if share else topic_filter).split("/")
-    for position, level in enumerate(levels):
-        if "#" in level and (level != "#" or position != len(levels) - 1):
-            # [MQTT-4.7.1-1]
-            raise MqttError(
-                f"'#' is not the whole last level of {topic_filter!r}", ReasonCode.TOPIC_FILTER_INVALID
-            )
-        if "+" in level and level != "+":
-            # [MQTT-4.7.1-2]
-            raise MqttError(f"'+' is not a whole level of {topic_filter!r}", ReasonCode.TOPIC_FILTER_INVALID)
-    if not topic_filter or (share and not share.topic_filter):
-        # [MQTT-4.7.3-1]
-        raise MqttError("topic filter is empty", ReasonCode.TOPIC_FILTER_INVALID)
+    try:
+        parse_topic_filter(
+            share.topic_filter if share else topic_filter
+        )  # [MQTT-4.7.1-1], -2, [MQTT-4.7.3-1]
+    except SelectorError as error:
+        raise MqttError(f"topic filter: {error}", ReasonCode.TOPIC_FILTER_INVALID) from None
 
 
 class Share(NamedTuple):
@@ -68,19 +63,3 @@ def parse_share(topic_filter: str) -> Share | None:
 
 def has_wildcard(topic_filter: str) -> bool:
     return "+" in topic_filter or "#" in topic_filter
-
-
-def matches(topic_filter: str, topic: str) -> bool:
-    """Whether an ordinary topic filter selects a topic name (section 4.7)."""
-    if topic[:1] == "$" and topic_filter[:1] in "+#":
-        # [MQTT-4.7.2-1] a leading wildcard does not reach the server's own topics.
-        return False
-    wanted, levels = topic_filter.split("/"), topic.split("/")
-    for position, level in enumerate(wanted):
-        if level == "#":
-            return True  # also for "sport/#" and "sport": the parent level is included
-        if position == len(levels):
-            return False
-        if level not in ("+", levels[position]):
-            return False
-    return len(wanted) == len(levels)

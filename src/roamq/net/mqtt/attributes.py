@@ -1,0 +1,105 @@
+"""What content filters look at: the attributes of a publication, and the event it becomes.
+
+Attributes are the user properties, and the top-level fields of a JSON payload if the content type says that
+it is one; a user property wins over a field of its name. Numbers and truth values are typed by their text.
+"""
+
+import re
+from collections.abc import Mapping
+from math import isfinite
+from typing import Final
+
+import msgspec
+
+from roamq.core.events import NO_ATTRIBUTES, ClientId, Event, EventId, Seconds, Value
+from roamq.net.mqtt.codec import NO_PROPERTIES, Message, Properties, Publish, Version, Will
+from roamq.net.mqtt.codec.publishing import carried_fields
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WORDS: Final[Mapping[str, Value]] = {"true": True, "false": False}
+_JSON: Final = msgspec.json.Decoder()
+JSON_BYTES_MAX: Final = 65_536
+"""Larger payloads are not looked into: a filter must not make a flood of a single message."""
+
+
+def attributes_of(properties: Properties, payload: bytes) -> Mapping[str, Value]:
+    if properties is NO_PROPERTIES:
+        return NO_ATTRIBUTES
+    attributes: dict[str, Value] = {}
+    if is_json(properties.content_type) and len(payload) <= JSON_BYTES_MAX:
+        attributes.update(_json_fields(payload))
+    for name, text in properties.user_properties:
+        attributes[name] = typed(text)
+    return attributes or NO_ATTRIBUTES
+
+
+def typed(text: str) -> Value:
+    """`true` and `false` are truth values, what looks like a number is one, all else is text."""
+    word = _WORDS.get(text)
+    if word is not None:
+        return word
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        if isfinite(number):
+            return number
+    return text
+
+
+def is_json(content_type: str | None) -> bool:
+    if content_type is None:
+        return False
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def _json_fields(payload: bytes) -> dict[str, Value]:
+    """The fields with a simple value; a payload that is no JSON object has none."""
+    try:
+        document = _JSON.decode(payload)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return {}
+    if not isinstance(document, dict):
+        return {}
+    return {name: value for name, value in document.items() if isinstance(value, str | int | float | bool)}
+
+
+def event_of(
+    publish: Publish, version: Version, event_id: EventId, publisher: ClientId, now: Seconds
+) -> Event:
+    """The event that a received PUBLISH becomes. Its MQTT side, already encoded, rides along as
+    `properties`."""
+    properties = publish.properties
+    expiry = properties.message_expiry_interval
+    return Event(
+        id=event_id,
+        topic=publish.topic,
+        attributes=attributes_of(properties, publish.payload),
+        payload=publish.payload,
+        published_at=now,
+        expires_at=None if expiry is None else now + expiry,
+        publisher=publisher,
+        qos=publish.qos,
+        retain=publish.retain,
+        properties=Message.of(publish, version),
+    )
+
+
+def event_of_will(will: Will, event_id: EventId, publisher: ClientId, now: Seconds) -> Event:
+    """The event that a will becomes when it is published."""
+    expiry = will.properties.message_expiry_interval
+    return Event(
+        id=event_id,
+        topic=will.topic,
+        attributes=attributes_of(will.properties, will.payload),
+        payload=will.payload,
+        published_at=now,
+        expires_at=None if expiry is None else now + expiry,
+        publisher=publisher,
+        qos=will.qos,
+        retain=will.retain,
+        # [MQTT-3.1.3-10] the order of user properties is kept
+        properties=Message(will.topic, will.payload, carried_fields(will.properties)),
+    )

@@ -1,0 +1,224 @@
+"""Events -> the client: quality of service, packet ids, the window, and what is sent again after a reconnect.
+
+There is no queue here: what exceeds the window waits among the context's stored events, which hands over no
+more than the window at once and is told when one is done. Nor is there a copy of what is under way: after a
+reconnect the context hands the same events over again, and each finds its packet id.
+"""
+
+import struct
+from enum import Enum
+from math import ceil
+from typing import Final
+
+from roamq.core.errors import LocalProtocolError
+from roamq.core.events import Event, EventId, Seconds
+from roamq.net.mqtt.codec import Message, MqttError, Puback, Pubcomp, Pubrec, ReasonCode, Receiver, Version
+from roamq.net.mqtt.codec.publishing import DUP, PUBLISH_QOS_0
+from roamq.net.mqtt.inputs import Acknowledged, Input, SessionChanged
+from roamq.net.mqtt.negotiation import Terms
+from roamq.net.mqtt.state import RETAINED, InFlight, SessionState
+from roamq.net.mqtt.subscriptions import Route, SubscriptionSet
+
+PACKET_ID_MAX: Final = 0xFFFF
+_u16: Final = struct.Struct(">H").pack
+_NOWHERE: Final = Route(0, False, ())
+
+
+class Outcome(Enum):
+    """What became of an event that was to be delivered."""
+
+    IN_FLIGHT = "in flight"
+    """Sent at QoS 1 or 2: `Acknowledged` will follow."""
+    DONE = "done"
+    """Sent at QoS 0: nothing will follow."""
+    EXPIRED = "expired"
+    TOO_LARGE = "too large"
+    """For what the client takes: as good as sent ([MQTT-3.1.2-25])."""
+    UNWANTED = "unwanted"
+    """No subscription matches any more, or only one with No Local."""
+
+
+class Outbound:
+    """The sending half of a connection."""
+
+    def __init__(
+        self, state: SessionState, terms: Terms, subscriptions: SubscriptionSet, output: list[bytes]
+    ) -> None:
+        self._state = state
+        self._subscriptions = subscriptions
+        self._output = output
+        self._v5 = terms.version is Version.V5
+        self._size_max = terms.packet_size_max
+        self._window = terms.window
+        self.quota = terms.window
+        """How many more QoS 1 and 2 messages may be sent now ([MQTT-4.9.0-1])."""
+        self._alias_max = terms.topic_alias_max
+        self._aliases: dict[str, int] = {}
+        self._before: dict[EventId, int] = {entry.event_id: id_ for id_, entry in state.outbound.items()}
+        """What earlier connections left under way, until it is handed over again."""
+
+    def resume(self) -> None:
+        """Send the outstanding PUBRELs again, in order ([MQTT-4.4.0-1]); the PUBLISHes follow from the
+        context."""
+        for packet_id, entry in self._state.outbound.items():
+            if entry.released:
+                self._output.append(b"\x62\x02" + _u16(packet_id))
+
+    def deliver(self, event: Event, now: Seconds) -> Outcome:
+        """Send an event. The context hands over no more than the window; more would be our bug."""
+        if self._before:
+            packet_id = self._before.pop(event.id, 0)
+            if packet_id:
+                return self._deliver_again(packet_id, event, now)
+        route = self._subscriptions.route(event)
+        if route is None:
+            return Outcome.UNWANTED
+        expires_at = event.expires_at
+        if expires_at is not None and now >= expires_at:
+            # [MQTT-3.3.2-5]
+            return Outcome.EXPIRED
+        qos = event.qos if event.qos < route.qos else route.qos  # [MQTT-3.8.4-8]
+        # [MQTT-3.3.1-12], [MQTT-3.3.1-13]; a replayed message is marked as retained (section 3.3.1.3).
+        retain = (event.retain and route.retain_as_published) or event.id[0] == RETAINED
+        first = PUBLISH_QOS_0 | qos << 1 | retain
+        if not qos:
+            return Outcome.DONE if self._send(event, route, first, 0, now) else Outcome.TOO_LARGE
+        packet_id = self._next_packet_id()
+        if not self._send(event, route, first, packet_id, now):
+            return Outcome.TOO_LARGE
+        self._spend_quota()
+        self._state.last_packet_id = packet_id
+        self._state.outbound[packet_id] = InFlight(event.id[0], event.id[1], qos)
+        return Outcome.IN_FLIGHT
+
+    def _deliver_again(self, packet_id: int, event: Event, now: Seconds) -> Outcome:
+        """Started before, on another connection: the same packet id and QoS, DUP set, whatever has expired
+        since ([MQTT-4.4.0-1], [MQTT-3.3.1-1], [MQTT-4.3.3-7], [MQTT-3.10.4-3])."""
+        entry = self._state.outbound.get(packet_id)
+        if entry is None or entry.event_id != event.id:
+            return Outcome.DONE  # acknowledged before it was handed over again
+        if entry.released:
+            return Outcome.IN_FLIGHT  # `resume` has sent its PUBREL
+        route = self._subscriptions.route(event) or _NOWHERE
+        retain = (event.retain and route.retain_as_published) or event.id[0] == RETAINED
+        first = PUBLISH_QOS_0 | DUP | entry.qos << 1 | retain
+        if self._send(event, route, first, packet_id, now):
+            self._spend_quota()
+            return Outcome.IN_FLIGHT
+        return Outcome.TOO_LARGE if self._give_up(packet_id, entry) else Outcome.IN_FLIGHT
+
+    def abandon(self, event_id: EventId) -> None:
+        """The event is lost to us and cannot be sent again: give its packet id back."""
+        packet_id = self._before.pop(event_id, 0)
+        entry = self._state.outbound.get(packet_id)
+        if entry is not None and entry.event_id == event_id and not entry.released:
+            self._give_up(packet_id, entry)
+
+    def _give_up(self, packet_id: int, entry: InFlight) -> bool:
+        """True if the packet id is free. At QoS 2 the client may hold it as received, so it is released
+        first; a client that does not know it says so in PUBCOMP, and that frees it as well."""
+        if entry.qos == 1:
+            del self._state.outbound[packet_id]
+            return True
+        entry.released = True
+        self._output.append(b"\x62\x02" + _u16(packet_id))
+        return False
+
+    def _send(self, event: Event, route: Route, first: int, packet_id: int, now: Seconds) -> bool:
+        """Append the packet to the output; False if the client would not take it ([MQTT-3.1.2-24])."""
+        message = event.properties
+        if type(message) is not Message:
+            message = Message(event.topic, event.payload)
+        output = self._output
+        if self._v5 and (route.identifiers or event.expires_at is not None or self._alias_max):
+            receiver = self._receiver(event, route, now)
+            data = message.for_receiver(first, packet_id, receiver)
+            if self._size_max is not None and len(data) > self._size_max:
+                return False
+            if receiver.topic_alias and not receiver.omit_topic:
+                self._aliases[event.topic] = receiver.topic_alias
+            output.append(data)
+        elif packet_id:
+            head, tail = message.around_packet_id(self._v5, first)
+            if self._size_max is not None and len(head) + 2 + len(tail) > self._size_max:
+                return False
+            output += (head, _u16(packet_id), tail)
+        else:
+            data = message.qos_0(self._v5, retain=first != PUBLISH_QOS_0)
+            if self._size_max is not None and len(data) > self._size_max:
+                return False
+            output.append(data)
+        return True
+
+    def _receiver(self, event: Event, route: Route, now: Seconds) -> Receiver:
+        expiry = None
+        if event.expires_at is not None:
+            # [MQTT-3.3.2-6] what is left of it
+            expiry = max(0, ceil(event.expires_at - now))
+        alias = self._aliases.get(event.topic, 0)
+        if alias:
+            return Receiver(alias, True, expiry, route.identifiers)
+        if len(self._aliases) < self._alias_max:
+            # [MQTT-3.3.2-8], [MQTT-3.3.2-11]: 1 to what the client allows
+            return Receiver(len(self._aliases) + 1, False, expiry, route.identifiers)
+        return Receiver(0, False, expiry, route.identifiers)
+
+    def _next_packet_id(self) -> int:
+        """An unused one ([MQTT-2.2.1-4]), counting on from the last so that none is used again soon."""
+        in_use = self._state.outbound
+        if len(in_use) >= PACKET_ID_MAX:
+            raise LocalProtocolError("all packet ids are in use")
+        packet_id = self._state.last_packet_id % PACKET_ID_MAX + 1
+        while packet_id in in_use:
+            packet_id = packet_id % PACKET_ID_MAX + 1
+        return packet_id
+
+    def _spend_quota(self) -> None:
+        if not self.quota:
+            # [MQTT-4.9.0-2], [MQTT-3.3.4-9]
+            raise LocalProtocolError("more than the window was handed over")
+        self.quota -= 1
+
+    def _restore_quota(self) -> None:
+        """Section 4.9: never above its initial value, which repeated PUBRELs would do."""
+        if self.quota < self._window:
+            self.quota += 1
+
+    def puback(self, packet: Puback, inputs: list[Input]) -> None:
+        entry = self._state.outbound.get(packet.packet_id)
+        if entry is None:
+            return  # of an earlier time: harmless
+        if entry.qos != 1:
+            raise MqttError("PUBACK for a QoS 2 message", ReasonCode.PROTOCOL_ERROR)
+        del self._state.outbound[packet.packet_id]
+        self._done(entry, packet.reason, inputs)
+
+    def pubrec(self, packet: Pubrec, inputs: list[Input]) -> ReasonCode | None:
+        """The reason of the PUBREL to answer with, or `None` for no answer."""
+        entry = self._state.outbound.get(packet.packet_id)
+        if entry is None:
+            return ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        if entry.qos != 2:
+            raise MqttError("PUBREC for a QoS 1 message", ReasonCode.PROTOCOL_ERROR)
+        if packet.reason.failed:
+            # [MQTT-4.4.0-2]
+            del self._state.outbound[packet.packet_id]
+            self._done(entry, packet.reason, inputs)
+            return None
+        # [MQTT-4.3.3-4]; the event counts as read with PUBCOMP, when the packet id is free as well.
+        entry.released = True
+        inputs.append(SessionChanged())
+        return ReasonCode.SUCCESS
+
+    def pubcomp(self, packet: Pubcomp, inputs: list[Input]) -> None:
+        entry = self._state.outbound.get(packet.packet_id)
+        if entry is None:
+            return
+        if not entry.released:
+            raise MqttError("PUBCOMP before PUBREC", ReasonCode.PROTOCOL_ERROR)
+        del self._state.outbound[packet.packet_id]
+        self._done(entry, ReasonCode.SUCCESS, inputs)
+
+    def _done(self, entry: InFlight, reason: ReasonCode, inputs: list[Input]) -> None:
+        self._restore_quota()
+        inputs.append(Acknowledged(entry.event_id, reason))
