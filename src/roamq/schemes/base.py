@@ -83,6 +83,9 @@ class Scheme:
         """The client is gone from here, with or without a word."""
         raise NotImplementedError
 
+    def on_epoch_shown(self, client: ClientId, epoch: Epoch) -> None:
+        """The client, about to connect, shows the epoch of its last connection. Most schemes need none."""
+
     def on_location(self, client: ClientId, cell: str) -> None:
         """The connected client crossed into `cell`. Most schemes do not care."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.records import Record
@@ -38,6 +39,8 @@ class SimClient:
         self.last_broker: BrokerId | None = None
         self.connection = 0
         """Grows with every connection and break, so that what belongs to an old one is known as such."""
+        self.last_epoch: Epoch | None = None
+        """What the last broker called the connection; None if it never answered."""
         self.next_step: Step | None = None
         """Where the client will be next: what a perfect prediction knows."""
         self.carries_subscriptions = carries_subscriptions
@@ -115,15 +118,24 @@ class SimClient:
                 self.connection_broke()
             return
         carried = tuple(self.filters) if self.carries_subscriptions else ()
-        host.enqueue("control", 0, self._connected_at, connection, host, previous, carried)
+        shown, self.last_epoch = self.last_epoch, None
+        host.enqueue("control", 0, self._connected_at, connection, host, previous, carried, shown)
 
     def _connected_at(
-        self, connection: int, host: "SimHost", previous: BrokerId | None, carried: tuple[Filter, ...]
+        self,
+        connection: int,
+        host: "SimHost",
+        previous: BrokerId | None,
+        carried: tuple[Filter, ...],
+        shown: Epoch | None,
     ) -> None:
         if self.id in host.clients:  # the broker had not yet noticed that the old connection is gone
             host.broker.on_disconnect(self.id, "replaced")
         host.clients[self.id] = self
-        host.broker.on_connect(self.id, previous, carried)
+        host.sessions[self.id] = connection
+        host.broker.on_connect(self.id, previous, carried, shown)
+        if connection == self.connection and self.network.last_hop.shows_epoch:
+            self.last_epoch = host.broker.epoch_of(self.id)
         if not self._subscribed:
             self._subscribed = True
             for filter in self.filters:
@@ -147,7 +159,7 @@ class SimClient:
             host.enqueue("control", 0, self._notice, host, connection)
 
     def _notice(self, host: "SimHost", connection: int) -> None:
-        if self.id in host.clients and not (self.host is host and self.connection > connection + 1):
+        if self.id in host.clients and host.sessions[self.id] == connection:
             del host.clients[self.id]
             host.broker.on_disconnect(self.id, "vanished")
 

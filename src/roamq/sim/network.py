@@ -105,8 +105,13 @@ class SimHost:
         self.recorder = network.recorder
         self.links: dict[BrokerId, Link] = {}
         self.clients: dict[ClientId, SimClient] = {}
+        """Who is connected, as far as the broker knows: it notices a client that vanished after `detect_s`."""
+        self.sessions: dict[ClientId, int] = {}
+        """Which of its connections a client has here. What is sent on an old one does not reach it."""
         self.broker: Broker  # set by the network
         self.alive = True
+        self._faults = 0
+        """Crashes that are not over yet: the broker is back when the last of them is."""
         self._timers: dict[TimerKey, int] = {}
         self._timer_count = 0
         self._life = 0
@@ -252,15 +257,16 @@ class SimHost:
             if not options.retransmit:
                 return
             arrival += options.retransmit_s
-        engine.at(arrival, client.receive, client.connection, event, how)
+        engine.at(arrival, client.receive, self.sessions[to], event, how)
         if options.duplication and rng.random() < options.duplication:
-            engine.at(arrival, client.receive, client.connection, event, how)
+            engine.at(arrival, client.receive, self.sessions[to], event, how)
 
     # --- faults -------------------------------------------------------------------------------------------
 
     def crash(self, *, keep_store: bool) -> None:
         """The broker falls: connections break; without its store it forgets everything it knew."""
         self.alive = False
+        self._faults += 1
         self._life += 1
         self._busy = False
         self._timers.clear()
@@ -275,6 +281,9 @@ class SimHost:
             self.broker = self.network.make_broker(self, incarnation=(self.broker.sequence >> 40) + 1)
 
     def restart(self) -> None:
+        self._faults -= 1
+        if self._faults:
+            return
         self.alive = True
         self.broker.on_restart()
         for other in self.network.hosts.values():
