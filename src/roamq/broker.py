@@ -7,7 +7,7 @@ the same object runs in the simulator and behind sockets, and a seed replays any
 from collections.abc import Mapping
 from typing import Final
 
-from roamq.core.context import Epoch
+from roamq.core.context import Ticket
 from roamq.core.events import NO_ATTRIBUTES, BrokerId, ClientId, Event, EventId, Seconds, Value
 from roamq.core.filters import Filter
 from roamq.core.messages import Advertise, Message, Routed, Subscribe, Unadvertise, Unsubscribe
@@ -41,17 +41,10 @@ class Broker:
         client: ClientId,
         old_broker: BrokerId | None,
         carried: tuple[Filter, ...] = (),
-        last_epoch: Epoch | None = None,
+        ticket: Ticket | None = None,
     ) -> None:
-        """`last_epoch`: what `epoch_of` said at the client's last connection, if it was told and shows it."""
-        if last_epoch is not None:
-            self.scheme.on_epoch_shown(client, last_epoch)
+        self.scheme.on_ticket(client, ticket)
         self.scheme.on_connect(client, old_broker, carried)
-
-    def epoch_of(self, client: ClientId) -> Epoch | None:
-        """The epoch of the client's connection here, to be shown at the next one."""
-        context = self.scheme.contexts.get(client)
-        return None if context is None else context.epoch
 
     def on_disconnect(self, client: ClientId, reason: str = "vanished") -> None:
         self.scheme.on_disconnect(client, reason)

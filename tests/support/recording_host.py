@@ -88,6 +88,10 @@ class RecordingRouter:
     def next_hop(self, to: BrokerId) -> BrokerId:
         return to
 
+    def distance(self, a: BrokerId, b: BrokerId) -> int:
+        """Test brokers are named by their place on a line: b1, b2, ..."""
+        return abs(int(a[1:]) - int(b[1:]))
+
     def fence(self) -> Mapping[BrokerId, int]:
         return dict(self.seen)
 

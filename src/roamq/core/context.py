@@ -32,6 +32,17 @@ class Epoch(NamedTuple):
     broker: BrokerId
 
 
+class Ticket(NamedTuple):
+    """What a client shows when it connects, besides the broker it was at: where it is at home, and its last context.
+
+    A client knows where it connected first, and is told the epoch of its context when a connection is accepted. A
+    world whose clients carry nothing shows none; schemes then ask the old broker instead.
+    """
+
+    home: BrokerId
+    epoch: Epoch | None = None
+
+
 class Mode(Enum):
     """What a broker does with a context it holds ([PRO] section 4, [PRE] section 3)."""
 
@@ -170,12 +181,29 @@ class Context:
     def close_local_queue(self) -> None:
         """All older events are here: what waited in the local queue follows them, less what they brought."""
         waiting, self.local_queue = self.local_queue, None
+        brought: set[EventId] | None = None
         for event in waiting or ():
+            origin, sequence = event.id
             if self.is_new(event):
-                self.reach[event.id[0]] = event.id[1]
+                self.reach[origin] = sequence
                 self.stored.append(Held(event, "stored"))
-            else:
+                continue
+            if brought is None:
+                brought = {held.event.id for held in self.stored}
+            if event.id in brought or sequence <= self.position.get(origin, 0):
                 self.buffer.release(event)
+            else:
+                self._insert_in_order(Held(event, "stored"))
+
+    def _insert_in_order(self, held: Held) -> None:
+        """A filter that the other broker did not know brought an event here that belongs among those it sent."""
+        origin, sequence = held.event.id
+        later = (
+            place
+            for place, other in enumerate(self.stored)
+            if other.event.id[0] == origin and other.event.id[1] > sequence
+        )
+        self.stored.insert(next(later, len(self.stored)), held)
 
     def next_to_send(self) -> Held | None:
         """The first stored event that is not in flight; it is counted as in flight from now on."""
@@ -225,6 +253,18 @@ class Context:
             self.stored = kept
             self._acknowledged.clear()
         self.in_flight = 0
+
+    def acknowledged_ahead(self) -> tuple[EventId, ...]:
+        """What the client has consumed before earlier events, in order of delivery."""
+        return tuple(h.event.id for h in self.stored if h.event.id in self._acknowledged)
+
+    def consume_through(self, position: Position, ahead: Iterable[EventId] = ()) -> None:
+        """The client consumed, elsewhere, what was handed over from here: up to `position`, and `ahead` of it."""
+        gone = set(ahead)
+        while self.in_flight and self.stored[0][0].id[1] <= position.get(self.stored[0][0].id[0], 0):
+            self._consume_first()
+        if gone:
+            self._acknowledged |= gone
 
     def skip_to(self, position: Position) -> None:
         """Another broker says how far the client has read: forget stored events it has consumed."""

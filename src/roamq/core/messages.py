@@ -11,11 +11,14 @@ from functools import lru_cache
 from typing import ClassVar
 
 from roamq.core.context import Epoch
-from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 
 HEADER_BYTES = 40
 """What a message without content weighs: addresses, kind and client id."""
+
+EVENT_ID_BYTES = 12
+"""What the id of an event weighs: its origin and its number."""
 
 
 @lru_cache(maxsize=4096)
@@ -101,11 +104,15 @@ class Unadvertise(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextRequest(Message):
-    """New broker -> old broker: the client is here, send its subscriptions (step 2)."""
+    """New broker -> old broker: the client is here, send its subscriptions (step 2).
+
+    `of`, where the old broker had pushed the context on: which context it was, for the broker that has the copy.
+    """
 
     client: ClientId
     epoch: Epoch
     new_broker: BrokerId
+    of: Epoch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +124,8 @@ class Subscriptions(Message):
     epoch: Epoch
     filters: tuple[Filter, ...]
     session: object | None = None
+    ids_follow: bool = False
+    """Whether `StoredIds` comes next ([DIS] section 3.2.2)."""
 
     @property
     def units(self) -> int:
@@ -140,13 +149,15 @@ class Release(Message):
     """New broker -> old broker: I have subscribed, you may unsubscribe (step 3).
 
     `fence` says what the new broker had seen when it subscribed; the old one holds the context until it has
-    seen as much (see overlay.base.Router.passed).
+    seen as much (see overlay.base.Router.passed). It comes without a request before it if the client brought its
+    subscriptions along ([DIS] section 3.2.4); `of` is then as in `ContextRequest`.
     """
 
     client: ClientId
     epoch: Epoch
     new_broker: BrokerId
     fence: Mapping[BrokerId, int]
+    of: Epoch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +170,8 @@ class StoredEvents(Message):
     events: tuple[Event, ...]
     position: Mapping[BrokerId, int]
     last: bool = True
+    session: object | None = None
+    """What `Subscriptions` would have brought, had it been sent."""
 
     @property
     def units(self) -> int:
@@ -169,17 +182,21 @@ class StoredEvents(Message):
         return HEADER_BYTES + sum(event.size_bytes for event in self.events)
 
 
-# --- pro-active caching ([PRO] section 4.1) --------------------------------------------------------------
+# --- prefetching ([DIS] section 3.2.1) -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassiveCopy(Message):
-    """Serving broker -> neighbor: keep these subscriptions, the client may come to you (cases 1, 7)."""
+class Prefetch(Message):
+    """Old broker -> predicted broker: the client may come to you, subscribe for it (step 2, pushed).
+
+    `epoch` is that of the context that is copied; `targets` are all brokers that get a copy.
+    """
 
     kind: ClassVar[str] = "context"
     client: ClientId
     epoch: Epoch
     filters: tuple[Filter, ...]
+    targets: tuple[BrokerId, ...]
     session: object | None = None
 
     @property
@@ -192,101 +209,122 @@ class PassiveCopy(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activate(Message):
-    """Last broker -> neighbor: the client is gone, store what it has not read (case 2).
+class Prefetched(Message):
+    """Old broker -> predicted broker that asks: the copy of `of` that I pushed to you is what you ask for."""
 
-    `epoch` is the control attribute; `digest` names the subscriptions, so that an outdated copy is not
-    activated.
+    client: ClientId
+    epoch: Epoch
+    of: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard(Message):
+    """The client came to `new_broker`: forget what was prefetched of its context `epoch`."""
+
+    client: ClientId
+    epoch: Epoch
+    new_broker: BrokerId
+
+
+# --- logging ([DIS] section 3.2.2) -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredIds(Message):
+    """Old broker -> new broker: the ids of what is stored for the client, in order."""
+
+    kind: ClassVar[str] = "event_ids"
+    client: ClientId
+    epoch: Epoch
+    ids: tuple[EventId, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + EVENT_ID_BYTES * len(self.ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedIds(Message):
+    """New broker -> old broker: these are in my log, do not send them."""
+
+    kind: ClassVar[str] = "event_ids"
+    client: ClientId
+    epoch: Epoch
+    new_broker: BrokerId
+    ids: tuple[EventId, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + EVENT_ID_BYTES * len(self.ids)
+
+
+# --- home broker ([DIS] section 3.2.3) -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visiting(Message):
+    """Visited broker -> home broker: the client is here, forward its events."""
+
+    client: ClientId
+    epoch: Epoch
+    visited: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward(Message):
+    """Home broker -> visited broker: an event for the client."""
+
+    kind: ClassVar[str] = "forward"
+    client: ClientId
+    epoch: Epoch
+    event: Event
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + self.event.size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumed(Message):
+    """Visited broker -> home broker: how far the client has read; `left`: and it is gone from here.
+
+    `ahead` are events it acknowledged before earlier ones, which the position cannot tell.
     """
 
     client: ClientId
     epoch: Epoch
-    digest: str
     position: Mapping[BrokerId, int]
-    session: object | None = None
+    ahead: tuple[EventId, ...] = ()
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activated(Message):
-    """Neighbor -> last broker: the copy stores from `fence` on (the acknowledgement of case 2)."""
-
-    client: ClientId
-    epoch: Epoch
-    fence: Mapping[BrokerId, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyRequest(Message):
-    """Neighbor -> last broker: there is no such copy here, send it before the client arrives."""
+class Recall(Message):
+    """Home broker -> visited broker: the client is elsewhere now, say how far it read and forget it."""
 
     client: ClientId
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forwarded(Message):
-    """Last broker -> neighbor: what the copy may have missed while it was activated. `last`: nothing follows."""
+class ChangeSubscription(Message):
+    """Visited broker -> home broker: the client subscribes (or not, if not `wanted`) from where it is."""
 
-    kind: ClassVar[str] = "stored_event"
     client: ClientId
     epoch: Epoch
-    events: tuple[Event, ...]
-    last: bool = False
-
-    @property
-    def units(self) -> int:
-        return max(1, len(self.events))
+    filter: Filter
+    wanted: bool
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(event.size_bytes for event in self.events)
+        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deactivate(Message):
-    """Who had control -> neighbor: stop storing, keep the subscriptions for `heir` (cases 3 and 4)."""
+class Leave(Message):
+    """Visited broker -> home broker: the client has gone for good."""
 
     client: ClientId
-    epoch: Epoch
-    heir: Epoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete(Message):
-    """Who had control -> neighbor: forget the client (cases 4, 6, 8). `for_good`: whoever has control now."""
-
-    client: ClientId
-    epoch: Epoch
-    for_good: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedHere(Message):
-    """New broker -> last broker: I serve the client from the copy that you activated under `taken` (case 4)."""
-
-    client: ClientId
-    epoch: Epoch
-    taken: Epoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiesLeft(Message):
-    """Last broker -> new broker: these of your neighbors hold passive copies, which are yours now (case 4)."""
-
-    client: ClientId
-    epoch: Epoch
-    at: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeighborList(Message):
-    """Broker -> its neighbors: these are my neighbors now (section 4.1, case 4)."""
-
-    neighbors: tuple[BrokerId, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(map(len, self.neighbors))
 
 
 def kind_of(message: "Message | Event") -> str:
@@ -299,6 +337,6 @@ def kind_of(message: "Message | Event") -> str:
         return "mobile_subscribe" if message.mobile else "subscribe"
     if isinstance(message, Unsubscribe):
         return "mobile_unsubscribe" if message.mobile else "unsubscribe"
-    if isinstance(message, StoredEvents | Forwarded) and not message.events:
+    if isinstance(message, StoredEvents) and not message.events:
         return "control"
     return message.kind

@@ -38,6 +38,9 @@ class Router(Protocol):
     def next_hop(self, to: BrokerId) -> BrokerId:
         """The neighbour on the way to `to`."""
 
+    def distance(self, a: BrokerId, b: BrokerId) -> int:
+        """How many links lie between two brokers."""
+
     def fence(self) -> Mapping[BrokerId, int]:
         """What has been seen here up to now, to be compared elsewhere with `passed`."""
 
@@ -59,6 +62,9 @@ class TreeUnicast:
 
     def next_hop(self, to: BrokerId) -> BrokerId:
         return self.topology.next_hop(self.me, to)
+
+    def distance(self, a: BrokerId, b: BrokerId) -> int:
+        return self.topology.distance(a, b)
 
     def unicast(self, to: BrokerId, message: Message) -> None:
         assert to != self.me, f"{self.me} sends {message} to itself"

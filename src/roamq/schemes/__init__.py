@@ -1,6 +1,15 @@
 """Mobility schemes. Importing this package makes all of them selectable by name."""
 
-from roamq.schemes import proactive, standard
+from roamq.schemes import home_broker, logging, on_device, prefetching, standard
 from roamq.schemes.base import Scheme, scheme_by_name, scheme_names
 
-__all__ = ["Scheme", "proactive", "scheme_by_name", "scheme_names", "standard"]
+__all__ = [
+    "Scheme",
+    "home_broker",
+    "logging",
+    "on_device",
+    "prefetching",
+    "scheme_by_name",
+    "scheme_names",
+    "standard",
+]

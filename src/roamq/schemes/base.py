@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from roamq.core.context import Context, Epoch, EventBuffer, Mode, Position
+from roamq.core.context import Context, Epoch, EventBuffer, Mode, Position, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
@@ -51,6 +51,8 @@ class Scheme:
     options_type: ClassVar[type[SchemeOptions]] = SchemeOptions
     guarantees: ClassVar[frozenset[str]] = frozenset({"loss", "duplication", "order", "leak"})
     """What holds with sufficient buffers and without lost stores; the simulator's checkers enforce these."""
+    carries_subscriptions: ClassVar[bool] = False
+    """Whether clients are to bring their subscriptions along ([DIS] section 3.2.4)."""
 
     def __init__(
         self, me: BrokerId, host: Host, router: Router, options: SchemeOptions | None = None
@@ -79,12 +81,12 @@ class Scheme:
         """The client is here; it was at `old_broker`. `carried`: subscriptions it keeps on the device."""
         raise NotImplementedError
 
+    def on_ticket(self, client: ClientId, ticket: Ticket | None) -> None:
+        """What the client shows as it connects, told just before `on_connect`. Most schemes do not look."""
+
     def on_disconnect(self, client: ClientId, reason: str) -> None:
         """The client is gone from here, with or without a word."""
         raise NotImplementedError
-
-    def on_epoch_shown(self, client: ClientId, epoch: Epoch) -> None:
-        """The client, about to connect, shows the epoch of its last connection. Most schemes need none."""
 
     def on_location(self, client: ClientId, cell: str) -> None:
         """The connected client crossed into `cell`. Most schemes do not care."""
@@ -190,9 +192,13 @@ class Scheme:
         context.return_in_flight()
         self.set_mode(context, Mode.SERVING)
         self.host.cancel_timer(("timeout", context.client))
-        self.host.attached(context.client, resumed)
+        self.attach(context, resumed=resumed)
         if context.local_queue is None:
             self.replay(context)
+
+    def attach(self, context: Context, *, resumed: bool) -> None:
+        """Tell the client, which is connected here, that its context is ready."""
+        self.host.attached(context.client, resumed)
 
     def replay(self, context: Context) -> None:
         if context.mode is Mode.SERVING:
@@ -266,6 +272,11 @@ class Scheme:
 
     def record_mode(self, context: Context) -> None:
         self.host.record(Record("mode", self.host.now(), self.me, context.client, detail=context.mode.value))
+
+    def epoch_of(self, client: ClientId) -> Epoch | None:
+        """The epoch of the context that serves the client here: what its next ticket will show."""
+        context = self.contexts.get(client)
+        return None if context is None else context.epoch
 
     # --- what the checkers ask ----------------------------------------------------------------------------
 

@@ -6,16 +6,26 @@ Departs: a client that moves on before a transfer ends is followed by a chain of
 visited, each in the paper's six steps; epochs keep the links of the chain apart (docs/decisions/0003).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
-from roamq.core.messages import ContextRequest, NoContext, Release, StoredEvents, Subscriptions
+from roamq.core.messages import (
+    ContextRequest,
+    Message,
+    NoContext,
+    Release,
+    StoredEvents,
+    Subscriptions,
+)
 from roamq.core.ports import Host
 from roamq.core.records import Record
 from roamq.overlay.base import Router
 from roamq.schemes.base import Scheme, SchemeOptions, register
+
+Claim = ContextRequest | Release
+"""What a new broker claims a context with: a request, or a release at once if it has the subscriptions."""
 
 
 @dataclass(slots=True)
@@ -23,9 +33,14 @@ class Arriving:
     """A context on its way here: opened at connect, complete with the last stored event."""
 
     context: Context
-    old_broker: BrokerId
-    unsubscribed: set[Filter]
+    transfer: Epoch
+    """What its messages are marked with: the epoch of the connection that asked for the context."""
+    released: bool = False
+    """Whether Broker 1 was told that it may unsubscribe."""
+    unsubscribed: set[Filter] = field(default_factory=set)
     """What the client unsubscribed before we knew that it had subscribed."""
+    leaves: bool = False
+    """Whether the client has gone for good before its context came."""
 
 
 @dataclass(slots=True)
@@ -47,11 +62,13 @@ class Standard(Scheme):
     ) -> None:
         super().__init__(me, host, router, options)
         self.arriving: dict[tuple[ClientId, Epoch], Arriving] = {}
+        self.incomplete: dict[Context, Arriving] = {}
+        """The same, by context."""
         self.left_behind: dict[ClientId, list[Context]] = {}
         """Contexts whose client has been elsewhere since: the broker it went to will ask for them."""
-        self.waiting: dict[Context, ContextRequest] = {}
-        """Requests for contexts that are themselves still arriving."""
-        self.leaving: dict[tuple[ClientId, Epoch], Leaving] = {}
+        self.waiting: dict[Context, Claim] = {}
+        """Claims to contexts that are themselves still arriving."""
+        self.leaving: dict[tuple[ClientId, Epoch, BrokerId], Leaving] = {}
         self._before_fence: list[Leaving] = []
         self.handle(ContextRequest, self.on_context_request)
         self.handle(Subscriptions, self.on_subscriptions)
@@ -74,7 +91,7 @@ class Standard(Scheme):
             return
         if context is not None:
             self.leave_behind(context)
-        self.step_1_reconnected(client, old_broker)
+        self.step_1_reconnected(client, old_broker, carried)
 
     def on_disconnect(self, client: ClientId, reason: str) -> None:
         # "The broker begins to locally store the events that the client would have received."
@@ -90,65 +107,82 @@ class Standard(Scheme):
         self.forget(context)
 
     def on_unsubscribe(self, client: ClientId, filter: Filter) -> None:
-        if arriving := self.arriving_of(self.contexts[client]):
+        if arriving := self.incomplete.get(self.contexts[client]):
             arriving.unsubscribed.add(filter)
         super().on_unsubscribe(client, filter)
 
     def on_subscribe(self, client: ClientId, filter: Filter) -> None:
-        if arriving := self.arriving_of(self.contexts[client]):
+        if arriving := self.incomplete.get(self.contexts[client]):
             arriving.unsubscribed.discard(filter)
         super().on_subscribe(client, filter)
 
+    def on_leave(self, client: ClientId) -> None:
+        context = self.contexts.get(client)
+        if context is not None and (arriving := self.incomplete.get(context)):
+            arriving.leaves = True  # the old broker must be released before this one may forget
+        else:
+            super().on_leave(client)
+
     # --- the six steps ------------------------------------------------------------------------------------
 
-    def step_1_reconnected(self, client: ClientId, old_broker: BrokerId) -> None:
+    def step_1_reconnected(
+        self, client: ClientId, old_broker: BrokerId, carried: tuple[Filter, ...] = ()
+    ) -> None:
         """1. The client notifies Broker 2 that it was previously connected to Broker 1."""
         context = self.open(client, self.new_epoch(), Mode.SERVING)
-        context.open_local_queue()
-        self.arriving[client, context.epoch] = Arriving(context, old_broker, set())
+        arriving = self.expect(context, context.epoch)
         self.serve(context, resumed=True)
-        self.step_2_retrieve(context, old_broker)
+        self.step_2_retrieve(arriving, old_broker, carried)
 
-    def step_2_retrieve(self, context: Context, old_broker: BrokerId) -> None:
+    def step_2_retrieve(
+        self, arriving: Arriving, old_broker: BrokerId, carried: tuple[Filter, ...] = ()
+    ) -> None:
         """2. Broker 2 retrieves the subscriptions associated with the client from Broker 1."""
-        request = ContextRequest(client=context.client, epoch=context.epoch, new_broker=self.me)
-        self.router.unicast(old_broker, request)
+        request = ContextRequest(client=arriving.context.client, epoch=arriving.transfer, new_broker=self.me)
+        self.tell(old_broker, request)
 
     def on_context_request(self, sender: BrokerId, request: ContextRequest) -> None:
         """At Broker 1: find the context the client had here before it connected at the new broker."""
-        context = self.claimed_by(request)
-        if context is None:
-            self.router.unicast(request.new_broker, NoContext(client=request.client, epoch=request.epoch))
-        elif self.arriving_of(context):
-            self.waiting[context] = (
-                request  # the client was faster than its context: hand on when it is whole
-            )
-        else:
-            self.hand_over(context, request)
+        self.claim(self.claimed_by(request), request)
 
-    def claimed_by(self, request: ContextRequest) -> Context | None:
-        """The newest context here that is older than the requester's connection."""
-        candidates = [c for c in self.left_behind.get(request.client, ()) if c.epoch < request.epoch]
-        current = self.contexts.get(request.client)
-        if current is not None and current.epoch < request.epoch:
+    def claim(self, context: Context | None, claim: Claim) -> None:
+        if context is None:
+            self.tell(claim.new_broker, NoContext(client=claim.client, epoch=claim.epoch))
+        elif context in self.incomplete:
+            self.waiting[context] = claim  # the client was faster than its context: hand on when it is whole
+        else:
+            self.hand_over(context, claim)
+
+    def claimed_by(self, claim: Claim) -> Context | None:
+        """The newest context here that is older than the claimer's connection."""
+        candidates = [c for c in self.left_behind.get(claim.client, ()) if c.epoch < claim.epoch]
+        current = self.contexts.get(claim.client)
+        if current is not None and current.epoch < claim.epoch:
             candidates.append(current)
         return max(candidates, key=lambda c: c.epoch, default=None)
 
-    def hand_over(self, context: Context, request: ContextRequest) -> None:
-        """At Broker 1: the context is the requester's now; reply with the subscriptions, buffer until released."""
+    def hand_over(self, context: Context, claim: Claim) -> None:
+        """At Broker 1: the context is the claimer's now; reply with the subscriptions, buffer until released."""
+        self.part_with(context, claim.epoch, claim.new_broker)
+        self.tell(claim.new_broker, self.subscriptions_of(context, claim))
+
+    def subscriptions_of(self, context: Context, claim: Claim) -> Subscriptions:
+        return Subscriptions(
+            client=context.client,
+            epoch=claim.epoch,
+            filters=tuple(context.filters),
+            session=context.session,
+        )
+
+    def part_with(self, context: Context, transfer: Epoch, new_broker: BrokerId) -> Leaving:
+        """The context belongs to `new_broker` now."""
         if context.mode is Mode.SERVING:
             # The client shows up elsewhere while we still believed in it: the newest connection wins.
             self.host.detach(context.client, "taken over")
             self.pause(context)
         self.take_off(context)
-        self.leaving[context.client, request.epoch] = Leaving(context)
-        reply = Subscriptions(
-            client=context.client,
-            epoch=request.epoch,
-            filters=tuple(context.filters),
-            session=context.session,
-        )
-        self.router.unicast(request.new_broker, reply)
+        leaving = self.leaving[context.client, transfer, new_broker] = Leaving(context)
+        return leaving
 
     def take_off(self, context: Context) -> None:
         """The context is neither the client's current one here nor left behind any more."""
@@ -163,27 +197,32 @@ class Standard(Scheme):
         arriving = self.arriving.get((reply.client, reply.epoch))
         if arriving is not None:
             arriving.context.session = reply.session
-            self.step_3_subscribe_then_release(arriving, old_broker, reply.filters)
+            self.step_3_subscribe(arriving, reply.filters)
+            self.step_3_release(arriving, old_broker)
 
-    def step_3_subscribe_then_release(
-        self, arriving: Arriving, old_broker: BrokerId, filters: tuple[Filter, ...]
-    ) -> None:
-        """3. Broker 2 subscribes to these subscriptions, then requests Broker 1 to unsubscribe.
+    def step_3_subscribe(self, arriving: Arriving, filters: tuple[Filter, ...]) -> None:
+        """3. Broker 2 subscribes to these subscriptions ...
 
         4. From here on `on_event` stores new events for the client in the local queue.
         """
-        context = arriving.context
         for filter in filters:
             if filter not in arriving.unsubscribed:
-                self.add_filter(context, filter, mobile=True)
+                self.add_filter(arriving.context, filter, mobile=True)
+
+    def step_3_release(self, arriving: Arriving, old_broker: BrokerId) -> None:
+        """... and then requests Broker 1 to unsubscribe."""
+        arriving.released = True
         release = Release(
-            client=context.client, epoch=context.epoch, new_broker=self.me, fence=self.router.fence()
+            client=arriving.context.client,
+            epoch=arriving.transfer,
+            new_broker=self.me,
+            fence=self.router.fence(),
         )
-        self.router.unicast(old_broker, release)
+        self.tell(old_broker, release)
 
     def on_release(self, new_broker: BrokerId, release: Release) -> None:
         """At Broker 1: unsubscribe only when everything Broker 2 may have missed has been stored here."""
-        leaving = self.leaving[release.client, release.epoch]
+        leaving = self.leaving[release.client, release.epoch, release.new_broker]
         leaving.release = release
         if self.router.passed(release.fence):
             self.step_5_forward(leaving)
@@ -202,12 +241,10 @@ class Standard(Scheme):
         """5. Broker 1 forwards stored events to Broker 2, and unsubscribes."""
         context, release = leaving.context, leaving.release
         assert release is not None
-        del self.leaving[context.client, release.epoch]
-        events = tuple(context.events())
-        self.close(context, mobile=True)
-        message = StoredEvents(
-            client=context.client, epoch=release.epoch, events=events, position=dict(context.position)
-        )
+        del self.leaving[context.client, release.epoch, release.new_broker]
+        message = self.stored_events_of(context, release)
+        if not any(other.context is context for other in self.leaving.values()):
+            self.close(context, mobile=True)
         self.host.record(
             Record(
                 "transferred",
@@ -215,37 +252,68 @@ class Standard(Scheme):
                 self.me,
                 context.client,
                 peer=release.new_broker,
-                count=len(events),
+                count=len(message.events),
                 bytes=message.size_bytes,
             )
         )
-        self.router.unicast(release.new_broker, message)
+        self.tell(release.new_broker, message)
+
+    def stored_events_of(self, context: Context, release: Release) -> StoredEvents:
+        return StoredEvents(
+            client=context.client,
+            epoch=release.epoch,
+            events=tuple(context.events()),
+            position=dict(context.position),
+            session=self.session_for(context, release),
+        )
+
+    def session_for(self, context: Context, release: Release) -> object | None:
+        """What must travel with the stored events because it did not travel with the subscriptions."""
+        return None
 
     def on_stored_events(self, old_broker: BrokerId, message: StoredEvents) -> None:
         arriving = self.arriving.get((message.client, message.epoch))
-        if arriving is not None:
-            context = arriving.context
-            context.skip_to(dict(message.position))
-            for event in message.events:
-                if context.is_new(event) and not context.admit(event, "transferred"):
-                    self.drop(context, event, "queue_full")
-            if message.last:
-                self.step_6_replay(arriving)
+        if arriving is None:
+            return
+        context = arriving.context
+        if message.session is not None:
+            context.session = message.session
+        context.skip_to(dict(message.position))
+        # What this broker had itself (a copy that was prefetched here) came by multicast.
+        self.take_in_all(arriving, message, "stored" if old_broker == self.me else "transferred")
+        if message.last:
+            self.step_6_replay(arriving)
+
+    def take_in_all(self, arriving: Arriving, message: StoredEvents, how: str) -> None:
+        for event in message.events:
+            self.take_in(arriving.context, event, how)
+
+    def take_in(self, context: Context, event: Event, how: str) -> None:
+        """An older event came, from another broker or a log: it goes before what waits in the local queue."""
+        if context.is_new(event) and not context.admit(event, how):
+            self.drop(context, event, "queue_full")
 
     def step_6_replay(self, arriving: Arriving) -> None:
         """6. Broker 2 replays the events from Broker 1, then the new ones of its local queue.
 
         "Duplicates in the set of events transferred from Broker 1, and those in Broker 2's local queue are
-        removed": an event at or below the reach of the context is one.
+        removed": the context does that as it closes the queue.
         """
         context = arriving.context
-        del self.arriving[context.client, context.epoch]
+        self.expect_no_more(arriving)
         context.close_local_queue()
+        if arriving.leaves:
+            self.close(context)
+            return
         self.host.store(context.client)
         self.replay(context)
-        request = self.waiting.pop(context, None)
-        if request is not None:
-            self.hand_over(context, request)
+        self.completed(context)
+
+    def completed(self, context: Context) -> None:
+        """The context is whole; whoever waits for it may have it."""
+        claim = self.waiting.pop(context, None)
+        if claim is not None:
+            self.hand_over(context, claim)
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
         """Broker 1 knows nothing of the client (it gave the context up): begin anew with what we have."""
@@ -253,9 +321,27 @@ class Standard(Scheme):
         if arriving is not None:
             self.step_6_replay(arriving)
 
-    def arriving_of(self, context: Context) -> Arriving | None:
-        return self.arriving.get((context.client, context.epoch))
+    # --- bookkeeping --------------------------------------------------------------------------------------
+
+    def tell(self, broker: BrokerId, message: Message) -> None:
+        """To another broker, or to ourselves: a context that is here already takes the same steps without links."""
+        if broker == self.me:
+            self.on_message(self.me, message)
+        else:
+            self.router.unicast(broker, message)
+
+    def expect(self, context: Context, transfer: Epoch) -> Arriving:
+        """Stored events for `context` are on their way, marked `transfer`."""
+        context.open_local_queue()
+        arriving = Arriving(context, transfer)
+        self.arriving[context.client, transfer] = self.incomplete[context] = arriving
+        return arriving
+
+    def expect_no_more(self, arriving: Arriving) -> None:
+        del self.arriving[arriving.context.client, arriving.transfer]
+        del self.incomplete[arriving.context]
 
     def held_contexts(self) -> list[Context]:
         left = [context for contexts in self.left_behind.values() for context in contexts]
-        return [*super().held_contexts(), *left, *(leaving.context for leaving in self.leaving.values())]
+        leaving = dict.fromkeys(leaving.context for leaving in self.leaving.values())
+        return [*super().held_contexts(), *left, *leaving]

@@ -49,12 +49,23 @@ class Checkers:
         self.unasked: list[Delivery] = []
         self.expected_count = 0
         self.delivered_count = 0
+        self._seen: dict[ClientId, set[EventId]] | None = None
+
+    def remember_all(self) -> None:
+        """Keep every delivered id, for runs where clients change their subscriptions: then what is delivered
+        without being owed is checked for repetition and order as well."""
+        self._seen = {}
 
     # --- what should happen -------------------------------------------------------------------------------
 
-    def subscribed(self, client: ClientId, filter: Filter) -> None:
-        self._index.add(client, filter)
+    def asked(self, client: ClientId, filter: Filter) -> None:
+        """The client may get events of this filter from now on."""
         self._ever.setdefault(client, []).append(filter)
+
+    def subscribed(self, client: ClientId, filter: Filter) -> None:
+        """The client must get events of this filter from now on."""
+        self.asked(client, filter)
+        self._index.add(client, filter)
         self._outstanding.setdefault(client, {})
 
     def unsubscribed(self, client: ClientId, filter: Filter) -> None:
@@ -91,6 +102,8 @@ class Checkers:
 
     def delivered(self, client: ClientId, event: Event) -> None:
         origin, sequence = event.id
+        if self._seen is not None and self._repeated_or_late(client, event):
+            return
         queue = self._outstanding[client].get(origin)
         if queue and queue[0] == sequence:
             queue.popleft()
@@ -98,6 +111,20 @@ class Checkers:
             self._last[client, origin] = sequence
             return
         self._unusual(client, event, queue)
+
+    def _repeated_or_late(self, client: ClientId, event: Event) -> bool:
+        assert self._seen is not None
+        delivery = Delivery(client, event.id)
+        seen = self._seen.setdefault(client, set())
+        if event.id in seen:
+            self.duplicated.append(delivery)
+            return True
+        seen.add(event.id)
+        if event.id.sequence < self._last.get((client, event.id.origin), 0):
+            self.reordered.append(delivery)
+            self._skipped.pop(delivery, None)
+            return True
+        return False
 
     def _unusual(self, client: ClientId, event: Event, queue: deque[int] | None) -> None:
         """Not the next one expected: earlier ones are missing, or this one comes again or too late."""

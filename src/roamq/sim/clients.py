@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from roamq.core.context import Epoch
+from roamq.core.context import Epoch, Ticket
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.records import Record
@@ -37,10 +37,12 @@ class SimClient:
         self.host: SimHost | None = None
         """The broker's host while connected."""
         self.last_broker: BrokerId | None = None
+        self.home: BrokerId | None = None
+        """Where it connected first."""
+        self.epoch: Epoch | None = None
+        """Of its last context, if it was told before it left."""
         self.connection = 0
         """Grows with every connection and break, so that what belongs to an old one is known as such."""
-        self.last_epoch: Epoch | None = None
-        """What the last broker called the connection; None if it never answered."""
         self.next_step: Step | None = None
         """Where the client will be next: what a perfect prediction knows."""
         self.carries_subscriptions = carries_subscriptions
@@ -49,6 +51,9 @@ class SimClient:
         self._came_from: BrokerId | None = None
         self._stopped = False
         self._subscribed = False
+        self._owed: set[Filter] = set(filters)
+        self._wishes: dict[Filter, int] = {}
+        """How often it has subscribed: the time that a subscription needs begins anew with each."""
 
     # --- moving -------------------------------------------------------------------------------------------
 
@@ -104,44 +109,36 @@ class SimClient:
         self.connection += 1
         self.host = host
         self._requested_at = self.engine.now
-        self._came_from, self.last_broker = self.last_broker, broker
-        previous = self._came_from
-        self.recorder.record(Record("connected", self.engine.now, broker, self.id, peer=previous))
-        self.engine.after(self.network.last_hop.delay_s, self._arrive, self.connection, host, previous)
+        self._came_from = self.last_broker
+        self.recorder.record(Record("connected", self.engine.now, broker, self.id, peer=self._came_from))
+        self.engine.after(self.network.last_hop.delay_s, self._arrive, self.connection, host)
 
-    def _arrive(self, connection: int, host: "SimHost", previous: BrokerId | None) -> None:
+    def _arrive(self, connection: int, host: "SimHost") -> None:
         """The connect request reaches the broker."""
-        if not host.alive:  # it fell before it heard of the client: to both, the connection never was
-            if self.last_broker == host.me:
-                self.last_broker = previous
-            if connection == self.connection:
-                self.connection_broke()
-            return
-        carried = tuple(self.filters) if self.carries_subscriptions else ()
-        shown, self.last_epoch = self.last_epoch, None
-        host.enqueue("control", 0, self._connected_at, connection, host, previous, carried, shown)
+        if host.alive:
+            host.enqueue("control", 0, self._accept, connection, host)
+        elif connection == self.connection:
+            self.connection_broke()
 
-    def _connected_at(
-        self,
-        connection: int,
-        host: "SimHost",
-        previous: BrokerId | None,
-        carried: tuple[Filter, ...],
-        shown: Epoch | None,
-    ) -> None:
+    def _accept(self, connection: int, host: "SimHost") -> None:
+        """The broker takes the connection, unless it finds it closed. The client names who took it before."""
+        if connection != self.connection:
+            return
         if self.id in host.clients:  # the broker had not yet noticed that the old connection is gone
             host.broker.on_disconnect(self.id, "replaced")
         host.clients[self.id] = self
-        host.sessions[self.id] = connection
-        host.broker.on_connect(self.id, previous, carried, shown)
-        if connection == self.connection and self.network.last_hop.shows_epoch:
-            self.last_epoch = host.broker.epoch_of(self.id)
+        host.connections[self.id] = connection
+        previous, self.last_broker = self.last_broker, host.me
+        self._came_from = previous
+        carried = tuple(self.filters) if self.carries_subscriptions else ()
+        ticket = None if self.home is None else Ticket(self.home, self.epoch)
+        host.broker.on_connect(self.id, previous, carried, ticket)
+        self.home = self.home or host.me
+        self.epoch = host.broker.scheme.epoch_of(self.id)
         if not self._subscribed:
             self._subscribed = True
             for filter in self.filters:
                 host.broker.on_subscribe(self.id, filter)
-        if connection != self.connection:  # gone again before the broker heard of it
-            self._notice(host, connection)
 
     def disconnect(self) -> None:
         """Gone without a word; the broker notices after `detect_s`."""
@@ -159,12 +156,12 @@ class SimClient:
             host.enqueue("control", 0, self._notice, host, connection)
 
     def _notice(self, host: "SimHost", connection: int) -> None:
-        if self.id in host.clients and host.sessions[self.id] == connection:
+        if self.id in host.clients and not (self.host is host and self.connection > connection + 1):
             del host.clients[self.id]
             host.broker.on_disconnect(self.id, "vanished")
 
     def connection_broke(self) -> None:
-        """The broker fell."""
+        """The broker fell, or was down when the connect request came."""
         if self.host is not None:
             self._requested_at = None
             self.recorder.record(
@@ -175,25 +172,40 @@ class SimClient:
 
     # --- subscriptions ------------------------------------------------------------------------------------
 
-    def subscribe(self, filter: Filter) -> None:
-        """A connected client wants more."""
-        if self.host is not None and filter not in self.filters:
+    def subscribe(self, filter: Filter, *, owed_after_s: float = 0.0) -> None:
+        """A connected client wants more; events are owed to it when the subscription has had time to spread."""
+        host = self.host
+        if host is not None and self.id in host.clients and filter not in self.filters:
             self.filters.append(filter)
-            self.checkers.subscribed(self.id, filter)
-            self.host.enqueue("control", 0, self._subscribe_at, self.host, filter)
+            self.checkers.asked(self.id, filter)
+            host.enqueue("control", 0, self._subscribe_at, host, filter, owed_after_s)
 
-    def _subscribe_at(self, host: "SimHost", filter: Filter) -> None:
-        if self.id in host.clients:
-            host.broker.on_subscribe(self.id, filter)
+    def _subscribe_at(self, host: "SimHost", filter: Filter, owed_after_s: float) -> None:
+        if filter not in self.filters:
+            return  # it has changed its mind
+        if self.id not in host.clients:
+            self.filters.remove(filter)  # the connection broke before the broker read this
+            return
+        host.broker.on_subscribe(self.id, filter)
+        self._wishes[filter] = wish = self._wishes.get(filter, 0) + 1
+        self.engine.after(owed_after_s, self._owe, filter, wish)
+
+    def _owe(self, filter: Filter, wish: int) -> None:
+        if filter in self.filters and filter not in self._owed and wish == self._wishes[filter]:
+            self._owed.add(filter)
+            self.checkers.subscribed(self.id, filter)
 
     def unsubscribe(self, filter: Filter) -> None:
-        if self.host is not None and filter in self.filters:
+        host = self.host
+        if host is not None and self.id in host.clients and filter in self.filters:
             self.filters.remove(filter)
-            self.checkers.unsubscribed(self.id, filter)
-            self.host.enqueue("control", 0, self._unsubscribe_at, self.host, filter)
+            if filter in self._owed:
+                self._owed.remove(filter)
+                self.checkers.unsubscribed(self.id, filter)
+            host.enqueue("control", 0, self._unsubscribe_at, host, filter)
 
     def _unsubscribe_at(self, host: "SimHost", filter: Filter) -> None:
-        if self.id in host.clients:
+        if self.id in host.clients and filter not in self.filters:
             host.broker.on_unsubscribe(self.id, filter)
 
     # --- receiving ----------------------------------------------------------------------------------------

@@ -105,13 +105,10 @@ class SimHost:
         self.recorder = network.recorder
         self.links: dict[BrokerId, Link] = {}
         self.clients: dict[ClientId, SimClient] = {}
-        """Who is connected, as far as the broker knows: it notices a client that vanished after `detect_s`."""
-        self.sessions: dict[ClientId, int] = {}
-        """Which of its connections a client has here. What is sent on an old one does not reach it."""
+        self.connections: dict[ClientId, int] = {}
+        """Which of its connections each client has here: what is sent on another one does not arrive."""
         self.broker: Broker  # set by the network
         self.alive = True
-        self._faults = 0
-        """Crashes that are not over yet: the broker is back when the last of them is."""
         self._timers: dict[TimerKey, int] = {}
         self._timer_count = 0
         self._life = 0
@@ -122,6 +119,8 @@ class SimHost:
         self._queued_bytes = 0
         self._busy = False
         self._effects: list[tuple[Callable[..., Any], tuple[Any, ...]]] | None = None
+        self._outbox: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        """Effects of the input in service: committed with it, released when its time is over."""
         self._processing: dict[str, list[float]] = {}
         self.publisher_waits: deque[Callable[[], Any]] = deque()
         """Publishers that the full queue holds back."""
@@ -207,6 +206,7 @@ class SimHost:
         self._effects = []
         action(*args)
         effects, self._effects = self._effects, None
+        self._outbox = effects
         deliveries = sum(1 for effect, _ in effects if effect == self._transmit)
         seconds = self._service.seconds(kind, deliveries, len(effects) - deliveries, self.broker.scheme)
         cell = self._processing.setdefault(kind, [0, 0.0])
@@ -218,6 +218,7 @@ class SimHost:
         if life != self._life:
             return
         self._busy = False
+        self._outbox = []
         for effect, args in effects:
             effect(*args)
         for _ in range(len(self.publisher_waits)):
@@ -257,35 +258,44 @@ class SimHost:
             if not options.retransmit:
                 return
             arrival += options.retransmit_s
-        engine.at(arrival, client.receive, self.sessions[to], event, how)
+        connection = self.connections[to]
+        engine.at(arrival, client.receive, connection, event, how)
         if options.duplication and rng.random() < options.duplication:
-            engine.at(arrival, client.receive, self.sessions[to], event, how)
+            engine.at(arrival, client.receive, connection, event, how)
 
     # --- faults -------------------------------------------------------------------------------------------
 
     def crash(self, *, keep_store: bool) -> None:
-        """The broker falls: connections break; without its store it forgets everything it knew."""
+        """The broker falls: connections break; without its store it forgets everything it knew.
+
+        Links are reliable: with the store survive the messages that neighbours sent and that were not yet
+        handled, and those that had been committed with the input that was being handled.
+        """
         self.alive = False
-        self._faults += 1
         self._life += 1
         self._busy = False
         self._timers.clear()
-        self._queue.clear()
-        self._queued_bytes = 0
         for client in list(self.clients.values()):
             client.connection_broke()
         self.clients.clear()
+        from_neighbours = [item for item in self._queue if item[2] == self.broker.on_message]
+        self._queue = deque(from_neighbours if keep_store else ())
+        self._queued_bytes = sum(item[1] for item in self._queue)
         if not keep_store:
+            self._outbox = []
             for link in self.links.values():
                 link.waiting.clear()
             self.broker = self.network.make_broker(self, incarnation=(self.broker.sequence >> 40) + 1)
 
     def restart(self) -> None:
-        self._faults -= 1
-        if self._faults:
-            return
         self.alive = True
+        outbox, self._outbox = self._outbox, []
+        for effect, args in outbox:
+            if effect != self._transmit:  # who was to receive a transmission is not connected any more
+                effect(*args)
         self.broker.on_restart()
+        if self._queue and not self._busy:
+            self._serve_next()
         for other in self.network.hosts.values():
             if self.me in other.links:
                 other.links[self.me].resume()

@@ -24,7 +24,8 @@ from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.topology import Topology, hierarchy
 from roamq.schemes import scheme_by_name, scheme_names
-from roamq.schemes.base import SchemeOptions
+from roamq.schemes.base import Scheme, SchemeOptions
+from roamq.schemes.prefetching import Prefetching
 from roamq.sim import mobility, workload
 from roamq.sim.checkers import Checkers, Delivery
 from roamq.sim.clients import SimClient, SimPublisher
@@ -43,6 +44,7 @@ from roamq.sim.options import (
     Table,
     doc,
 )
+from roamq.sim.oracle import PlannedMoves
 from roamq.sim.recorder import LEVELS, Recorder
 
 
@@ -252,6 +254,8 @@ class Simulation:
         )
         self.checkers = Checkers(self.network)
         self.topology = topology_of(scenario)
+        self._by_id: dict[ClientId, SimClient] = {}
+        self.oracle = PlannedMoves(self._by_id, world_of(scenario, self.topology).leaves)
         self.network.build(
             self.topology.brokers, self.topology.links, scenario.link, self._make_broker, self.stream
         )
@@ -275,9 +279,14 @@ class Simulation:
                 covering=scenario.network.covering,
                 advertisements=scenario.network.advertisements,
             )
-        scheme_type = scheme_by_name(scenario.scheme_name)
-        scheme = scheme_type(host.me, host, router, scheme_options(scenario))
-        return Broker(host.me, host, router, scheme, incarnation=incarnation)
+        return Broker(host.me, host, router, self._make_scheme(host, router), incarnation=incarnation)
+
+    def _make_scheme(self, host: SimHost, router: Router) -> Scheme:
+        scheme_type = scheme_by_name(self.scenario.scheme_name)
+        options = scheme_options(self.scenario)
+        if issubclass(scheme_type, Prefetching):
+            return scheme_type(host.me, host, router, options, oracle=self.oracle)
+        return scheme_type(host.me, host, router, options)
 
     def _make_clients(self) -> list[SimClient]:
         world = world_of(self.scenario, self.topology)
@@ -293,8 +302,10 @@ class Simulation:
                 iter(model.steps(number, world, self.stream(f"moves/{number}"))),
                 self.network,
                 self.checkers,
+                carries_subscriptions=scheme_by_name(self.scenario.scheme_name).carries_subscriptions,
             )
             clients.append(client)
+            self._by_id[client.id] = client
         return clients
 
     def _make_publishers(self) -> list[SimPublisher]:
