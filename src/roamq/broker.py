@@ -4,7 +4,7 @@ Inputs are the `on_...` methods; effects go to the `Host`. Nothing here waits, r
 the same object runs in the simulator and behind sockets, and a seed replays any fault.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from roamq.core.context import Ticket
@@ -30,6 +30,8 @@ class Broker:
         self.router = router
         self.scheme = scheme
         self.sequence = incarnation << INCARNATION_BITS
+        self.observer: Callable[[Event], None] | None = None
+        """Told of every event that reaches this broker, before the contexts are (retained messages)."""
         self.on_acknowledge = scheme.on_acknowledge
         self.on_timer = scheme.on_timer
         self.on_location = scheme.on_location
@@ -74,9 +76,8 @@ class Broker:
         properties: object | None = None,
     ) -> Event:
         """An event enters the network here: it gets its id, and goes wherever it is wanted."""
-        self.sequence += 1
         event = Event(
-            id=EventId(self.me, self.sequence),
+            id=self.next_event_id(),
             topic=topic,
             attributes=attributes,
             payload=payload,
@@ -87,9 +88,22 @@ class Broker:
             retain=retain,
             properties=properties,
         )
-        self.router.publish(event)
-        self.scheme.on_event(event)
+        self.inject(event)
         return event
+
+    def next_event_id(self) -> EventId:
+        self.sequence += 1
+        return EventId(self.me, self.sequence)
+
+    def inject(self, event: Event) -> None:
+        """An event with the next id of this broker enters the network."""
+        self.router.publish(event)
+        self._arrived(event)
+
+    def _arrived(self, event: Event) -> None:
+        if self.observer is not None:
+            self.observer(event)
+        self.scheme.on_event(event)
 
     # --- from other brokers -------------------------------------------------------------------------------
 
@@ -97,7 +111,7 @@ class Broker:
         """A message came over the link from the neighbour `sender`."""
         if message.__class__ is Event:
             if self.router.receive_event(sender, message):
-                self.scheme.on_event(message)
+                self._arrived(message)
             return
         assert isinstance(message, Message)
         if isinstance(message, Routed):

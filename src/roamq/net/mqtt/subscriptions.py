@@ -51,6 +51,10 @@ class SubscriptionSet:
     def filters(self) -> Mapping[str, Filter]:
         return self._filters
 
+    def wants(self, filter: Filter) -> bool:
+        """Does any subscription, however it is written, stand for exactly this filter?"""
+        return filter in self._filters.values()
+
     def add(self, subscription: Subscription) -> None:
         """Add or replace: an identical topic filter stands once in a session ([MQTT-3.8.4-3])."""
         self.remove(subscription.topic_filter)

@@ -1,0 +1,55 @@
+"""Who serves whom: every broker tells the others when a client connects, and the newest connection wins everywhere.
+
+A directory is a hint, not an authority: it lets an unmodified client be found without asking the network while the
+client waits, and it lets a broker that still believes in a dead connection give way at once. Correctness rests on
+epochs in the contexts themselves (docs/decisions/0003), so a stale entry costs a detour and nothing else.
+"""
+
+from dataclasses import dataclass
+
+from roamq.core.context import Epoch
+from roamq.core.events import ClientId
+from roamq.core.messages import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving(Message):
+    """Serving broker -> all others: the client connected here; older connections give way."""
+
+    client: ClientId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(Message):
+    """Any broker -> all others: the client's session is over, whatever is left of it up to this epoch."""
+
+    client: ClientId
+    epoch: Epoch
+
+
+class Directory:
+    """Client -> the epoch of its newest known connection, which names the broker."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[ClientId, Epoch] = {}
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def learn(self, client: ClientId, epoch: Epoch) -> bool:
+        """True if this is news."""
+        known = self._epochs.get(client)
+        if known is not None and known >= epoch:
+            return False
+        self._epochs[client] = epoch
+        return True
+
+    def forget(self, client: ClientId, epoch: Epoch) -> None:
+        """The session ended; a newer one stays."""
+        known = self._epochs.get(client)
+        if known is not None and known <= epoch:
+            del self._epochs[client]
+
+    def find(self, client: ClientId) -> Epoch | None:
+        return self._epochs.get(client)
