@@ -7,8 +7,8 @@ epochs in the contexts themselves (docs/decisions/0003), so a stale entry costs 
 
 from dataclasses import dataclass
 
-from roamq.core.context import Epoch
-from roamq.core.events import ClientId
+from roamq.core.context import Epoch, Ticket
+from roamq.core.events import BrokerId, ClientId
 from roamq.core.messages import Message
 
 
@@ -18,6 +18,8 @@ class Serving(Message):
 
     client: ClientId
     epoch: Epoch
+    home: BrokerId
+    """Where the client connected first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,27 +31,33 @@ class Ended(Message):
 
 
 class Directory:
-    """Client -> the epoch of its newest known connection, which names the broker."""
+    """Client -> the epoch of its newest known connection, which names the broker, and its home."""
 
     def __init__(self) -> None:
-        self._epochs: dict[ClientId, Epoch] = {}
+        self._tickets: dict[ClientId, tuple[Epoch, BrokerId]] = {}
 
     def __len__(self) -> int:
-        return len(self._epochs)
+        return len(self._tickets)
 
-    def learn(self, client: ClientId, epoch: Epoch) -> bool:
+    def learn(self, client: ClientId, epoch: Epoch, home: BrokerId) -> bool:
         """True if this is news."""
-        known = self._epochs.get(client)
-        if known is not None and known >= epoch:
+        known = self._tickets.get(client)
+        if known is not None and known[0] >= epoch:
             return False
-        self._epochs[client] = epoch
+        self._tickets[client] = (epoch, home)
         return True
 
     def forget(self, client: ClientId, epoch: Epoch) -> None:
         """The session ended; a newer one stays."""
-        known = self._epochs.get(client)
-        if known is not None and known <= epoch:
-            del self._epochs[client]
+        known = self._tickets.get(client)
+        if known is not None and known[0] <= epoch:
+            del self._tickets[client]
 
-    def find(self, client: ClientId) -> Epoch | None:
-        return self._epochs.get(client)
+    def last_epoch(self, client: ClientId) -> Epoch | None:
+        known = self._tickets.get(client)
+        return None if known is None else known[0]
+
+    def ticket(self, client: ClientId) -> Ticket | None:
+        """What an unmodified client would show if it could."""
+        known = self._tickets.get(client)
+        return None if known is None else Ticket(known[1], known[0])

@@ -280,10 +280,10 @@ class Machine:
     def _take(self, connection: _Connection, inputs: list[Input]) -> None:
         for said in inputs:
             if said.__class__ is Publish:
-                self._publish(connection, said)  # type: ignore[arg-type]  # the class was compared
+                self._publish(connection, said)
             elif said.__class__ is Acknowledged:
                 assert connection.client is not None
-                self.broker.on_acknowledge(connection.client, said.event_id)  # type: ignore[union-attr]
+                self.broker.on_acknowledge(connection.client, said.event_id)
             elif isinstance(said, ConnectRequested):
                 self._connect(connection, said)
             elif isinstance(said, Subscribe):
@@ -311,7 +311,7 @@ class Machine:
         if before is not None:
             # [MQTT-3.1.4-3]
             self._end_connection(before, ReasonCode.SESSION_TAKEN_OVER, "connected again")
-        known = self.directory.find(client)
+        known = self.directory.last_epoch(client)
         self.by_client[client] = connection
         if mqtt.connect.clean_start:
             # [MQTT-3.1.2-4] whatever there was, here or elsewhere, is over
@@ -322,12 +322,13 @@ class Machine:
             previous = BrokerId(named) if named in self.topology.brokers else None
             if previous is None and known is not None:
                 previous = known.broker
-        shown = known if known is not None and known.broker == previous else None
-        self.broker.on_connect(client, previous, (), shown)
-        epoch = self.broker.epoch_of(client)
+        ticket = self.directory.ticket(client) if previous is not None else None
+        home = ticket.home if ticket is not None else previous or self.me
+        self.broker.on_connect(client, previous, (), ticket)
+        epoch = self.scheme.epoch_of(client)
         assert epoch is not None
-        self.directory.learn(client, epoch)
-        self._tell_all(Serving(client=client, epoch=epoch))
+        self.directory.learn(client, epoch, home)
+        self._tell_all(Serving(client=client, epoch=epoch, home=home))
         self.record(Record("connected", self.time, self.me, client, peer=previous))
         self.awaiting[client] = connection
         self.set_timer(("connack", client), self.settings.handoff_timeout_s)
@@ -524,7 +525,7 @@ class Machine:
     def _end_session(self, client: ClientId) -> None:
         """Here and wherever else the session may be, it is over."""
         context = self.scheme.contexts.get(client)
-        known = self.directory.find(client)
+        known = self.directory.last_epoch(client)
         if context is not None:
             if isinstance(context.session, SessionState) and (will := context.session.end()) is not None:
                 self.publish_will(client, will)
@@ -542,16 +543,16 @@ class Machine:
                 self.broker.router.unicast(broker, message)
 
     def _on_serving(self, sender: BrokerId, message: Serving) -> None:
-        if not self.directory.learn(message.client, message.epoch):
+        if not self.directory.learn(message.client, message.epoch, message.home):
             return
         connection = self.by_client.get(message.client)
-        mine = self.broker.epoch_of(message.client)
+        mine = self.scheme.epoch_of(message.client)
         if connection is not None and mine is not None and mine < message.epoch:
             self._end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, "connected elsewhere")
 
     def _on_ended(self, sender: BrokerId, message: Ended) -> None:
         self.directory.forget(message.client, message.epoch)
-        mine = self.broker.epoch_of(message.client)
+        mine = self.scheme.epoch_of(message.client)
         if mine is not None and mine < message.epoch:
             connection = self.by_client.get(message.client)
             if connection is not None:
