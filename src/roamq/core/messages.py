@@ -327,6 +327,126 @@ class Leave(Message):
     client: ClientId
 
 
+# --- pro-active caching ([PRO] section 4.1) --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassiveCopy(Message):
+    """Serving broker -> neighbor: keep these subscriptions, the client may come to you (cases 1, 7)."""
+
+    kind: ClassVar[str] = "context"
+    client: ClientId
+    epoch: Epoch
+    filters: tuple[Filter, ...]
+    session: object | None = None
+
+    @property
+    def units(self) -> int:
+        return max(1, len(self.filters))
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + sum(map(filter_bytes, self.filters))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activate(Message):
+    """Last broker -> neighbor: the client is gone, store what it has not read (case 2).
+
+    `epoch` is the control attribute; `digest` names the subscriptions, so that an outdated copy is not
+    activated.
+    """
+
+    client: ClientId
+    epoch: Epoch
+    digest: str
+    position: Mapping[BrokerId, int]
+    session: object | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activated(Message):
+    """Neighbor -> last broker: the copy stores from `fence` on (the acknowledgement of case 2)."""
+
+    client: ClientId
+    epoch: Epoch
+    fence: Mapping[BrokerId, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRequest(Message):
+    """Neighbor -> last broker: there is no such copy here, send it before the client arrives."""
+
+    client: ClientId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarded(Message):
+    """Last broker -> neighbor: what the copy may have missed while it was activated. `last`: nothing follows."""
+
+    kind: ClassVar[str] = "stored_event"
+    client: ClientId
+    epoch: Epoch
+    events: tuple[Event, ...]
+    last: bool = False
+
+    @property
+    def units(self) -> int:
+        return max(1, len(self.events))
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + sum(event.size_bytes for event in self.events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deactivate(Message):
+    """Who had control -> neighbor: stop storing, keep the subscriptions for `heir` (cases 3 and 4)."""
+
+    client: ClientId
+    epoch: Epoch
+    heir: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete(Message):
+    """Who had control -> neighbor: forget the client (cases 4, 6, 8). `for_good`: whoever has control now."""
+
+    client: ClientId
+    epoch: Epoch
+    for_good: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedHere(Message):
+    """New broker -> last broker: I serve the client from the copy that you activated under `taken` (case 4)."""
+
+    client: ClientId
+    epoch: Epoch
+    taken: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesLeft(Message):
+    """Last broker -> new broker: these of your neighbors hold passive copies, which are yours now (case 4)."""
+
+    client: ClientId
+    epoch: Epoch
+    at: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeighborList(Message):
+    """Broker -> its neighbors: these are my neighbors now (section 4.1, case 4)."""
+
+    neighbors: tuple[BrokerId, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + sum(map(len, self.neighbors))
+
+
 def kind_of(message: "Message | Event") -> str:
     """The traffic kind under which a message is counted."""
     if isinstance(message, Event):
@@ -337,6 +457,6 @@ def kind_of(message: "Message | Event") -> str:
         return "mobile_subscribe" if message.mobile else "subscribe"
     if isinstance(message, Unsubscribe):
         return "mobile_unsubscribe" if message.mobile else "unsubscribe"
-    if isinstance(message, StoredEvents) and not message.events:
+    if isinstance(message, StoredEvents | Forwarded) and not message.events:
         return "control"
     return message.kind

@@ -18,10 +18,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.jobs import Job
+from roamq.pipeline.results import Measured, Transform
 from roamq.report.exhibits import Figure, Table
 from roamq.reproduce.published import PUBLISHED, Published
 
@@ -47,21 +48,6 @@ class Outcome:
     tables: Sequence[Table] = ()
 
 
-class Measured(NamedTuple):
-    """One row of a summary: a metric's mean over seeds with its 95% confidence interval."""
-
-    scenario: str
-    scheme: str
-    params: dict[str, str]
-    metric: str
-    entity: str
-    """What was measured: `all`, or a broker, a kind of traffic, a time bin."""
-    runs: int
-    mean: float
-    low: float
-    high: float
-
-
 class Evidence(Protocol):
     """What a claim may look at. Runs were made before the claim is asked."""
 
@@ -71,7 +57,7 @@ class Evidence(Protocol):
         """These runs' metrics over their seeds; all of them, or those named (`roamq.pipeline.metrics`)."""
         ...
 
-    def rows(self, transform: Callable[[Any, Any], Any], jobs: Iterable[Job]) -> list[dict[str, Any]]:
+    def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         """The few rows of `transform(records, runs)`, a DataFrame -> DataFrame function of the pipeline."""
         ...
 

@@ -134,7 +134,7 @@ class SimClient:
         ticket = None if self.home is None else Ticket(self.home, self.epoch)
         host.broker.on_connect(self.id, previous, carried, ticket)
         self.home = self.home or host.me
-        self.epoch = host.broker.scheme.epoch_of(self.id)
+        self.epoch = host.broker.scheme.epoch_of(self.id) if self.network.last_hop.shows_epoch else None
         if not self._subscribed:
             self._subscribed = True
             for filter in self.filters:

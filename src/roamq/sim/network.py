@@ -109,6 +109,8 @@ class SimHost:
         """Which of its connections each client has here: what is sent on another one does not arrive."""
         self.broker: Broker  # set by the network
         self.alive = True
+        self._faults = 0
+        """Crashes that are not over yet: the broker is back when the last of them is."""
         self._timers: dict[TimerKey, int] = {}
         self._timer_count = 0
         self._life = 0
@@ -272,6 +274,7 @@ class SimHost:
         handled, and those that had been committed with the input that was being handled.
         """
         self.alive = False
+        self._faults += 1
         self._life += 1
         self._busy = False
         self._timers.clear()
@@ -288,6 +291,9 @@ class SimHost:
             self.broker = self.network.make_broker(self, incarnation=(self.broker.sequence >> 40) + 1)
 
     def restart(self) -> None:
+        self._faults -= 1
+        if self._faults:
+            return
         self.alive = True
         outbox, self._outbox = self._outbox, []
         for effect, args in outbox:

@@ -62,6 +62,9 @@ class LastHopOptions(Options, frozen=True):
     retransmit: Annotated[bool, doc("repeat lost transmissions after retransmit_s")] = False
     retransmit_s: Annotated[Seconds, doc("how long a repetition takes")] = 0.05
     detect_s: Annotated[Seconds, doc("how long a broker takes to notice that a client is gone")] = 0.0
+    shows_epoch: Annotated[
+        bool, doc("clients show the epoch of their last connection to the next broker")
+    ] = True
 
 
 class ServiceOptions(Options, frozen=True):

@@ -237,7 +237,9 @@ def test_what_is_sent_before_connack_is_handled_after_it() -> None:
     peer = Peer()
     hasty = Publish("t", b"hasty")
     peer.send(Connect(client_id="c"), hasty)
+    assert peer.connection.reading_paused
     assert peer.connection.accept(None, NOW) == [hasty]
+    assert not peer.connection.reading_paused
 
 
 def test_a_second_connect_is_an_error() -> None:

@@ -55,7 +55,7 @@ def test_the_lower_quality_of_service_wins(version: Version, published: int, gra
 def test_qos_1_is_done_with_puback() -> None:
     peer = subscribed()
     peer.connection.deliver(event(5, qos=1), NOW)
-    assert peer.connection.state.outbound == {1: InFlight(ORIGIN, 5, 1)}
+    assert peer.connection.state.outbound == {1: InFlight(EventId(ORIGIN, 5), 1)}
     assert peer.send(Puback(1)) == [Acknowledged(EventId(ORIGIN, 5))]
     assert peer.connection.state.outbound == {}
     assert peer.send(Puback(1)) == [], "an acknowledgement too many does no harm"
@@ -68,7 +68,7 @@ def test_qos_2_is_done_with_pubcomp() -> None:
     peer.received()
     assert peer.send(Pubrec(1)) == [SessionChanged()]
     assert peer.received() == [Pubrel(1)]
-    assert peer.connection.state.outbound == {1: InFlight(ORIGIN, 5, 2, released=True)}
+    assert peer.connection.state.outbound == {1: InFlight(EventId(ORIGIN, 5), 2, released=True)}
     assert peer.send(Pubcomp(1)) == [Acknowledged(EventId(ORIGIN, 5))]
     assert peer.connection.state.outbound == {}
 
@@ -101,7 +101,7 @@ def test_the_wrong_acknowledgement_closes_and_loses_nothing(
     (closed,) = peer.send(packet)
     assert isinstance(closed, Closed)
     assert closed.reason is ReasonCode.PROTOCOL_ERROR
-    assert peer.connection.state.outbound == {1: InFlight(ORIGIN, 5, qos)}
+    assert peer.connection.state.outbound == {1: InFlight(EventId(ORIGIN, 5), qos)}
 
 
 def test_packet_ids_are_unused_and_count_on() -> None:
@@ -109,7 +109,7 @@ def test_packet_ids_are_unused_and_count_on() -> None:
     peer = subscribed()
     state = peer.connection.state
     state.last_packet_id = 65534
-    state.outbound[1] = InFlight(ORIGIN, 1, 1)
+    state.outbound[1] = InFlight(EventId(ORIGIN, 1), 1)
     for sequence in (2, 3, 4):
         peer.connection.deliver(event(sequence), NOW)
     assert [packet.packet_id for packet in peer.published()] == [65535, 2, 3]
@@ -240,3 +240,17 @@ def test_what_matches_no_more_is_unwanted() -> None:
     peer = subscribed("t")
     assert peer.connection.deliver(event(1, "other"), NOW) is Outcome.UNWANTED
     assert peer.received() == []
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_outgrows_mqtt_itself_counts_as_too_large(qos: int) -> None:
+    """The largest 3.1.1 packet has no room for the property length that MQTT 5 adds."""
+
+    class Huge(bytes):
+        def __len__(self) -> int:
+            return 268_435_455
+
+    peer = subscribed()
+    assert peer.connection.deliver(event(1, "t", Huge(), qos), NOW) is Outcome.TOO_LARGE
+    assert peer.received() == []
+    assert peer.connection.state.outbound == {}

@@ -98,7 +98,7 @@ def test_its_packet_id_may_even_serve_another_event_by_then() -> None:
     peer.connection.deliver(event(8), NOW)
     assert [packet.packet_id for packet in peer.published()] == [3]
     assert peer.connection.deliver(event(3, qos=2), NOW) is Outcome.DONE
-    assert peer.connection.state.outbound[3] == InFlight(ORIGIN, 8, 1)
+    assert peer.connection.state.outbound[3] == InFlight(EventId(ORIGIN, 8), 1)
 
 
 def test_what_was_started_is_completed_though_expired_or_unsubscribed() -> None:

@@ -6,6 +6,7 @@ from roamq.core.filters import Filter
 from roamq.net.mqtt.codec import (
     NO_PROPERTIES,
     Connect,
+    Disconnect,
     Properties,
     ReasonCode,
     Suback,
@@ -15,6 +16,7 @@ from roamq.net.mqtt.codec import (
     Unsubscribe,
     Version,
 )
+from roamq.net.mqtt.inputs import Closed
 from roamq.net.mqtt.limits import Limits
 from roamq.net.mqtt.outbound import Outcome
 from roamq.net.mqtt.state import Subscription, dump, load
@@ -224,3 +226,23 @@ def test_subscribe_and_unsubscribe_in_one_read_stay_in_order() -> None:
     peer.connection.subscribed(peer.connection.examine(first), [ReasonCode(0)])
     assert peer.connection.unsubscribe(second) == [(Filter("a"), None)]
     assert peer.connection.state.subscriptions == {}
+
+
+@pytest.mark.parametrize("topic_filter", ["\u00e9" * 32_750 + "#", "'" * 65_500 + "#"])
+def test_a_mistake_in_a_very_long_filter_still_fits_its_answer(topic_filter: str) -> None:
+    """What we quote from the client must not make a string longer than MQTT can carry."""
+    peer = opened()
+    (closed,) = peer.send(Subscribe(5, (SubscriptionRequest(topic_filter),)))
+    assert isinstance(closed, Closed)
+    (disconnect,) = peer.received()
+    assert isinstance(disconnect, Disconnect)
+    assert disconnect.reason is ReasonCode.TOPIC_FILTER_INVALID
+
+
+def test_a_mistake_in_a_very_long_selector_still_fits_its_answer() -> None:
+    peer = opened()
+    examined = examine(peer, SubscriptionRequest("a"), properties=with_filter("price < " + "'" * 65_501))
+    peer.connection.subscribed(examined, [])
+    (suback,) = peer.received()
+    assert isinstance(suback, Suback)
+    assert "position" in (suback.properties.reason_string or "")

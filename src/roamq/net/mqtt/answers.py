@@ -9,6 +9,8 @@ from roamq.net.mqtt.codec.reason_codes import CONNACK_CODES, DISCONNECT_CODES
 from roamq.net.mqtt.negotiation import Terms
 
 _MAY_EXPLAIN: Final = (Connack, Disconnect)
+EXPLANATION_MAX: Final = 256
+"""Characters."""
 
 
 def encode_answer(packet: Packet, terms: Terms) -> bytes | None:
@@ -32,6 +34,15 @@ def _without_explanation(packet: Packet, properties: Properties) -> Packet:
     assert isinstance(packet, msgspec.Struct)
     short = msgspec.structs.replace(properties, reason_string=None, user_properties=())
     return msgspec.structs.replace(packet, properties=NO_PROPERTIES if short == NO_PROPERTIES else short)
+
+
+def explanation(text: str | None, server_reference: str | None = None) -> Properties:
+    """Why, in words. Cut short, since we quote from what the client sent and MQTT's strings have an end."""
+    if not text and server_reference is None:
+        return NO_PROPERTIES
+    return Properties(
+        reason_string=text[:EXPLANATION_MAX] if text else None, server_reference=server_reference
+    )
 
 
 def connack_reason(reason: ReasonCode) -> ReasonCode:

@@ -44,10 +44,11 @@ class Inbound:
             # [MQTT-3.2.2-11]
             raise MqttError(f"QoS {packet.qos} is not available", ReasonCode.QOS_NOT_SUPPORTED)
         packet_id = packet.packet_id
-        self._open.add(packet_id)
-        if self._v5 and len(self._open) > self._limits.receive_maximum:
-            # [MQTT-3.3.4-7]
-            raise MqttError("more messages than Receive Maximum", ReasonCode.RECEIVE_MAXIMUM_EXCEEDED)
+        if self._v5:
+            self._open.add(packet_id)
+            if len(self._open) > self._limits.receive_maximum:
+                # [MQTT-3.3.4-7]
+                raise MqttError("more messages than Receive Maximum", ReasonCode.RECEIVE_MAXIMUM_EXCEEDED)
         if packet.qos == 2:
             known = self._state.inbound
             if packet_id in known:

@@ -46,6 +46,7 @@ class Outbound:
     ) -> None:
         self._state = state
         self._subscriptions = subscriptions
+        self._routes = subscriptions.routes
         self._output = output
         self._v5 = terms.version is Version.V5
         self._size_max = terms.packet_size_max
@@ -70,7 +71,7 @@ class Outbound:
             packet_id = self._before.pop(event.id, 0)
             if packet_id:
                 return self._deliver_again(packet_id, event, now)
-        route = self._subscriptions.route(event)
+        route = self._routes.get(event.topic) or self._subscriptions.route(event)
         if route is None:
             return Outcome.UNWANTED
         expires_at = event.expires_at
@@ -88,7 +89,7 @@ class Outbound:
             return Outcome.TOO_LARGE
         self._spend_quota()
         self._state.last_packet_id = packet_id
-        self._state.outbound[packet_id] = InFlight(event.id[0], event.id[1], qos)
+        self._state.outbound[packet_id] = InFlight(event.id, qos)
         return Outcome.IN_FLIGHT
 
     def _deliver_again(self, packet_id: int, event: Event, now: Seconds) -> Outcome:
@@ -125,29 +126,28 @@ class Outbound:
         return False
 
     def _send(self, event: Event, route: Route, first: int, packet_id: int, now: Seconds) -> bool:
-        """Append the packet to the output; False if the client would not take it ([MQTT-3.1.2-24])."""
+        """Append the packet to the output; False if it is larger than the client takes ([MQTT-3.1.2-24])."""
         message = event.properties
         if type(message) is not Message:
             message = Message(event.topic, event.payload)
-        output = self._output
-        if self._v5 and (route.identifiers or event.expires_at is not None or self._alias_max):
-            receiver = self._receiver(event, route, now)
-            data = message.for_receiver(first, packet_id, receiver)
-            if self._size_max is not None and len(data) > self._size_max:
-                return False
-            if receiver.topic_alias and not receiver.omit_topic:
-                self._aliases[event.topic] = receiver.topic_alias
-            output.append(data)
-        elif packet_id:
-            head, tail = message.around_packet_id(self._v5, first)
-            if self._size_max is not None and len(head) + 2 + len(tail) > self._size_max:
-                return False
-            output += (head, _u16(packet_id), tail)
-        else:
-            data = message.qos_0(self._v5, retain=first != PUBLISH_QOS_0)
-            if self._size_max is not None and len(data) > self._size_max:
-                return False
-            output.append(data)
+        pieces: tuple[bytes, ...]
+        receiver = None
+        try:
+            if self._v5 and (route.identifiers or event.expires_at is not None or self._alias_max):
+                receiver = self._receiver(event, route, now)
+                pieces = (message.for_receiver(first, packet_id, receiver),)
+            elif packet_id:
+                head, tail = message.around_packet_id(self._v5, first)
+                pieces = (head, _u16(packet_id), tail)
+            else:
+                pieces = (message.qos_0(self._v5, retain=first != PUBLISH_QOS_0),)
+        except OverflowError:
+            return False  # than MQTT can say: it came without properties, and almost filled a packet
+        if self._size_max is not None and sum(map(len, pieces)) > self._size_max:
+            return False
+        if receiver is not None and receiver.topic_alias and not receiver.omit_topic:
+            self._aliases[event.topic] = receiver.topic_alias
+        self._output += pieces
         return True
 
     def _receiver(self, event: Event, route: Route, now: Seconds) -> Receiver:

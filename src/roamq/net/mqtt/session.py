@@ -13,6 +13,7 @@ reason the standard names.
     deliver(event) -> Outcome
 """
 
+import struct
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
@@ -20,7 +21,7 @@ from typing import Final
 from roamq.core.events import Event, Seconds
 from roamq.core.filters import Filter
 from roamq.net.mqtt import negotiation
-from roamq.net.mqtt.answers import connack_reason, disconnect_reason, encode_answer
+from roamq.net.mqtt.answers import connack_reason, disconnect_reason, encode_answer, explanation
 from roamq.net.mqtt.codec import (
     NO_PROPERTIES,
     PINGRESP,
@@ -61,6 +62,8 @@ from roamq.net.mqtt.subscribing import Examined, examine, grant
 from roamq.net.mqtt.subscriptions import SubscriptionSet
 
 _SUCCESS: Final = ReasonCode.SUCCESS
+_acknowledgement: Final = struct.Struct(">BBH").pack
+"""PUBACK or PUBREC in its shortest form: first byte, remaining length, packet id."""
 
 
 class Phase(Enum):
@@ -114,6 +117,11 @@ class ServerConnection:
             self._fail(failure, inputs, now)
         return inputs
 
+    @property
+    def reading_paused(self) -> bool:
+        """The shell has not decided on CONNECT: it should read no more, or what is early piles up here."""
+        return self.phase is Phase.PENDING and self.terms.authentication_method is None
+
     def take_output(self) -> list[bytes]:
         """What is to be written; the shell joins and sends it, once per read."""
         pieces = self.output[:]
@@ -126,6 +134,8 @@ class ServerConnection:
                 if self.phase is Phase.OPEN:
                     if type(packet) is Publish:
                         self._on_publish(packet, inputs)
+                    elif type(packet) is Puback:
+                        self.outbound.puback(packet, inputs)
                     else:
                         self._handle(packet, inputs, now)
                 elif self.phase is Phase.CLOSED:
@@ -151,10 +161,8 @@ class ServerConnection:
             self._early.append(packet)
 
     def _handle(self, packet: Packet, inputs: list[Input], now: Seconds) -> None:
-        """The packets of an open connection, the frequent ones first."""
+        """The packets of an open connection, but for the two that come by the thousand."""
         match packet:
-            case Puback():
-                self.outbound.puback(packet, inputs)
             case Pubrec():
                 reason = self.outbound.pubrec(packet, inputs)
                 if reason is not None:
@@ -221,7 +229,7 @@ class ServerConnection:
     ) -> None:
         """Send the client away before it was let in ([MQTT-3.2.2-7]); no session was touched."""
         assert self.phase is Phase.PENDING
-        properties = Properties(reason_string=reason_string or None, server_reference=server_reference)
+        properties = explanation(reason_string, server_reference)
         self._refuse(reason, properties, self.connect.version)
 
     def challenge(self, data: bytes) -> None:
@@ -277,13 +285,10 @@ class ServerConnection:
         if self.phase is not Phase.OPEN:
             return
         if reason is _SUCCESS or self.terms.version is Version.V311:
-            self.output.append(
-                (b"\x40\x02" if packet.qos == 1 else b"\x50\x02") + packet.packet_id.to_bytes(2, "big")
-            )
+            self.output.append(_acknowledgement(0x40 if packet.qos == 1 else 0x50, 2, packet.packet_id))
             return
-        properties = Properties(reason_string=reason_string) if reason_string else NO_PROPERTIES
         answer = Puback if packet.qos == 1 else Pubrec
-        self._send(answer(packet.packet_id, reason, properties))
+        self._send(answer(packet.packet_id, reason, explanation(reason_string)))
 
     # --- subscribing ---------------------------------------------------------------------------------------
 
@@ -340,7 +345,7 @@ class ServerConnection:
             self.refuse(reason, detail, server_reference)
             return []
         if self.phase is Phase.OPEN and self.terms.version is Version.V5:
-            properties = Properties(reason_string=detail or None, server_reference=server_reference)
+            properties = explanation(detail, server_reference)
             self._send(Disconnect(disconnect_reason(reason), properties))
         return self._closed(reason, detail, now, by_client=False)
 
@@ -374,7 +379,7 @@ class ServerConnection:
             # Before CONNECT was read there may be nobody who speaks MQTT: no answer then ([MQTT-3.1.4-1]).
             version = error.version or (self.connect.version if self.phase is Phase.PENDING else None)
             if version is not None:
-                self._refuse(error.reason, Properties(reason_string=str(error)), version)
+                self._refuse(error.reason, explanation(str(error)), version)
             self.phase = Phase.CLOSED
 
     # --- sending -------------------------------------------------------------------------------------------

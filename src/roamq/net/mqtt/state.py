@@ -32,18 +32,13 @@ class Subscription(msgspec.Struct, frozen=True):
     """The content filter, from the user property `filter`."""
 
 
-class InFlight(msgspec.Struct):
+class InFlight(msgspec.Struct, gc=False):
     """An event that was sent at QoS 1 or 2 and is not done with."""
 
-    origin: str
-    sequence: int
+    event_id: EventId
     qos: int
     released: bool = False
     """QoS 2: PUBREC has come; from now on only PUBREL is sent ([MQTT-4.3.3-6])."""
-
-    @property
-    def event_id(self) -> EventId:
-        return EventId(BrokerId(self.origin), self.sequence)
 
 
 class SessionState(msgspec.Struct, kw_only=True):

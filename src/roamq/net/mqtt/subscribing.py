@@ -7,7 +7,8 @@ import msgspec
 
 from roamq.core.errors import SelectorError
 from roamq.core.filters import Filter
-from roamq.net.mqtt.codec import NO_PROPERTIES, Properties, ReasonCode, Suback, Subscribe, SubscriptionRequest
+from roamq.net.mqtt.answers import explanation
+from roamq.net.mqtt.codec import ReasonCode, Suback, Subscribe, SubscriptionRequest
 from roamq.net.mqtt.codec.topics import has_wildcard, parse_share
 from roamq.net.mqtt.limits import Limits
 from roamq.net.mqtt.state import Subscription
@@ -126,6 +127,4 @@ def grant(
             subscriptions.add(msgspec.structs.replace(subscribing.subscription, qos=int(reason)))
     decided = iter(reasons)
     answers = tuple(next(decided) if reason is None else reason for reason in examined.reasons)
-    text = examined.reason_string or reason_string
-    properties = Properties(reason_string=text) if text else NO_PROPERTIES
-    return Suback(examined.packet_id, answers, properties)
+    return Suback(examined.packet_id, answers, explanation(examined.reason_string or reason_string))

@@ -36,7 +36,8 @@ class SubscriptionSet:
         self._state = state
         self._filters: dict[str, Filter] = {}
         self._index: MatchIndex[str] = MatchIndex()
-        self._routes: dict[str, Route | None] = {}
+        self.routes: dict[str, Route | None] = {}
+        """Known routes by topic; emptied at every change. Read by `Outbound`, where every call counts."""
         self._by_topic_only = True
         for subscription in state.subscriptions.values():
             self._insert(subscription)
@@ -79,19 +80,19 @@ class SubscriptionSet:
         self._changed()
 
     def _changed(self) -> None:
-        self._routes.clear()
+        self.routes.clear()
         self._by_topic_only = not any(s.selector or s.no_local for s in self._state.subscriptions.values())
 
     def route(self, event: Event) -> Route | None:
         """How `event` goes to this client; `None` if it does not."""
-        route = self._routes.get(event.topic, _UNKNOWN)
+        route = self.routes.get(event.topic, _UNKNOWN)
         if route is not _UNKNOWN:
             return route  # type: ignore[return-value]  # the sentinel is excluded
         found = self._find_route(event)
         if self._by_topic_only:
-            if len(self._routes) >= REMEMBERED_TOPICS_MAX:
-                self._routes.clear()
-            self._routes[event.topic] = found
+            if len(self.routes) >= REMEMBERED_TOPICS_MAX:
+                self.routes.clear()
+            self.routes[event.topic] = found
         return found
 
     def _find_route(self, event: Event) -> Route | None:

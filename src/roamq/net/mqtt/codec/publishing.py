@@ -69,53 +69,35 @@ class Receiver(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Message:
+class Message(msgspec.Struct, gc=False, eq=False):
     """A message to be sent, encoded at most once per version."""
 
-    __slots__ = (
-        "_pieces_5",
-        "_pieces_311",
-        "_topic",
-        "_whole_5",
-        "_whole_311",
-        "carried",
-        "payload",
-        "topic",
-    )
-
-    def __init__(self, topic: str, payload: bytes, carried: bytes = b"") -> None:
-        self.topic = topic
-        self.payload = payload
-        self.carried = carried
-        self._topic = b""
-        self._whole_311 = b""
-        self._whole_5 = b""
-        self._pieces_311: tuple[bytes, bytes] | None = None
-        self._pieces_5: tuple[bytes, bytes] | None = None
+    topic: str
+    payload: bytes
+    carried: bytes = b""
+    """The properties that all receivers get, encoded (`carried_fields`)."""
+    _whole_5: bytes = b""
+    _whole_311: bytes = b""
+    _pieces_5: tuple[bytes, bytes] | None = None
+    _pieces_311: tuple[bytes, bytes] | None = None
+    _topic: bytes = b""
 
     @classmethod
     def of(cls, publish: Publish, version: Version) -> "Message":
         """The message of a PUBLISH that came from a client of `version`."""
-        message = cls(publish.topic, publish.payload, carried_fields(publish.properties))
-        wire = publish.wire
+        topic, payload, wire = publish.topic, publish.payload, publish.wire
         if not wire:
-            return message
+            return cls(topic, payload, carried_fields(publish.properties))
+        # A packet that may be forwarded carries no properties.
         v5 = version is Version.V5
         if not publish.qos:
-            if v5:
-                message._whole_5 = wire
-            else:
-                message._whole_311 = wire
-            return message
-        # A wire that may be forwarded has no properties: one byte of property length in MQTT 5, none in
-        # 3.1.1.
-        tail = len(wire) - len(publish.payload) - v5
+            return cls(topic, payload, b"", wire) if v5 else cls(topic, payload, b"", b"", wire)
+        # Before the payload stand the packet id and, in MQTT 5, a property length of one byte.
+        tail = len(wire) - len(payload) - v5
         pieces = (wire[: tail - 2], wire[tail:])
         if v5:
-            message._pieces_5 = pieces
-        else:
-            message._pieces_311 = pieces
-        return message
+            return cls(topic, payload, b"", b"", b"", pieces)
+        return cls(topic, payload, b"", b"", b"", None, pieces)
 
     def qos_0(self, v5: bool, *, retain: bool = False) -> bytes:
         """The whole packet at QoS 0."""
@@ -167,11 +149,11 @@ class Message:
         return whole
 
     def _encode_pieces(self, v5: bool) -> tuple[bytes, bytes]:
-        topic = self._topic_field()
-        tail = self._properties(v5) + self.payload
-        head = b"".join((_FIRST_BYTES[first_byte(1)], variable(len(topic) + 2 + len(tail)), topic))
+        topic, fields = self._topic_field(), self._properties(v5)
+        length = variable(len(topic) + 2 + len(fields) + len(self.payload))
+        pieces = (_FIRST_BYTES[first_byte(1)] + length + topic, fields + self.payload)
         if v5:
-            self._pieces_5 = head, tail
+            self._pieces_5 = pieces
         else:
-            self._pieces_311 = head, tail
-        return head, tail
+            self._pieces_311 = pieces
+        return pieces

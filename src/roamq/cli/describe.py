@@ -1,0 +1,89 @@
+"""A scenario as a TOML file in which every parameter is explained. Reading it back gives the same scenario."""
+
+import ast
+import inspect
+import textwrap
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from roamq.schemes.base import SchemeOptions
+from roamq.sim import mobility, workload
+from roamq.sim.config import to_toml
+from roamq.sim.scenario import Scenario, mobility_of, scheme_options, workload_of
+
+COMMENT_COLUMN = 44
+
+
+def describe(scenario: Scenario) -> str:
+    """TOML with a comment per parameter, those at their defaults included."""
+    plain: list[str] = []
+    groups: list[str] = []
+    for name, value, about in parameters(scenario):
+        if isinstance(value, msgspec.Struct):
+            groups += _group(name, type(value), parameters(value))
+        elif name == "scheme":
+            options = scheme_options(scenario)
+            groups += ["", f"[{name}]", line("name", scenario.scheme_name, "the mobility scheme")]
+            groups += [line(*parameter) for parameter in scheme_parameters(options)]
+        elif name in ("mobility", "workload"):
+            model = mobility_of(scenario) if name == "mobility" else workload_of(scenario)
+            known = mobility.MODELS if name == "mobility" else workload.MODELS
+            groups += ["", f"[{name}]  # {first_line(type(model))}"]
+            groups.append(line("model", model.model, f"one of {', '.join(sorted(known))}"))
+            groups += [line(*parameter) for parameter in parameters(model)]
+        elif value is None:
+            hint = typing.get_type_hints(type(scenario), include_extras=True)[name]
+            absent = next((kind for kind in typing.get_args(hint) if isinstance(kind, type)), None)
+            groups += ["", f"# [{name}]  # {first_line(absent) if absent else about}"]
+            groups += [f"# {line(*p)}" for p in (parameters(absent()) if absent else ())]
+        else:
+            plain.append(line(name, value, about))
+    return "\n".join(plain + groups)
+
+
+def parameters(group: msgspec.Struct) -> Iterator[tuple[str, Any, str]]:
+    """Name, value and meaning of each parameter of a group."""
+    hints = typing.get_type_hints(type(group), include_extras=True)
+    for name in group.__struct_fields__:
+        notes = [n for n in getattr(hints[name], "__metadata__", ()) if isinstance(n, msgspec.Meta)]
+        about = next((note.description for note in reversed(notes) if note.description), "")
+        yield name, getattr(group, name), about
+
+
+def scheme_parameters(options: SchemeOptions) -> Iterator[tuple[str, Any, str]]:
+    """The same of a scheme's options, whose meanings stand as strings under the fields."""
+    meanings: dict[str, str] = {}
+    for kind in reversed(type(options).__mro__[:-1]):
+        meanings |= _strings_under_fields(kind)
+    for field in fields(options):
+        yield field.name, getattr(options, field.name), meanings.get(field.name, "")
+
+
+def line(name: str, value: Any, about: str) -> str:
+    """One parameter. TOML has no null: what is not set is written as a comment."""
+    text = f"# {name} = ..." if value is None else f"{name} = {to_toml(msgspec.to_builtins(value))}"
+    return f"{text:<{COMMENT_COLUMN}}  # {about}".rstrip(" #") if about else text
+
+
+def first_line(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").partition("\n")[0]
+
+
+def _group(name: str, kind: type, rows: Iterator[tuple[str, Any, str]]) -> list[str]:
+    return ["", f"[{name}]  # {first_line(kind)}", *(line(*row) for row in rows)]
+
+
+def _strings_under_fields(kind: type) -> Mapping[str, str]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for node, after in zip(tree.body, tree.body[1:], strict=False):
+        is_field = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            assert isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+            found[node.target.id] = " ".join(str(after.value.value).split())
+    return found

@@ -1,0 +1,77 @@
+"""`roamq reproduce`: the scorecard of the papers' claims."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from roamq.cli.options import json_option, out_option, spark_options, spark_settings
+from roamq.cli.output import print_json, print_table
+from roamq.cli.progress import progress
+
+STYLES = {"reproduced": "green", "differs": "yellow", "not run": "dim", "error": "bold red"}
+
+
+@click.command()
+@click.argument("claims", nargs=-1)
+@click.option("--quick", is_flag=True, help="Fewer seeds and smaller populations: minutes, not hours.")
+@click.option("--list", "list_claims", is_flag=True, help="The claims, without checking them.")
+@out_option("reproduce-out")
+@spark_options
+@json_option
+def command(
+    claims: tuple[str, ...],
+    quick: bool,
+    list_claims: bool,
+    out: Path,
+    master: str,
+    remote: str | None,
+    as_json: bool,
+) -> None:
+    """Rerun the papers' experiments and print claim, published value, ours, verdict and why.
+
+    CLAIMS are ids (PRO-T2) or papers (DIS); all of them without any. Runs that the output folder
+    holds already are not made again.
+
+    \b
+    Examples:
+      roamq reproduce --quick
+      roamq reproduce DIS
+      roamq reproduce PRO-T2 PRO-T3 --json
+    """
+    from roamq.pipeline.session import open_session
+    from roamq.report.page import write_page
+    from roamq.reproduce.registry import Verdict, select
+    from roamq.reproduce.scorecard import page_of, score, trouble_line
+
+    chosen = select(claims)
+    if list_claims:
+        listed = [(c.id, c.published.title, c.published.value, "yes" if c.check else "no") for c in chosen]
+        columns = ["claim", "title", "published", "checked"]
+        if as_json:
+            print_json([dict(zip(columns, row, strict=True)) for row in listed])
+        else:
+            print_table(columns, listed)
+        return
+    settings = spark_settings(master, remote)
+    with progress("simulating") as report:
+        results, troubled = score(
+            chosen, out / "campaign", quick=quick, session=lambda: open_session(settings), progress=report
+        )
+    typed = shlex.join(["roamq", *sys.argv[1:]])
+    write_page(page_of(results, troubled, command=typed, quick=quick), out)
+    rows = [result.row() for result in results]
+    if as_json:
+        from dataclasses import asdict
+
+        print_json([{**asdict(row), "seconds": r.seconds} for row, r in zip(rows, results, strict=True)])
+    else:
+        cells = [(row.claim, row.published, row.ours, row.verdict, row.why) for row in rows]
+        print_table(["claim", "published", "ours", "verdict", "why"], cells, styles=STYLES)
+        counts = {v: sum(r.outcome.verdict is v for r in results) for v in Verdict}
+        told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+        click.echo(f"{told}; next: roamq report {out}")
+    for row in troubled:
+        click.echo(trouble_line(row), err=True)
+    raise SystemExit(1 if any(r.outcome.verdict is Verdict.ERROR for r in results) else 0)

@@ -1,0 +1,180 @@
+"""Figures: one function, one kind of figure. Drawn as SVG with text as text, for light and dark pages alike.
+
+Colours are Okabe and Ito's, which people with any common colour vision can tell apart; line styles and markers
+differ too. Ours is drawn solid, what a paper published hollow and dashed in the same colour.
+"""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from roamq.report.exhibits import Figure, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#B8A400")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES = ("-", (0, (6, 1.5)), (0, (3, 1.2)), "-.", ":", "-", (0, (6, 1.5)), "-.")
+INK = "#010203"
+"""Stands for the page's own text colour: replaced by `currentColor` in the finished drawing."""
+
+SIZE_IN = (6.4, 3.6)
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "roamq",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": INK,
+    "grid.alpha": 0.12,
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "savefig.transparent": True,
+}
+
+
+def draw(figure: Figure) -> str:
+    """The figure as an `<svg>` element that scales with the page."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib.figure import Figure as Canvas
+
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=SIZE_IN, layout="constrained")
+        axes = canvas.add_subplot()
+        DRAW[figure.kind](axes, figure)
+        axes.set_xlabel(figure.x_label)
+        axes.set_ylabel(figure.y_label)
+        if figure.y_log:
+            axes.set_yscale("log")
+        if figure.x_log:
+            axes.set_xscale("log")
+        for name, place in figure.marks.items():
+            axes.axvline(place, color=INK, alpha=0.5, linewidth=1, linestyle=":")
+            axes.annotate(
+                name, (place, 1), xycoords=("data", "axes fraction"), fontsize=8, ha="left", va="top"
+            )
+        if len(figure.series) > 1 or figure.series[0].published:
+            _legend(axes, len(figure.series))
+        text = io.StringIO()
+        canvas.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return _inline(text.getvalue(), figure.title)
+
+
+def lines(axes: "Axes", figure: Figure) -> None:
+    """Curves over a numeric x, with intervals as bands."""
+    for series, look in _looks(figure.series):
+        axes.plot(series.x, series.y, **look)
+        if series.low is not None and series.high is not None:
+            axes.fill_between(series.x, series.low, series.high, color=look["color"], alpha=0.15, linewidth=0)
+    _from_zero(axes, figure)
+
+
+def steps(axes: "Axes", figure: Figure) -> None:
+    """Values that hold until the next one."""
+    for series, look in _looks(figure.series):
+        axes.step(series.x, series.y, where="post", **{**look, "marker": ""})
+    _from_zero(axes, figure)
+
+
+def distributions(axes: "Axes", figure: Figure) -> None:
+    """Cumulative distributions: the share of at most x."""
+    for series, look in _looks(figure.series):
+        marker = look["marker"] if series.published else ""
+        axes.plot(series.x, series.y, **{**look, "marker": marker})
+    axes.set_ylim(0, 1.02)
+    if not figure.x_log:
+        axes.set_xlim(left=0)
+
+
+def bars(axes: "Axes", figure: Figure) -> None:
+    """Groups of bars over names; published values are hollow."""
+    names = list(dict.fromkeys(x for series in figure.series for x in series.x))
+    width = 0.8 / max(len(figure.series), 1)
+    for number, (series, look) in enumerate(_looks(figure.series)):
+        places = [names.index(x) + (number - (len(figure.series) - 1) / 2) * width for x in series.x]
+        error = None
+        if series.low is not None and series.high is not None:
+            below = [max(y - low, 0.0) for y, low in zip(series.y, series.low, strict=True)]
+            above = [max(high - y, 0.0) for y, high in zip(series.y, series.high, strict=True)]
+            error = [below, above]
+        axes.bar(
+            places,
+            series.y,
+            width * 0.92,
+            label=look["label"],
+            facecolor="none" if series.published else look["color"],
+            edgecolor=look["color"],
+            linewidth=1.4,
+            linestyle="--" if series.published else "-",
+            yerr=error,
+            error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 2},
+        )
+    axes.set_xticks(range(len(names)), [str(name) for name in names])
+    axes.tick_params(axis="x", length=0)
+    if len(names) > 6 and max(len(str(name)) for name in names) > 6:
+        axes.tick_params(axis="x", rotation=30)
+
+
+DRAW: dict[str, Callable[["Axes", Figure], None]] = {
+    "line": lines,
+    "bar": bars,
+    "cdf": distributions,
+    "step": steps,
+}
+
+
+def _looks(series: Sequence[Series]) -> list[tuple[Series, dict[str, Any]]]:
+    """Each series with its colour, dash and marker: a published one shares the colour of its namesake."""
+    names = list(dict.fromkeys(one.name for one in series))
+    looks = []
+    for one in series:
+        number = names.index(one.name)
+        look: dict[str, Any] = {
+            "label": f"{one.name} (published)" if one.published else one.name,
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": MARKERS[number % len(MARKERS)],
+            "linestyle": (0, (1, 1.5)) if one.published else DASHES[number % len(DASHES)],
+        }
+        if one.published:
+            look |= {"markerfacecolor": "none", "linewidth": 1.2, "markersize": 7}
+        looks.append((one, look))
+    return looks
+
+
+def _legend(axes: "Axes", count: int) -> None:
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=min(count, 4), borderaxespad=0.2, handlelength=2.2
+    )
+
+
+def _from_zero(axes: "Axes", figure: Figure) -> None:
+    if not figure.y_log and all(y >= 0 for series in figure.series for y in series.y):
+        axes.set_ylim(bottom=0)
+
+
+def _inline(svg: str, title: str) -> str:
+    """Ready to stand inside a page: no prologue, no fixed size, the page's text colour, a name for readers."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r'(<svg[^>]*?) (?:height|width)="[^"]*"', r"\1", body, count=1)
+    body = re.sub(r'(<svg[^>]*?) (?:height|width)="[^"]*"', r"\1", body, count=1)
+    body = body.replace(INK, "currentColor")
+    label = title.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

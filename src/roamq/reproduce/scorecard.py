@@ -1,0 +1,134 @@
+"""The scorecard: the runs of all requested claims in one campaign, then one verdict per claim."""
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from roamq.pipeline.campaign import Campaign, Progress, read_campaign, run_campaign
+from roamq.pipeline.jobs import Job
+from roamq.pipeline.results import Measured, RunRow, Transform, measured, rows_of, run_rows
+from roamq.report.exhibits import Section
+from roamq.report.page import Page, ScoreRow
+from roamq.reproduce.registry import Claim, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_CHECK = "no check is implemented yet"
+TOO_LONG = "takes too long for --quick"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A claim with what it came to."""
+
+    claim: Claim
+    outcome: Outcome
+    seconds: float = 0.0
+
+    def row(self) -> ScoreRow:
+        published, outcome = self.claim.published, self.outcome
+        return ScoreRow(
+            claim=published.id,
+            title=published.title,
+            published=published.value,
+            ours=outcome.ours,
+            verdict=str(outcome.verdict),
+            why=outcome.why,
+        )
+
+
+class CampaignEvidence:
+    """Evidence from the runs in a folder; `registry.Evidence` says what is promised."""
+
+    def __init__(self, spark: "SparkSession | None", folder: Path, *, quick: bool) -> None:
+        self.quick = quick
+        self._spark = spark
+        self._folder = folder
+
+    def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[Measured]:
+        return measured(self._campaign(jobs), metrics)
+
+    def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:
+        return rows_of(self._campaign(jobs), transform)
+
+    def _campaign(self, jobs: Iterable[Job]) -> Campaign:
+        assert self._spark is not None, "a claim that looks at runs declares them: @claim(..., jobs=...)"
+        return read_campaign(self._spark, self._folder, [job.run_id for job in jobs])
+
+
+def score(
+    claims: Sequence[Claim],
+    folder: Path,
+    *,
+    quick: bool,
+    session: Callable[[], AbstractContextManager["SparkSession"]],
+    progress: Progress | None = None,
+    on_scored: Callable[[Scored], None] = lambda _: None,
+) -> tuple[list[Scored], list[RunRow]]:
+    """Check every claim. Spark starts only if a claim needs runs; all their runs are one campaign in `folder`.
+
+    Returns the verdicts in the order of `claims`, and the runs that failed or broke an invariant.
+    """
+    due = [claim for claim in claims if claim.check is not None and (claim.quick or not quick)]
+    jobs = [job for claim in due if claim.jobs is not None for job in claim.jobs(quick)]
+    results: list[Scored] = []
+    with contextlib.ExitStack() as stack:
+        spark = stack.enter_context(session()) if jobs else None
+        campaign = run_campaign(spark, jobs, folder, progress=progress) if spark is not None else None
+        evidence = CampaignEvidence(spark, folder, quick=quick)
+        for claim in claims:
+            results.append(_check(claim, evidence))
+            on_scored(results[-1])
+        troubled = [row for row in run_rows(campaign) if row.status != "ok"] if campaign is not None else []
+    return results, troubled
+
+
+def _check(claim: Claim, evidence: CampaignEvidence) -> Scored:
+    if claim.check is None:
+        return Scored(claim=claim, outcome=Outcome(verdict=Verdict.NOT_RUN, why=NO_CHECK))
+    if evidence.quick and not claim.quick:
+        return Scored(claim=claim, outcome=Outcome(verdict=Verdict.NOT_RUN, why=TOO_LONG))
+    began = time.perf_counter()
+    try:
+        outcome = claim.check(evidence)
+    except Exception as error:
+        # One broken check must not hide the verdicts of the others; the exit code tells.
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        outcome = Outcome(verdict=Verdict.ERROR, why=f"{type(error).__name__}: {error} ({place})")
+    return Scored(claim=claim, outcome=outcome, seconds=time.perf_counter() - began)
+
+
+def page_of(results: Sequence[Scored], troubled: Sequence[RunRow], *, command: str, quick: bool) -> Page:
+    """The report of a scorecard: every claim that shows something is a section."""
+    counts = {verdict: sum(r.outcome.verdict is verdict for r in results) for verdict in Verdict}
+    size = "the quick subset: fewer seeds and smaller populations" if quick else "the full experiments"
+    return Page(
+        title="The papers' claims, rerun",
+        lead=f"Every published claim beside what this code measured, with {size}.",
+        command=command,
+        facts=[(str(verdict), str(count)) for verdict, count in counts.items() if count],
+        scorecard=[result.row() for result in results],
+        sections=[
+            Section(
+                title=f"{r.claim.id}: {r.claim.published.title}",
+                text=f"Published: {r.claim.published.value}. Ours: {r.outcome.ours}. {r.outcome.why}".strip(),
+                figures=r.outcome.figures,
+                tables=r.outcome.tables,
+            )
+            for r in results
+            if r.outcome.figures or r.outcome.tables
+        ],
+        warnings=[trouble_line(row) for row in troubled],
+    )
+
+
+def trouble_line(row: RunRow) -> str:
+    """A run that failed or broke an invariant: what, where, and how to see it again."""
+    return f"{row.scenario}/{row.scheme} seed {row.seed} {row.status}: {row.error} (replay: {row.replay})"
