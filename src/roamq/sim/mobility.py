@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
+from roamq.geo.region import Region
 from roamq.sim.options import Options, Seconds, doc
 
 
@@ -34,6 +35,8 @@ class World(NamedTuple):
     neighbours: Mapping[BrokerId, Sequence[BrokerId]]
     areas: Mapping[str, tuple[float, float]]
     duration_s: float
+    region: Region | None = None
+    """Cells, areas and streets, where the scenario has a map."""
 
 
 class Mobility(Options, frozen=True):

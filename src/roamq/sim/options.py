@@ -35,7 +35,7 @@ class NetworkOptions(Options, frozen=True):
     advertisements: Annotated[bool, doc("hierarchy: events go up only where subscriptions came down")] = False
     areas: Annotated[
         dict[str, tuple[float, float]],
-        doc("positions of brokers (x, y) where a mobility model or scheme needs them"),
+        doc("positions of brokers (latitude, longitude) where a mobility model or scheme needs them"),
     ] = {}
 
 

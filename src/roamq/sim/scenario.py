@@ -46,6 +46,7 @@ from roamq.sim.options import (
 )
 from roamq.sim.oracle import PlannedMoves
 from roamq.sim.recorder import LEVELS, Recorder
+from roamq.sim.streets import MapOptions, region_of
 
 
 class Scenario(Options, frozen=True):
@@ -61,6 +62,9 @@ class Scenario(Options, frozen=True):
     warmup_s: Annotated[Seconds, doc("metrics leave out what was published before this")] = 0.0
     drain_s: Annotated[Seconds, doc("how long the run goes on after that, for what is on its way")] = 120.0
     network: NetworkOptions = NetworkOptions()
+    map: Annotated[
+        MapOptions | None, doc("cells and streets around the brokers, where clients have places")
+    ] = None
     link: LinkOptions = LinkOptions()
     last_hop: LastHopOptions = LastHopOptions()
     service: ServiceOptions | None = None
@@ -233,7 +237,12 @@ def world_of(scenario: Scenario, topology: Topology) -> mobility.World:
     if scenario.network.overlay == "hierarchy":
         leaves = tuple(b for b in topology.brokers if len(topology.neighbours[b]) == 1) or topology.brokers
     return mobility.World(
-        topology.brokers, leaves, topology.neighbours, scenario.network.areas, scenario.duration_s
+        topology.brokers,
+        leaves,
+        topology.neighbours,
+        scenario.network.areas,
+        scenario.duration_s,
+        region_of(scenario.network.areas, scenario.map) if scenario.map is not None else None,
     )
 
 

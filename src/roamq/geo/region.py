@@ -1,0 +1,54 @@
+"""A region: areas, the streets through them, and the answers that a broker and a moving client ask of both."""
+
+from dataclasses import dataclass, field
+
+from roamq.core.events import BrokerId
+from roamq.geo.areas import BorderCellTable, LocationAreas
+from roamq.geo.cells import Cell, bearing_deg, center, disk, distance_m, pitch_m, resolution_of, turn_deg
+from roamq.geo.routes import RouteMap
+
+REACH_RINGS_MAX = 12
+"""Nobody is looked ahead for further than this, however fast."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """What is known of the ground; without `routes`, every edge between two cells can be crossed."""
+
+    areas: LocationAreas
+    routes: RouteMap | None = None
+    rings: int = 1
+    """How many steps from another area a border cell may be."""
+    _tables: dict[BrokerId, BorderCellTable] = field(default_factory=dict, repr=False, compare=False)
+
+    def border_cells(self, broker: BrokerId) -> BorderCellTable:
+        """BCT of an event server: by the route map where there is one, else by adjacency."""
+        table = self._tables.get(broker)
+        if table is None:
+            if self.routes is not None and self.rings == 1:
+                table = self.routes.border_cell_table(self.areas, broker)
+            else:
+                table = self.areas.border_cell_table(broker, self.rings)
+            self._tables[broker] = table
+        return table
+
+    def ahead(self, cell: Cell, heading: float, reach_m: float, cone: float) -> dict[BrokerId, float]:
+        """The other areas that a client in `cell` sees before it, each with its distance in metres.
+
+        It sees cells whose center lies within `reach_m` and at most `cone` degrees off its `heading`. The
+        nearest ring is always looked at: a client that is slow still crosses the next edge.
+        """
+        here = center(cell)
+        mine = self.areas.broker_of.get(cell)
+        pitch = pitch_m(resolution_of(cell))
+        rings = max(1, min(REACH_RINGS_MAX, round(reach_m / pitch)))
+        found: dict[BrokerId, float] = {}
+        for other in disk(cell, rings):
+            broker = self.areas.broker_of.get(other)
+            if broker is None or broker == mine or other == cell:
+                continue
+            there = center(other)
+            if turn_deg(heading, bearing_deg(here, there)) <= cone:
+                distance = distance_m(here, there)
+                found[broker] = min(distance, found.get(broker, distance))
+        return found

@@ -1,0 +1,169 @@
+"""Clients on the streets of a region: they travel between junctions, stop, turn back, and switch off for a while.
+
+The region is a city around the brokers' positions (`network.areas`), described by the scenario's group `map`. A
+client reports every cell it enters, and connects to the broker in whose area the cell lies.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from roamq.core.errors import ConfigError
+from roamq.core.events import BrokerId
+from roamq.geo.areas import LocationAreas
+from roamq.geo.cells import Cell, Place, Plane, center, pitch_m
+from roamq.geo.city import block_streets
+from roamq.geo.region import Region
+from roamq.geo.routes import Junction, RouteMap
+from roamq.sim.mobility import Mobility, Step, World, mobility_model
+from roamq.sim.options import Options, Seconds, doc
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class MapOptions(Options, frozen=True):
+    """The ground: cells, areas by the nearest broker, and streets in blocks."""
+
+    resolution: Annotated[
+        int, Meta(ge=5, le=12), doc("size of the cells: H3 resolution, 9 is 350 m across")
+    ] = 9
+    block_m: Annotated[float, Meta(gt=0), doc("length of a block between two streets")] = 400.0
+    jitter: Annotated[Share, doc("how far junctions stray from a perfect grid, in blocks")] = 0.2
+    closed: Annotated[Share, doc("share of the streets that are closed")] = 0.15
+    seed: Annotated[int, doc("which city of this kind; the same in all runs of a scenario")] = 1
+    border_rings: Annotated[int, Meta(ge=1), doc("how many cells deep a border is; 1: with a way out")] = 1
+
+
+def region_of(areas: Mapping[str, tuple[float, float]], options: MapOptions) -> Region:
+    """The region of a scenario; made once, and shared by brokers and clients."""
+    if not areas:
+        raise ConfigError("network.areas: a map needs the positions of the brokers (latitude, longitude)")
+    return _region(tuple(sorted(areas.items())), options)
+
+
+@lru_cache(maxsize=8)
+def _region(positions: tuple[tuple[str, tuple[float, float]], ...], options: MapOptions) -> Region:
+    places = {BrokerId(broker): Place(*position) for broker, position in positions}
+    areas = LocationAreas.voronoi(places, options.resolution)
+    streets = block_streets(
+        _ground(areas, options),
+        options.resolution,
+        random.Random(options.seed).random,
+        block_m=options.block_m,
+        margin_m=0.0,
+        jitter=options.jitter,
+        closed=options.closed,
+    )
+    return Region(areas, streets, options.border_rings)
+
+
+def _ground(areas: LocationAreas, options: MapOptions) -> list[Place]:
+    """Two opposite corners of the ground that lie inside the outermost cells, so that every street has a broker."""
+    centers = [center(cell) for cell in areas.broker_of]
+    low = Place(min(p.latitude for p in centers), min(p.longitude for p in centers))
+    high = Place(max(p.latitude for p in centers), max(p.longitude for p in centers))
+    inset = options.jitter * options.block_m + pitch_m(options.resolution)
+    return [Plane(low).place(inset, inset), Plane(high).place(-inset, -inset)]
+
+
+class Whereabouts(NamedTuple):
+    """A client enters `cell` at `time_s`."""
+
+    time_s: float
+    cell: Cell
+
+
+@mobility_model("streets")
+class Streets(Mobility, frozen=True):
+    """From junction to junction by the shortest way, each trip at a speed of its own."""
+
+    speed_mps: Annotated[tuple[float, float], doc("slowest and fastest trip, metres per second")] = (
+        8.0,
+        16.0,
+    )
+    stop: Annotated[Share, doc("probability of a stop at a junction")] = 0.05
+    stop_s: Annotated[Seconds, doc("mean duration of a stop")] = 60.0
+    turn_back: Annotated[Share, doc("probability, at a junction, of giving up the trip and going back")] = (
+        0.01
+    )
+    off: Annotated[Share, doc("probability, at a junction, of switching off while travelling on")] = 0.01
+    off_s: Annotated[Seconds, doc("mean time switched off")] = 60.0
+    gap_s: Annotated[Seconds, doc("between leaving one area's broker and reaching the next one's")] = 0.0
+    ways: Annotated[
+        list[list[int]], doc("fixed trips (junctions), client by client, instead of random ones")
+    ] = []
+
+    def steps(self, client: int, world: World, rng: random.Random) -> Iterator[Step]:
+        broker_of = self.region(world).areas.broker_of
+        here: BrokerId | None = None
+        cell: Cell | None = None
+        away_until: float | None = None
+        for place, off_s in self.journey(client, world, rng):
+            if away_until is not None and away_until <= place.time_s and cell is not None:
+                here = broker_of[cell]
+                yield Step(away_until, here, cell)
+                away_until = None
+            if off_s:
+                if away_until is None:
+                    yield Step(place.time_s, None)
+                away_until = max(away_until or 0.0, place.time_s + off_s)
+                continue
+            cell = place.cell
+            if away_until is None and here not in (None, broker_of[cell]) and self.gap_s:
+                yield Step(place.time_s, None)
+                away_until = place.time_s + self.gap_s
+            if away_until is None:
+                here = broker_of[cell]
+                yield Step(place.time_s, here, cell)
+        if away_until is not None and cell is not None:
+            yield Step(away_until, broker_of[cell], cell)
+
+    def journey(self, client: int, world: World, rng: random.Random) -> Iterator[tuple[Whereabouts, float]]:
+        """Every cell the client enters; with a second number above 0 it switches off there for so long."""
+        routes = self.routes(world)
+        junctions = len(routes.junctions)
+        at = self.ways[client % len(self.ways)][0] if self.ways else rng.randrange(junctions)
+        time = rng.random()
+        cell = routes.passages(at, routes.neighbors[at][0])[0].cell
+        yield Whereabouts(time, cell), 0.0
+        while True:
+            origin = at
+            way = self._way(client, at, routes, rng)
+            speed = rng.uniform(*self.speed_mps)
+            place = 1
+            while place < len(way):
+                to = way[place]
+                for at_m, entered in routes.passages(at, to):
+                    if entered != cell:
+                        cell = entered
+                        yield Whereabouts(time + at_m / speed, cell), 0.0
+                time += routes.length_m(at, to) / speed
+                at = to
+                place += 1
+                if rng.random() < self.stop:
+                    time += rng.expovariate(1 / self.stop_s) if self.stop_s else 0.0
+                if self.off and rng.random() < self.off:
+                    yield Whereabouts(time, cell), rng.expovariate(1 / self.off_s)
+                if at != origin and rng.random() < self.turn_back:
+                    way, place, origin = routes.way(at, origin), 1, at
+            if self.ways:
+                return
+
+    def _way(self, client: int, at: Junction, routes: RouteMap, rng: random.Random) -> list[Junction]:
+        if self.ways:
+            return self.ways[client % len(self.ways)]
+        target = rng.randrange(len(routes.junctions) - 1)
+        return routes.way(at, target if target < at else target + 1)
+
+    def region(self, world: World) -> Region:
+        if world.region is None:
+            raise ConfigError("mobility.model = 'streets' needs the group [map] and network.areas")
+        return world.region
+
+    def routes(self, world: World) -> RouteMap:
+        routes = self.region(world).routes
+        assert routes is not None
+        return routes
