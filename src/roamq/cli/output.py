@@ -1,11 +1,12 @@
 """Tables and JSON on standard output."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+
+from roamq.report.numbers import cell
 
 
 def print_json(value: Any) -> None:
@@ -35,12 +36,3 @@ def print_table(
     if not console.is_terminal:
         console = Console(width=140)
     console.print(table)
-
-
-def cell(value: Any) -> str:
-    """A value as people read it: four significant digits, nothing for nothing."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value)

@@ -14,6 +14,7 @@ from roamq.core.errors import ConfigError
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.results import Measured
 from roamq.pipeline.session import SparkSettings
+from roamq.report.numbers import with_interval
 
 KEY_METRICS = {
     "throughput": "received/s",
@@ -158,14 +159,9 @@ def key_numbers(rows: Sequence[Measured]) -> tuple[list[str], list[list[object]]
         ]
         for metric in KEY_METRICS:
             row = found.get((scheme, metric))
-            cells.append(None if row is None else with_interval(row))
+            cells.append(None if row is None else with_interval(row.mean, row.high))
         lines.append(cells)
     return ["scheme", "runs", *KEY_METRICS.values()], lines
-
-
-def with_interval(row: Measured) -> str:
-    half = "" if row.high is None or row.high == row.mean else f" ±{row.high - row.mean:.2g}"
-    return f"{row.mean:.4g}{half}"
 
 
 def _typed() -> str:

@@ -45,6 +45,8 @@ class SparkSettings:
     """Where tables live; without one they last as long as the session."""
     driver_memory: str = "2g"
     shuffle_partitions: int = 4
+    java_options: str = ""
+    """Further options of the embedded server's virtual machine."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Further Spark settings; they win over ours."""
 
@@ -105,7 +107,9 @@ def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(warehouse),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}",
+        "spark.driver.extraJavaOptions": (
+            f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} {settings.java_options}".strip()
+        ),
         "spark.plugins": CONNECT_PLUGIN,
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",

@@ -18,7 +18,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (6, 1.5)), (0, (3, 1.2)), "-.", ":", "-", (0, (6, 1.5)), "-.")
 INK = "#010203"
-"""Stands for the page's own text colour: replaced by `currentColor` in the finished drawing."""
+"""Stands for the page's own text colour. The page also chooses the shade of each of `COLOURS`: a drawing refers
+to them as `--s0`, `--s1`, ..., so that they stay readable on a dark page."""
 
 SIZE_IN = (6.4, 3.6)
 STYLE: dict[Any, Any] = {
@@ -129,6 +130,8 @@ def bars(axes: "Axes", figure: Figure) -> None:
         )
     axes.set_xticks(range(len(names)), [str(name) for name in names])
     axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.5 - max(0, 3 - len(names)) / 2, len(names) - 0.5 + max(0, 3 - len(names)) / 2)
+    _from_zero(axes, figure)
     if len(names) > 6 and max(len(str(name)) for name in names) > 6:
         axes.tick_params(axis="x", rotation=30)
 
@@ -167,7 +170,8 @@ def _legend(axes: "Axes", count: int) -> None:
 
 def _from_zero(axes: "Axes", figure: Figure) -> None:
     if not figure.y_log and all(y >= 0 for series in figure.series for y in series.y):
-        axes.set_ylim(bottom=0)
+        nothing = not any(y > 0 for series in figure.series for y in series.y)
+        axes.set_ylim(bottom=0, top=1 if nothing else None)
 
 
 def _inline(svg: str, title: str) -> str:
@@ -176,5 +180,7 @@ def _inline(svg: str, title: str) -> str:
     body = re.sub(r'(<svg[^>]*?) (?:height|width)="[^"]*"', r"\1", body, count=1)
     body = re.sub(r'(<svg[^>]*?) (?:height|width)="[^"]*"', r"\1", body, count=1)
     body = body.replace(INK, "currentColor")
+    for number, colour in enumerate(COLOURS):
+        body = body.replace(colour.lower(), f"var(--s{number})")
     label = title.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

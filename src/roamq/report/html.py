@@ -1,14 +1,13 @@
 """A page as one HTML file that needs nothing else: styles and figures are inside, and nothing is fetched."""
 
-import math
 from importlib import resources
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from roamq import __version__
 from roamq.report.charts import draw
+from roamq.report.numbers import cell
 from roamq.report.page import Page
 
 FILE_NAME = "report.html"
@@ -20,7 +19,6 @@ def render(page: Page) -> str:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["cell"] = cell
-    environment.filters["is_number"] = is_number
     template = environment.from_string((resources.files("roamq.report") / "page.html").read_text())
     svgs = {}
     for number, section in enumerate(page.sections):
@@ -31,18 +29,3 @@ def render(page: Page) -> str:
             svg = svg.replace('id="', f'id="{prefix}').replace("url(#", f"url(#{prefix}")
             svgs[number, place] = Markup(svg.replace('href="#', f'href="#{prefix}'))  # noqa: S704 - our own drawing
     return template.render(page=page, svgs=svgs, version=__version__)
-
-
-def is_number(value: Any) -> bool:
-    if isinstance(value, str):
-        return bool(value) and value.lstrip("-+")[:1].isdigit()
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def cell(value: Any) -> str:
-    """A value of a table as text: four significant digits, a dash for nothing."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

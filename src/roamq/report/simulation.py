@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from roamq.report.exhibits import Figure, Kind, Section, Series, Table
+from roamq.report.numbers import with_interval
 from roamq.report.page import Page
 
 
@@ -88,7 +89,9 @@ def _glance(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Table:
     for metric, label in TABLE_METRICS.items():
         cells = [found.get((scheme, metric)) for scheme in schemes]
         if any(cell is not None for cell in cells):
-            rows.append([label, *(None if cell is None else _with_interval(cell) for cell in cells)])
+            rows.append(
+                [label, *(None if cell is None else with_interval(cell.mean, cell.high) for cell in cells)]
+            )
     return Table(
         title="Schemes side by side",
         columns=["", *schemes],
@@ -227,12 +230,6 @@ def _with_bounds(name: str, x: Sequence[Any], rows: Sequence[SummaryRow]) -> Ser
 def _value(summary: Sequence[SummaryRow], scheme: str, metric: str) -> float:
     rows = (r.mean for r in summary if r.scheme == scheme and r.metric == metric and r.entity == "all")
     return next(rows, float("nan"))
-
-
-def _with_interval(row: SummaryRow) -> str:
-    number = f"{row.mean:,.0f}" if abs(row.mean) >= 1000 else f"{row.mean:.4g}"
-    half = 0.0 if row.high is None else row.high - row.mean
-    return f"{number} ± {half:.2g}" if half else number
 
 
 def _natural(text: str) -> tuple[str, int]:

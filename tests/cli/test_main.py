@@ -1,0 +1,75 @@
+"""The frame of the command line: fast help, one clear line for what a person got wrong, exit codes."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from roamq.cli import main
+from roamq.core.errors import ConfigError
+
+
+def test_help_lists_commands_without_importing_spark() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from roamq.cli.main import cli\n"
+        "result = CliRunner().invoke(cli, ['--help']); print(result.output)\n"
+        "assert result.exit_code == 0\n"
+        "heavy = {'pyspark', 'matplotlib', 'pandas', 'pyarrow', 'scipy', 'rich'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "simulate" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["simulate", "reproduce", "report", "demo"])
+def test_every_command_shows_an_example(name: str) -> None:
+    result = CliRunner().invoke(main.cli, [name, "--help"])
+
+    assert result.exit_code == 0
+    assert f"Example{'s' if 'Examples' in result.output else ''}:\n" in result.output
+    assert f"  roamq {name}" in result.output
+    assert "--json" in result.output
+
+
+def test_a_misspelt_command_gets_a_suggestion() -> None:
+    result = CliRunner().invoke(main.cli, ["simulte"])
+
+    assert result.exit_code == 2
+    assert (
+        result.stderr == "roamq: no command 'simulte'; did you mean 'simulate'? (`roamq --help` lists them)\n"
+    )
+
+
+def failing_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def command() -> None:
+        raise error
+
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda *_: command)
+
+
+def test_what_the_operator_got_wrong_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_with(ConfigError("busy.toml, line 3: clients: expected `int`"), monkeypatch)
+
+    result = CliRunner().invoke(main.cli, ["demo"])
+
+    assert (result.exit_code, result.stderr) == (2, "roamq: busy.toml, line 3: clients: expected `int`\n")
+
+
+def test_a_bug_is_a_short_line_and_debug_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_with(ZeroDivisionError("division by zero"), monkeypatch)
+
+    short = CliRunner().invoke(main.cli, ["demo"])
+    debug = CliRunner().invoke(main.cli, ["--debug", "demo"])
+
+    assert short.exit_code == 1
+    assert short.stderr == (
+        "roamq: unexpected ZeroDivisionError: division by zero (`roamq --debug ...` shows where)\n"
+    )
+    assert debug.exit_code == 1
+    assert "Traceback (most recent call last)" in debug.stderr

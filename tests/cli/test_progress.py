@@ -1,0 +1,15 @@
+"""Progress away from a terminal: a plain line a minute, no more."""
+
+import pytest
+
+from roamq.cli.progress import progress
+
+
+def test_elsewhere_than_on_a_terminal_there_is_a_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    with progress("simulating", clock=lambda: now) as report:
+        for number in range(13):
+            now = number * 10.0
+            report(number, 13)
+
+    assert capsys.readouterr().err == ("simulating: 6 of 13 after 60 s\nsimulating: 12 of 13 after 120 s\n")

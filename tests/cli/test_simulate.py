@@ -1,0 +1,121 @@
+"""`roamq simulate`: what it refuses, what it shows, what it leaves behind."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from roamq.cli.describe import describe
+from roamq.cli.main import cli
+from roamq.cli.simulate import jobs_of
+from roamq.sim.config import Source
+from roamq.sim.scenario import checked, load_scenario, mobility_of, presets, scheme_options, workload_of
+
+
+def simulate(*args: str) -> Result:
+    return CliRunner().invoke(cli, ["simulate", *args])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["testbd"], "unknown scenario 'testbd'; did you mean 'testbed'?"),
+        (["testbed", "--scheme", "standrd"], "unknown scheme 'standrd'; did you mean 'standard'?"),
+        (["testbed", "--set", "clients"], "--set clients: write key=value"),
+        (["testbed", "--set", "clients=many"], "clients: expected `int`, got `str`"),
+        (["testbed", "--set", "mobility.conect_s=60"], "mobility.conect_s: unknown field; did you mean"),
+        ([], "name a scenario"),
+        (["testbed", "--seed", "1", "--scheme", "all"], "name one --scheme"),
+        (["nowhere.toml"], "nowhere.toml: cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args: list[str], message: str) -> None:
+    result = simulate(*args)
+
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_an_unreadable_scenario_is_named_with_line_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('clients = 3\n\n[link]\ndelay_s = "soon"\n')
+
+    result = simulate(str(path))
+
+    assert result.exit_code == 2
+    assert f"{path}, line 4: link.delay_s: expected `float`" in result.stderr
+
+
+def test_list_shows_every_preset_with_its_line() -> None:
+    listed = json.loads(simulate("--list", "--json").stdout)
+
+    assert set(listed) == set(presets())
+    assert all(listed.values())
+
+
+@pytest.mark.parametrize("name", sorted(presets()))
+def test_show_explains_every_parameter_and_reads_back_as_the_same_scenario(name: str) -> None:
+    scenario = load_scenario(name)
+
+    text = describe(scenario)
+
+    again = checked(tomllib.loads(text), Source("shown"))
+    assert describe(again) == text
+    assert mobility_of(again) == mobility_of(scenario)
+    assert workload_of(again) == workload_of(scenario)
+    assert scheme_options(again) == scheme_options(scenario)
+    assert again.network == scenario.network
+    lines = [line for line in text.splitlines() if " = " in line]
+    unexplained = [line for line in lines if "  # " not in line]
+    assert unexplained == []
+
+
+def test_replay_runs_one_seed_here_and_prints_the_checkers_counts() -> None:
+    result = simulate("testbed", "--seed", "7", "--set", "duration_s=60", "--json")
+
+    counts = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert counts["delivered"] == counts["expected"] > 0
+    assert counts["violations"] == []
+
+
+def test_a_job_per_scheme_and_seed_with_the_command_that_replays_it() -> None:
+    jobs = jobs_of("testbed", ["standard"], range(1, 3), {"clients": "5"})
+
+    assert [job.seed for job in jobs] == [1, 2]
+    assert jobs[1].replay == "roamq simulate testbed --scheme standard --set clients=5 --seed 2"
+    assert jobs[0].payload["clients"] == 5
+    assert (jobs[0].warmup_s, jobs[0].until_s) == (30.0, 300.0)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_campaign_writes_summary_and_report_and_a_second_one_makes_nothing(
+    spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """End to end on the session of the tests: the command would start its own."""
+    import contextlib
+
+    monkeypatch.setattr("roamq.cli.campaigns.open_session", lambda _: contextlib.nullcontext(spark))
+    monkeypatch.chdir(tmp_path)
+    args = ["testbed", "--scheme", "standard", "--seeds", "2", "--set", "duration_s=60", "--out", "out"]
+
+    first = simulate(*args)
+    again = simulate(*args, "--json")
+    report = CliRunner().invoke(cli, ["report", "out"])
+
+    assert first.exit_code == 0, first.output
+    assert "2 runs, 2 of them made now, in out; next: roamq report out" in first.stdout
+    answer = json.loads(again.stdout)
+    loss = [row for row in answer["summary"] if row["metric"] == "loss_pct"]
+    assert [(row["scheme"], row["runs"], row["mean"]) for row in loss] == [("standard", 2, 0.0)]
+    assert answer["troubles"] == []
+    assert json.loads(Path("out/summary.json").read_text()) == answer
+    assert report.exit_code == 0
+    assert "Simulation of testbed" in Path("out/report.html").read_text()
+    # Nothing but what was asked for: no metastore, no log, no warehouse.
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

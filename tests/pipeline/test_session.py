@@ -1,0 +1,53 @@
+"""Sessions: what they promise about settings, and how a missing server is told."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from roamq.core.errors import ConfigError
+from roamq.pipeline.session import SparkSettings, open_session, server_settings
+
+
+@pytest.mark.spark
+def test_a_session_speaks_utc_and_runs_python_of_this_environment(spark: SparkSession) -> None:
+    import sys
+
+    def where(batches):  # type: ignore[no-untyped-def]
+        import pyarrow as pa
+
+        yield pa.RecordBatch.from_pydict({"executable": [sys.executable]})
+
+    [row] = spark.range(1).mapInArrow(where, "executable string").collect()
+
+    assert row.executable == sys.executable
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+@pytest.mark.parametrize("url", ["sc://127.0.0.1:9", "sc://localhost:9/;token=secret"])
+def test_a_remote_that_does_not_answer_is_told_at_once(url: str) -> None:
+    with (
+        pytest.raises(ConfigError, match="no Spark answers there") as told,
+        open_session(SparkSettings(remote=url)),
+    ):
+        pass
+
+    assert "secret" not in str(told.value)
+
+
+def test_a_remote_that_is_no_address_is_refused() -> None:
+    with (
+        pytest.raises(ConfigError, match=r"not a Spark Connect address; it looks like sc://host:15002"),
+        open_session(SparkSettings(remote="spark://host:7077")),
+    ):
+        pass
+
+
+def test_an_embedded_server_listens_on_loopback_alone_and_leaves_the_folder_clean(tmp_path: object) -> None:
+    from pathlib import Path
+
+    settings = server_settings(SparkSettings(config={"spark.ui.enabled": "true"}), Path("/scratch"), "token")
+
+    assert settings["spark.connect.grpc.binding.address"] == "127.0.0.1"
+    assert settings["spark.connect.authenticate.token"] == "token"
+    assert settings["spark.sql.warehouse.dir"] == "/scratch/warehouse"
+    assert "-Dderby.system.home=/scratch" in settings["spark.driver.extraJavaOptions"]
+    assert settings["spark.ui.enabled"] == "true"

@@ -1,0 +1,172 @@
+"""The page: self-contained, with the published points beside ours and the numbers behind every figure."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from roamq.core.errors import ConfigError
+from roamq.pipeline.results import Measured, RunRow
+from roamq.report.charts import COLOURS, INK, draw
+from roamq.report.exhibits import Figure, Kind, Section, Series, Table
+from roamq.report.html import render
+from roamq.report.numbers import cell, with_interval
+from roamq.report.page import Page, ScoreRow, read_page, write_page
+from roamq.report.simulation import simulation_page
+
+FIGURE = Figure(
+    title="Overhead <average> & more",
+    kind="line",
+    x_label="subscribers",
+    y_label="ratio",
+    series=[
+        Series(name="standard", x=[200, 800], y=[0.5, 1.0], low=[0.4, 0.9], high=[0.6, 1.1]),
+        Series(name="standard", x=[800], y=[0.8], published=True),
+    ],
+)
+PAGE = Page(
+    title="A page",
+    command="roamq demo",
+    facts=[("runs", "3")],
+    scorecard=[
+        ScoreRow(
+            claim="DIS-F3",
+            title="t",
+            published="about 0.8",
+            ours="0.79",
+            verdict="reproduced",
+            why="<script>alert(1)</script>",
+        )
+    ],
+    sections=[
+        Section(title="One", figures=[FIGURE]),
+        Section(
+            title="Two", figures=[FIGURE], tables=[Table(title="T", columns=["a", "b"], rows=[["x", None]])]
+        ),
+    ],
+    warnings=["toy/standard seed 3 failed: it broke"],
+)
+
+
+class Outside(HTMLParser):
+    """Collects ids and everything that a browser would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
+                self.fetched.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+        assert tag not in ("script", "link", "iframe", "img"), tag
+
+
+@pytest.mark.parametrize("kind", ["line", "bar", "cdf", "step"])
+def test_every_kind_of_figure_is_an_inline_drawing_in_the_pages_colours(kind: Kind) -> None:
+    svg = draw(replace(FIGURE, kind=kind))
+
+    assert svg.startswith('<svg role="img" aria-label="Overhead &lt;average> &amp; more"')
+    assert "standard (published)" in svg
+    assert "var(--s0)" in svg
+    assert INK not in svg
+    assert COLOURS[0].lower() not in svg
+    assert not re.search(r'<svg[^>]*(?:width|height)="', svg)
+
+
+def test_equal_figures_are_drawn_equally() -> None:
+    assert draw(FIGURE) == draw(FIGURE)
+
+
+def test_the_page_fetches_nothing_escapes_text_and_repeats_no_id() -> None:
+    text = render(PAGE)
+
+    page = Outside()
+    page.feed(text)
+    assert page.fetched == []
+    assert len(page.ids) == len(set(page.ids))
+    assert "<script>" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "@import" not in text
+    assert "url(http" not in text
+
+
+def test_the_numbers_behind_a_figure_stand_beside_it() -> None:
+    table = FIGURE.table()
+
+    assert table.columns == ["subscribers", "standard", "95% interval", "standard (published)"]
+    assert table.rows == [[200, 0.5, "0.4 to 0.6", None], [800, 1.0, "0.9 to 1.1", 0.8]]
+    assert "0.9 to 1.1" in render(PAGE)
+
+
+def test_a_page_survives_its_file(tmp_path: Path) -> None:
+    write_page(PAGE, tmp_path)
+
+    assert render(read_page(tmp_path)) == render(PAGE)
+
+
+def test_a_folder_without_a_report_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no report\.json in it; name a folder"):
+        read_page(tmp_path)
+    (tmp_path / "report.json").write_text('{"title": "x"}')
+    with pytest.raises(ConfigError, match="not a report that this version can read"):
+        read_page(tmp_path)
+
+
+def test_a_simulation_shows_its_schemes_side_by_side() -> None:
+    def row(scheme: str, metric: str, mean: float, entity: str = "all") -> Measured:
+        return Measured("testbed", scheme, {}, metric, entity, 3, mean, mean - 0.1, mean + 0.1)
+
+    summary = [
+        row(scheme, metric, mean, entity)
+        for scheme in ("standard", "durable")
+        for metric, mean, entity in (
+            ("loss_pct", 1.0, "all"),
+            ("latency_s_mean", 0.5, "all"),
+            ("broker_throughput", 3.0, "b10"),
+            ("broker_throughput", 4.0, "b2"),
+            ("overhead_of_kind", 0.2, "stored_event"),
+            ("overhead_in_bin", 0.2, "60.0"),
+            ("overhead_in_bin", 0.3, "120.0"),
+        )
+    ]
+    runs = [RunRow("testbed", "standard", 1, "ok", None, "", 0.1, 100)]
+    distribution = [{"scheme": "standard", "value": 0.1 * n, "probability": n / 2} for n in range(3)]
+
+    page = simulation_page(summary, runs, distribution, title=None, command="x")
+
+    figures = {figure.title: figure for section in page.sections for figure in section.figures}
+    assert [series.name for series in figures["Handoff latency"].series] == ["standard"]
+    assert figures["Throughput by broker"].series[0].x == ["b2", "b10"]
+    assert figures["Overhead over time"].series[0].x == [1.0, 2.0]
+    assert figures["Loss and duplication"].series[0].x == ["standard", "durable"]
+    assert page.sections[0].tables[0].columns == ["", "standard", "durable"]
+    assert "1.00 ± 0.10" in str(page.sections[0].tables[0].rows)
+    render(page)
+
+
+@pytest.mark.parametrize(
+    ("mean", "high", "text"),
+    [
+        (10758.4, 11276.0, "10,760 ± 520"),
+        (1.0132, 1.8732, "1.01 ± 0.86"),
+        (0.07624, 0.13324, "0.076 ± 0.057"),
+        (0.0, 0.0, "0"),
+        (3.0, None, "3"),
+        (11038.0, 21038.0, "11,000 ± 10,000"),
+    ],
+)
+def test_an_interval_is_told_to_two_digits(mean: float, high: float | None, text: str) -> None:
+    assert with_interval(mean, high) == text
+
+
+def test_cells() -> None:
+    values = [None, float("nan"), 3, 1234567, 0.123456, 1234.5, "x", True]
+
+    assert [cell(value) for value in values] == ["–", "–", "3", "1,234,567", "0.1235", "1,234", "x", "True"]
