@@ -1,5 +1,10 @@
 """Sessions: what they promise about settings, and how a missing server is told."""
 
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -9,12 +14,9 @@ from roamq.pipeline.session import SparkSettings, open_session, server_settings
 
 @pytest.mark.spark
 def test_a_session_speaks_utc_and_runs_python_of_this_environment(spark: SparkSession) -> None:
-    import sys
-
-    def where(batches):  # type: ignore[no-untyped-def]
-        import pyarrow as pa
-
-        yield pa.RecordBatch.from_pydict({"executable": [sys.executable]})
+    def where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"executable": [sys.executable] * batch.num_rows})
 
     [row] = spark.range(1).mapInArrow(where, "executable string").collect()
 
@@ -41,9 +43,7 @@ def test_a_remote_that_is_no_address_is_refused() -> None:
         pass
 
 
-def test_an_embedded_server_listens_on_loopback_alone_and_leaves_the_folder_clean(tmp_path: object) -> None:
-    from pathlib import Path
-
+def test_an_embedded_server_listens_on_loopback_alone_and_leaves_the_folder_clean() -> None:
     settings = server_settings(SparkSettings(config={"spark.ui.enabled": "true"}), Path("/scratch"), "token")
 
     assert settings["spark.connect.grpc.binding.address"] == "127.0.0.1"

@@ -55,6 +55,7 @@ def simulate_and_report(
         if row.status != "ok"
     ]
     finished = Finished(measured=numbers, runs=runs, made=campaign.made, troubles=troubles)
+    out.mkdir(parents=True, exist_ok=True)
     (out / "summary.json").write_text(json.dumps(finished.as_json(), indent=1))
     page = simulation_page(numbers, runs, distribution, title=title, command=command, warnings=troubles)
     write_page(page, out)

@@ -67,6 +67,7 @@ def run_campaign(
     spark: "SparkSession", jobs: Iterable[Job], out: Path | str, *, progress: Progress | None = None
 ) -> Campaign:
     """Make the runs that `out` does not hold yet, and return the tables of all of them."""
+    out = _place(out)
     wanted = {job.run_id: job for job in jobs}
     done = _finished(spark, out, wanted)
     missing = sorted((job for run_id, job in wanted.items() if run_id not in done), key=lambda j: -j.cost)
@@ -79,6 +80,7 @@ def read_campaign(
     spark: "SparkSession", out: Path | str, run_ids: Iterable[str] | None = None, *, made: int = 0
 ) -> Campaign:
     """The tables that a campaign left in `out`; of all runs, or of these."""
+    out = _place(out)
     records = spark.read.schema(RECORDS).parquet(f"{out}/part=records")
     runs = spark.read.schema(RUNS).parquet(f"{out}/part=runs")
     if run_ids is not None:
@@ -91,7 +93,12 @@ def read_campaign(
     return Campaign(kept, runs.select(*columns(RUNS)), made)
 
 
-def _finished(spark: "SparkSession", out: Path | str, wanted: Mapping[str, Job]) -> set[str]:
+def _place(out: Path | str) -> str:
+    """Where Spark finds the folder: its server may run elsewhere than in our current directory."""
+    return str(out.resolve()) if isinstance(out, Path) else out
+
+
+def _finished(spark: "SparkSession", out: str, wanted: Mapping[str, Job]) -> set[str]:
     """Which of the wanted runs are in `out` already. A run is deterministic, so a failed one counts too."""
     from pyspark.errors import AnalysisException
 
@@ -101,7 +108,7 @@ def _finished(spark: "SparkSession", out: Path | str, wanted: Mapping[str, Job])
     return set()
 
 
-def _make(spark: "SparkSession", jobs: Sequence[Job], out: Path | str, progress: Progress) -> None:
+def _make(spark: "SparkSession", jobs: Sequence[Job], out: str, progress: Progress) -> None:
     rows = [(ordinal, *_job_row(job)) for ordinal, job in enumerate(jobs)]
     grid = spark.createDataFrame(rows, schema=JOBS)
     with _progress_shown(spark, len(jobs), progress):
@@ -113,7 +120,7 @@ def _make(spark: "SparkSession", jobs: Sequence[Job], out: Path | str, progress:
             # Each task moves its own files into place when it ends, rather than one commit at the end of all.
             .option("mapreduce.fileoutputcommitter.algorithm.version", "2")
             .partitionBy("part", "run_id")
-            .parquet(str(out))
+            .parquet(out)
         )
 
 
