@@ -101,7 +101,7 @@ def _fit(name: str, sample: Floats, replicates: int) -> Fit:
         size = min(sample.size, REPLICATE_SIZE_MAX)
         at = (1.0,) * len(family.names) if family.is_pivotal else tuple(params[0].tolist())
         null = _null_statistics(name, at, size, replicates)
-        exceeding = np.count_nonzero(null >= statistic * math.sqrt(sample.size / size))
+        exceeding = int(np.count_nonzero(null >= statistic * math.sqrt(sample.size / size)))
         pvalue = (1 + exceeding) / (1 + replicates)
     return Fit(
         family=name,

@@ -86,7 +86,7 @@ class _Law:
 
     def __init__(self, queue: IntermittentQueue) -> None:
         self.queue = queue
-        self.p = np.zeros((256, queue.phases))
+        self.p = np.zeros((64, queue.phases))
         self.p[0] = queue.phases_when_unused()
 
     def through(self, rate: float, bin_s: float, steps: int) -> Bin:
