@@ -3,12 +3,15 @@
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from roamq.core.errors import ConfigError
+from roamq.pipeline.campaign import run_campaign
+from roamq.pipeline.jobs import Job
 from roamq.pipeline.session import SparkSettings, open_session, server_settings
 
 
@@ -24,10 +27,24 @@ def test_a_session_speaks_utc_and_runs_python_of_this_environment(spark: SparkSe
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
+@pytest.mark.spark
+def test_a_campaign_runs_on_a_server_that_is_already_there(spark: SparkSession, tmp_path: Path) -> None:
+    """`--remote`: a second client, which finds the server by its address alone."""
+    address: Any = spark.client._builder.url.geturl().replace("http:", "sc:")  # type: ignore[attr-defined]
+    job = Job(
+        scenario="toy", scheme="none", seed=1, payload={"events": 3}, runner="tests.support.runners:counting"
+    )
+
+    with open_session(SparkSettings(remote=address)) as remote:
+        assert run_campaign(remote, [job], tmp_path).records.count() == 6
+
+    assert spark.range(3).count() == 3  # the server and its other clients go on
+
+
 @pytest.mark.parametrize("url", ["sc://127.0.0.1:9", "sc://localhost:9/;token=secret"])
 def test_a_remote_that_does_not_answer_is_told_at_once(url: str) -> None:
     with (
-        pytest.raises(ConfigError, match="no Spark answers there") as told,
+        pytest.raises(ConfigError, match=r"no Spark answers at sc://") as told,
         open_session(SparkSettings(remote=url)),
     ):
         pass

@@ -13,7 +13,7 @@ from roamq.cli.progress import progress
 
 SCENARIO = "testbed"
 SEEDS = range(1, 4)
-SHOWN_FIRST = ("standard", "proactive", "durable", "prefetching", "home_broker")
+SHOWN_FIRST = ("standard", "proactive", "prefetching", "home-broker")
 """Of the schemes there are, these tell the story; the tour takes as many as fit its time."""
 SCHEMES_MAX = 4
 

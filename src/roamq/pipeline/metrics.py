@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from scipy.stats import norm as normal
 from scipy.stats import t as student_t
 
-from roamq.core.records import MULTICAST, UNICAST
+from roamq.core.records import MIGRATION, MULTICAST, UNICAST
 from roamq.pipeline.schemas import METRICS, SUMMARY, columns
 
 Metric = Callable[[DataFrame, DataFrame], DataFrame]
@@ -24,7 +24,6 @@ Metric = Callable[[DataFrame, DataFrame], DataFrame]
 PEAK_BIN_S = 1800.0
 """[DIS] section 5.3 reports the peak as the worst half hour."""
 
-SUBSCRIPTION_MIGRATION = ("mobile_subscribe", "mobile_unsubscribe")
 _T_TABLE = 60
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _ACCURACY = 10_000
@@ -215,7 +214,7 @@ def overhead(records: DataFrame, runs: DataFrame) -> DataFrame:
     """Unicast over multicast ([DIS] section 5.2.1), by link traversals, messages and bytes; and its parts."""
     traffic = in_window(records, runs).where(F.col("kind") == "traffic")
     multicast, unicast = F.col("detail").isin(*MULTICAST), F.col("detail").isin(*UNICAST)
-    migration = F.col("detail").isin(*SUBSCRIPTION_MIGRATION)
+    migration = F.col("detail").isin(*MIGRATION)
     unicast_hops = _sum_if(unicast, "hops")
     overall = traffic.groupBy(*_RUN).agg(
         _ratio("hops").alias("overhead"),

@@ -13,9 +13,9 @@ import functools
 import os
 import secrets
 import shutil
-import socket
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +25,11 @@ from urllib.parse import urlsplit
 from roamq.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    # Re-exported: other packages name the type from here, since `pyspark` is imported in this one alone.
+    from pyspark.sql import SparkSession as SparkSession
 
 CONNECT_PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
-CONNECT_PORT = 15002
-REMOTE_TIMEOUT_S = 5.0
+FIRST_CALL_RETRIES = 3
 LOG_TAIL_LINES = 5
 
 
@@ -59,7 +59,7 @@ def open_session(settings: SparkSettings | None = None) -> Iterator["SparkSessio
     """
     settings = settings or SparkSettings()
     if settings.remote is not None:
-        _require_answer(settings.remote)
+        _require_address(settings.remote)
         with _client(settings.remote, settings) as spark:
             yield spark
         return
@@ -159,6 +159,7 @@ def _embedded_server(settings: SparkSettings, scratch: Path) -> Iterator[str]:
 def _client(url: str, settings: SparkSettings) -> Iterator["SparkSession"]:
     """A Connect session at `url`."""
     from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     # PySpark asks the environment which of its two APIs `functions` should build columns for.
@@ -167,8 +168,13 @@ def _client(url: str, settings: SparkSettings) -> Iterator["SparkSession"]:
     try:
         try:
             spark: Any = ConnectSession.builder.remote(url).create()
-            for key, value in runtime_settings(settings).items():
-                spark.conf.set(key, value)
+            # The client's own patience is ten minutes: good in the middle of work, not with a wrong address.
+            patience = spark.client.get_retry_policies()
+            spark.client.set_retry_policies([DefaultPolicy(max_retries=FIRST_CALL_RETRIES)])
+            with warnings.catch_warnings(action="ignore"):  # our own error says it better
+                for key, value in runtime_settings(settings).items():
+                    spark.conf.set(key, value)
+            spark.client.set_retry_policies(patience)
         except PySparkException as error:
             raise ConfigError(f"no Spark answers at {_without_token(url)}: {_first_line(error)}") from error
         try:
@@ -194,15 +200,12 @@ def _stderr_into(log: Path) -> Iterator[None]:
         os.close(saved)
 
 
-def _require_answer(url: str) -> None:
-    """Fail within seconds where nobody listens: the client itself would go on trying for many minutes."""
+def _require_address(url: str) -> None:
     address = urlsplit(url)
     if address.scheme != "sc" or address.hostname is None:
-        raise ConfigError(f"--remote {url}: not a Spark Connect address; it looks like sc://host:15002")
-    try:
-        socket.create_connection((address.hostname, address.port or CONNECT_PORT), REMOTE_TIMEOUT_S).close()
-    except OSError as error:
-        raise ConfigError(f"--remote {_without_token(url)}: no Spark answers there ({error})") from error
+        raise ConfigError(
+            f"--remote {_without_token(url)}: not a Spark Connect address; it looks like sc://host:15002"
+        )
 
 
 def _why_spark_failed(error: Exception, log: Path) -> str:

@@ -25,6 +25,7 @@ TRAFFIC_NAMES = {
     "control": "control",
     "context": "contexts",
     "stored_event": "stored events",
+    "stored_delivery": "stored events, last hop",
     "event_ids": "event ids",
     "mobile_subscribe": "subscriptions moved",
     "mobile_unsubscribe": "unsubscriptions moved",

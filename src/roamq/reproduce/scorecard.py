@@ -17,7 +17,7 @@ from roamq.report.page import Page, ScoreRow
 from roamq.reproduce.registry import Claim, Outcome, Verdict
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from roamq.pipeline.session import SparkSession
 
 NO_CHECK = "no check is implemented yet"
 TOO_LONG = "takes too long for --quick"
