@@ -15,7 +15,7 @@ from roamq.manet.waypoint import Walk
 
 SMALL = Setting(
     nodes=80,
-    duration_s=40.0,
+    publishing_s=40.0,
     warm_up_s=30.0,
     drain_s=30.0,
     parameters=Parameters(k=8, l=3, m=2),
@@ -30,7 +30,7 @@ def deliveries(records: list[Record]) -> list[Record]:
 @pytest.mark.parametrize("scheme", ["drip", "sf"])
 @pytest.mark.parametrize("channel", [None, Channel(loss=0.05)], ids=["free", "contended"])
 def test_the_same_seed_gives_the_same_records(scheme: str, channel: Channel | None) -> None:
-    setting = replace(SMALL, scheme=scheme, channel=channel, duration_s=10.0, drain_s=10.0)
+    setting = replace(SMALL, scheme=scheme, channel=channel, publishing_s=10.0, drain_s=10.0)
 
     assert run(setting, 7) == run(setting, 7)
     assert run(setting, 7) != run(setting, 8)
@@ -115,7 +115,7 @@ def test_the_region_of_a_vanished_broker_goes_to_its_neighbors(seed: int) -> Non
 
 
 def test_nodes_left_without_any_broker_choose_one_and_go_on() -> None:
-    setting = replace(SMALL, duration_s=120.0)
+    setting = replace(SMALL, publishing_s=120.0)
     network = started(setting, 2, 40.0)
     for broker in network.brokers():
         network.remove(broker.me)
@@ -131,7 +131,7 @@ def test_nodes_left_without_any_broker_choose_one_and_go_on() -> None:
 @pytest.mark.parametrize("scheme", ["drip", "sf"])
 def test_a_split_network_delivers_within_its_parts_and_across_after_it_heals(scheme: str) -> None:
     setting = replace(
-        SMALL, scheme=scheme, duration_s=100.0, drain_s=60.0, walk=Walk(side_m=600.0, speed_m_s=(1, 2))
+        SMALL, scheme=scheme, publishing_s=100.0, drain_s=60.0, walk=Walk(side_m=600.0, speed_m_s=(1, 2))
     )
     network = started(setting, 4, 35.0)
     network.field.split(300.0)
@@ -160,7 +160,7 @@ def test_a_split_network_delivers_within_its_parts_and_across_after_it_heals(sch
 
 
 def test_a_split_without_brokers_on_one_side_gets_a_stand_in_that_resigns_after_it_heals() -> None:
-    setting = replace(SMALL, duration_s=1.0, walk=Walk(side_m=600.0, speed_m_s=(0.1, 0.2)))
+    setting = replace(SMALL, publishing_s=1.0, walk=Walk(side_m=600.0, speed_m_s=(0.1, 0.2)))
     network = started(setting, 4, 35.0)
     for broker in network.brokers():
         if network.field.positions[broker.me, 0] < 300.0:
@@ -183,7 +183,7 @@ def test_a_setting_survives_json() -> None:
 
 
 def test_a_campaign_runs_a_payload() -> None:
-    setting = replace(SMALL, duration_s=5.0, drain_s=5.0)
+    setting = replace(SMALL, publishing_s=5.0, drain_s=5.0)
 
     assert list(run_job(json.loads(json.dumps(setting.to_payload())), 1)) == run(setting, 1)
 

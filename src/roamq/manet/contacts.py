@@ -67,9 +67,12 @@ class Contacts:
         self._talked_at[peer] = now
 
     def route_failed(self, route: Route, now: Seconds) -> None:
-        """That bridge is not one any more; another one may do, but not before others had their turn."""
-        self._bridges.get(route.peer, {}).pop(route.bridge if route.bridge is not None else -1, None)
-        self._shunned_until[route.peer] = now + self._parameters.contact_timeout_s
+        """That bridge is not one any more. Another one may do at once; without one the peer has to wait."""
+        bridges = self._bridges.get(route.peer, {})
+        if route.bridge is not None:
+            bridges.pop(route.bridge, None)
+        if route.bridge is None or not bridges:
+            self._shunned_until[route.peer] = now + self._parameters.contact_timeout_s
 
     def _forget_silent(self, bridges: dict[NodeId, tuple[Route, Seconds]], now: Seconds) -> None:
         silent = now - self._parameters.bridge_ttl_s

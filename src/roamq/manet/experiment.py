@@ -38,7 +38,7 @@ class Setting:
     nodes: int = 200
     range_m: float = 120.0
     delay_s_per_m: float = 50e-6
-    duration_s: Seconds = 500.0
+    publishing_s: Seconds = 500.0
     """Events are detected for so long, after the warm-up."""
     warm_up_s: Seconds = 40.0
     drain_s: Seconds = 60.0
@@ -110,7 +110,7 @@ def build(setting: Setting, seed: int) -> Network:
         setting.channel,
     )
     begin = setting.warm_up_s
-    for time, node, event in detections(able, setting.workload, begin, begin + setting.duration_s, happens):
+    for time, node, event in detections(able, setting.workload, begin, begin + setting.publishing_s, happens):
         interested = sum(
             other != node and any(condition.matches(event) for condition in filters[other])
             for other in range(setting.nodes)
@@ -136,7 +136,7 @@ class _Mcmd:
 def run(setting: Setting, seed: int) -> list[Record]:
     """The whole run's records, in order of time."""
     network = build(setting, seed)
-    network.run(setting.warm_up_s + setting.duration_s + setting.drain_s)
+    network.run(setting.warm_up_s + setting.publishing_s + setting.drain_s)
     return network.records
 
 

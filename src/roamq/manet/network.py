@@ -84,19 +84,23 @@ class Network:
         self.parameters = parameters
         self.records: list[Record] = []
         self.absent: set[NodeId] = set()
+        self.nodes = [
+            Node(candidate, wanted, parameters, NodeShell(self, candidate.node), new_spreading)
+            for candidate, wanted in zip(candidates, filters, strict=True)
+        ]
         self.radio: Radio
         if channel is None:
             self.radio = ContentionFreeRadio(
-                self.engine, field, self._receive, self._link_failure, self._deaf
+                self.engine,
+                field,
+                self._receive,
+                self._link_failure,
+                [node.nearest.discards for node in self.nodes],
             )
         else:
             self.radio = ContendedRadio(
                 self.engine, field, self._receive, self._link_failure, channel, random
             )
-        self.nodes = [
-            Node(candidate, wanted, parameters, NodeShell(self, candidate.node), new_spreading)
-            for candidate, wanted in zip(candidates, filters, strict=True)
-        ]
         for node in self.nodes:  # not all at the same instant, as no two devices are switched on
             self.engine.at(random.uniform(0.0, parameters.hello_s), node.start)
         self.engine.after(STEP_S, self._step)
@@ -145,9 +149,6 @@ class Network:
             node.on_notification(message)
         else:
             node.on_candidates(message)
-
-    def _deaf(self, receiver: NodeId, beacon: Beacon, arrives_at: Seconds) -> bool:
-        return self.nodes[receiver].nearest.discards(beacon, arrives_at - beacon.sent_at)
 
     def _link_failure(self, sender: NodeId, to: NodeId, packet: Packet) -> None:
         if sender not in self.absent:

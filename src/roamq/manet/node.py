@@ -7,6 +7,7 @@ Departs: docs/decisions/0090 (values the paper does not name), 0091 (election), 
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import TypeVar
 
 from roamq.core.events import Event, EventId, Seconds
@@ -276,10 +277,11 @@ class Node:
             self.publish(packet.body.event)  # no broker any more: on to its own local broker
 
     def on_link_failure(self, to: NodeId, packet: Packet) -> None:
-        """The next hop has gone: a source route is lost, a route to a broker is repaired here."""
+        """The next hop has gone: a route to a broker is repaired here, a source route if a later hop is near."""
         self.neighbors.pop(to, None)
-        if not packet.ahead:
-            self._forward(packet)
+        near = [place for place, hop in enumerate(packet.ahead) if hop in self.neighbors]
+        if near or not packet.ahead:
+            self._forward(replace(packet, ahead=packet.ahead[near[-1] :] if near else ()))
         elif self.broker is not None:
             self.broker.on_route_lost(packet)
 

@@ -5,7 +5,7 @@ the contention-free radio a message takes time in direct ratio to the distance (
 c) and nothing else. `contention.ContendedRadio` adds the channel.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from roamq.manet.field import Field
@@ -15,8 +15,8 @@ from roamq.sim.engine import Engine
 Receive = Callable[[NodeId, NodeId, Message], None]
 """receiver, sender, message"""
 
-Deaf = Callable[[NodeId, Beacon, float], bool]
-"""Would the receiver discard this broadcast, arriving at this time?"""
+Discards = Callable[[Beacon, float], bool]
+"""Would a node discard this broadcast, if it took so long to arrive?"""
 
 LinkFailure = Callable[[NodeId, NodeId, Packet], None]
 """sender, the neighbor that was not reached, the packet"""
@@ -34,13 +34,18 @@ class ContentionFreeRadio:
     """Nothing is lost in range; out of range a unicast fails at once, as a missing acknowledgement would tell."""
 
     def __init__(
-        self, engine: Engine, field: Field, receive: Receive, link_failure: LinkFailure, deaf: Deaf
+        self,
+        engine: Engine,
+        field: Field,
+        receive: Receive,
+        link_failure: LinkFailure,
+        discards: Sequence[Discards],
     ) -> None:
         self._engine = engine
         self._field = field
         self._receive = receive
         self._link_failure = link_failure
-        self._deaf = deaf
+        self._discards = discards
         self.sent: dict[str, tuple[int, int]] = {}
 
     def broadcast(self, sender: NodeId, message: Message) -> None:
@@ -54,9 +59,9 @@ class ContentionFreeRadio:
         elif isinstance(message, Beacon):
             # A node that discards a copy now will also do so when it arrives, milliseconds later, for by then
             # it has only heard nearer and newer ones: most copies of a flood need no heap entry.
-            deaf = self._deaf
+            so_far, discards = now - message.sent_at, self._discards
             for neighbor, delay in neighbors.items():
-                if not deaf(neighbor, message, now + delay):
+                if not discards[neighbor](message, so_far + delay):
                     at(now + delay, receive, neighbor, sender, message)
         else:
             for neighbor, delay in neighbors.items():

@@ -74,6 +74,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """Pictures of one thing over time, drawn already: SVG of one size each, with the sentence under it."""
+
+    title: str
+    frames: Sequence[str]
+    texts: Sequence[str]
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """A heading, what there is to say, and the exhibits that show it."""
 
@@ -81,6 +91,7 @@ class Section:
     text: str = ""
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
+    films: Sequence[Film] = ()
 
 
 def to_jsonable(exhibit: Figure | Table | Section | Series) -> dict[str, Any]:
@@ -97,4 +108,5 @@ def section_from(data: Mapping[str, Any]) -> Section:
         text=data.get("text", ""),
         figures=[figure_from(figure) for figure in data.get("figures", ())],
         tables=[Table(**table) for table in data.get("tables", ())],
+        films=[Film(**film) for film in data.get("films", ())],
     )

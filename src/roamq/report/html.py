@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from roamq import __version__
 from roamq.report.charts import draw
+from roamq.report.film import SCRIPT, STYLE, film_markup
 from roamq.report.numbers import cell
 from roamq.report.page import Page
 
@@ -28,4 +29,16 @@ def render(page: Page) -> str:
             svg = draw(figure)
             svg = svg.replace('id="', f'id="{prefix}').replace("url(#", f"url(#{prefix}")
             svgs[number, place] = Markup(svg.replace('href="#', f'href="#{prefix}'))  # noqa: S704 - our own drawing
-    return template.render(page=page, svgs=svgs, version=__version__)
+    films = {
+        (number, place): Markup(film_markup(film))  # noqa: S704 - our own markup, its texts escaped there
+        for number, section in enumerate(page.sections)
+        for place, film in enumerate(section.films)
+    }
+    return template.render(
+        page=page,
+        svgs=svgs,
+        films=films,
+        film_style=Markup(STYLE if films else ""),  # noqa: S704 - a constant
+        film_script=Markup(f"<script>{SCRIPT}</script>" if films else ""),  # noqa: S704 - a constant
+        version=__version__,
+    )

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from roamq.core.errors import ConfigError
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.results import Measured, Transform
-from roamq.report.exhibits import Figure, Table
+from roamq.report.exhibits import Figure, Film, Table
 from roamq.reproduce.published import PUBLISHED, Published
 
 
@@ -46,6 +46,7 @@ class Outcome:
     """For `differs` and `not run` the reason; otherwise what the reader should know."""
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
+    films: Sequence[Film] = ()
 
 
 class Evidence(Protocol):

@@ -121,9 +121,10 @@ def page_of(results: Sequence[Scored], troubled: Sequence[RunRow], *, command: s
                 text=f"Published: {r.claim.published.value}. Ours: {r.outcome.ours}. {r.outcome.why}".strip(),
                 figures=r.outcome.figures,
                 tables=r.outcome.tables,
+                films=r.outcome.films,
             )
             for r in results
-            if r.outcome.figures or r.outcome.tables
+            if r.outcome.figures or r.outcome.tables or r.outcome.films
         ],
         warnings=[trouble_line(row) for row in troubled],
     )

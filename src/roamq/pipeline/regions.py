@@ -1,0 +1,130 @@
+"""Metrics of brokers that are mobile nodes: what [DRIP] measures, and what it leaves out.
+
+All take records and runs and give rows of the metrics contract (`schemas.METRICS`), one run at a time. The number
+of brokers is the run's parameter `k`.
+"""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from roamq.pipeline.metrics import summary
+from roamq.pipeline.schemas import METRICS, columns
+
+EVENT = ["run_id", "origin", "sequence"]
+
+
+def region_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Records and runs -> coverage, delay, delivery ratio and transmissions of every run."""
+    found = (
+        broker_coverage(records, runs)
+        .unionByName(delivery_delay(records))
+        .unionByName(publication_delay(records))
+        .unionByName(delivered_by_source(records))
+        .unionByName(delivery_ratio(records))
+        .unionByName(transmissions(records))
+    )
+    described = runs.select("run_id", "scenario", "scheme", "params", "seed")
+    return found.join(described, "run_id").select(*columns(METRICS))
+
+
+def region_summary(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Records and runs -> the same metrics over seeds, with their confidence intervals (`schemas.SUMMARY`)."""
+    return summary(region_metrics(records, runs))
+
+
+def broker_coverage(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """The share of the brokers that have had a copy of an event when a subscriber gets it ([DRIP] section VI-A)."""
+    so_far = (
+        Window.partitionBy(*EVENT)
+        .orderBy("time_s")
+        .rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    is_copy = (F.col("kind") == "copied").cast("int")
+    seen = records.where(F.col("kind").isin("copied", "delivered")).withColumn(
+        "copies", F.sum(is_copy).over(so_far)
+    )
+    brokers = runs.select("run_id", F.col("params")["k"].cast("double").alias("k"))
+    return (
+        seen.where(F.col("kind") == "delivered")
+        .join(brokers, "run_id")
+        .groupBy("run_id")
+        .agg(F.avg(F.col("copies") / F.col("k")).alias("value"))
+        .select("run_id", F.lit("broker_coverage").alias("metric"), F.lit("all").alias("entity"), "value")
+    )
+
+
+def delivery_delay(records: DataFrame) -> DataFrame:
+    """Seconds from publication to delivery, over deliveries: the mean, the median and the 90th percentile."""
+    delays = records.where(F.col("kind") == "delivered").groupBy("run_id")
+    columns_of = delays.agg(
+        F.avg("duration_s").alias("delivery_delay_s"),
+        F.expr("percentile(duration_s, 0.5)").alias("delivery_delay_s_p50"),
+        F.expr("percentile(duration_s, 0.9)").alias("delivery_delay_s_p90"),
+    )
+    return _unpivoted(columns_of)
+
+
+def publication_delay(records: DataFrame) -> DataFrame:
+    """Seconds from the detection of an event until the first broker has it: none, where that broker detected it."""
+    is_published, is_copied = F.col("kind") == "published", F.col("kind") == "copied"
+    events = records.where(is_published | is_copied).groupBy(*EVENT)
+    waited = F.min(F.when(is_copied, F.col("time_s"))) - F.min(F.when(is_published, F.col("time_s")))
+    mean = (
+        events.agg(waited.alias("waited_s"))
+        .groupBy("run_id")
+        .agg(F.avg("waited_s").alias("publication_delay_s"))
+    )
+    return _unpivoted(mean)
+
+
+def delivered_by_source(records: DataFrame) -> DataFrame:
+    """The share of deliveries made in the region where the event was published: no other broker was needed."""
+    is_source = (F.col("kind") == "copied") & (F.col("detail") == "source")
+    sources = records.where(is_source).select(*EVENT, "broker", F.lit(1.0).alias("by_source"))
+    delivered = records.where(F.col("kind") == "delivered").select(*EVENT, "broker")
+    matched = delivered.join(sources, [*EVENT, "broker"], "left")
+    share = F.avg(F.coalesce(F.col("by_source"), F.lit(0.0)))
+    return _unpivoted(matched.groupBy("run_id").agg(share.alias("delivered_by_source")))
+
+
+def delivery_ratio(records: DataFrame) -> DataFrame:
+    """Deliveries over the pairs of an event and a subscriber that wants it."""
+    is_published, is_delivered = F.col("kind") == "published", F.col("kind") == "delivered"
+    wanted = F.sum(F.when(is_published, F.col("count")))
+    counted = records.groupBy("run_id").agg((F.count_if(is_delivered) / wanted).alias("delivery_ratio"))
+    return _unpivoted(counted)
+
+
+def transmissions(records: DataFrame) -> DataFrame:
+    """Radio transmissions per delivered event and bytes per second, by kind of message and of all kinds."""
+    delivered = records.groupBy("run_id").agg(
+        F.count_if(F.col("kind") == "delivered").alias("deliveries"), F.max("time_s").alias("ran_s")
+    )
+    is_traffic = F.col("kind") == "traffic"
+    sent = (
+        records.where(is_traffic)
+        .rollup("run_id", F.col("detail").alias("entity"))
+        .agg(F.sum("count").alias("sent"), F.sum("bytes").alias("bytes"))
+        .where(F.col("run_id").isNotNull())
+        .fillna("all", ["entity"])
+        .join(delivered, "run_id")
+    )
+    wide = sent.select(
+        "run_id",
+        "entity",
+        (F.col("sent") / F.col("deliveries")).alias("transmissions_per_delivery"),
+        (F.col("sent") / F.col("ran_s")).alias("transmissions_per_s"),
+        (F.col("bytes") / F.col("ran_s")).alias("bytes_per_s"),
+    )
+    return wide.unpivot(
+        ["run_id", "entity"],
+        ["transmissions_per_delivery", "transmissions_per_s", "bytes_per_s"],
+        "metric",
+        "value",
+    )
+
+
+def _unpivoted(wide: DataFrame) -> DataFrame:
+    """One row per metric: every column but `run_id` is one, named as it is."""
+    metrics = tuple(column for column in wide.columns if column != "run_id")
+    return wide.unpivot("run_id", metrics, "metric", "value").withColumn("entity", F.lit("all"))

@@ -1,0 +1,98 @@
+"""Metrics of mobile brokers, from literal records."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from roamq.core.records import Record
+from roamq.pipeline.regions import region_metrics
+from roamq.pipeline.schemas import METRICS, RECORDS, RUNS, columns
+
+pytestmark = pytest.mark.spark
+
+
+def metrics_of(spark: SparkSession, records: list[Record]) -> dict[tuple[str, str], float]:
+    rows: list[Any] = [("run-1", position, *record) for position, record in enumerate(records)]
+    frame = spark.createDataFrame(rows, schema=RECORDS)
+    described: dict[str, Any] = {
+        "run_id": "run-1",
+        "scenario": "s",
+        "scheme": "drip",
+        "seed": 1,
+        "params": {"k": "4"},
+    }
+    runs = spark.createDataFrame([tuple(described.get(name) for name in columns(RUNS))], schema=RUNS)
+    result = region_metrics(frame, runs)
+    assert result.columns == columns(METRICS)
+    return {(row.metric, row.entity): row.value for row in result.toLocalIterator()}
+
+
+def published(sequence: int, count: int) -> Record:
+    return Record("published", 0.0, client="n9", origin="n9", sequence=sequence, count=count)
+
+
+def copied(time: float, broker: str, sequence: int = 1, role: str = "carrier") -> Record:
+    return Record("copied", time, broker=broker, origin="n9", sequence=sequence, detail=role)
+
+
+def delivered(time: float, client: str, sequence: int = 1, broker: str = "n0") -> Record:
+    return Record(
+        "delivered", time, broker=broker, client=client, origin="n9", sequence=sequence, duration_s=time
+    )
+
+
+def test_coverage_counts_the_copies_at_the_time_of_each_delivery(spark: SparkSession) -> None:
+    """[DRIP] section VI-A: brokers "that have the copy of a specified event when its subscriber gets it"."""
+    found = metrics_of(
+        spark,
+        [
+            published(1, 2),
+            copied(1.0, "n0"),
+            delivered(1.0, "n5"),  # the same instant: its broker has it
+            copied(2.0, "n1"),
+            copied(2.5, "n2", sequence=2),  # another event
+            copied(3.0, "n2"),
+            delivered(4.0, "n6"),
+            copied(5.0, "n3"),  # too late to count
+        ],
+    )
+
+    assert found["broker_coverage", "all"] == pytest.approx((1 / 4 + 3 / 4) / 2)
+
+
+def test_delay_ratio_and_transmissions(spark: SparkSession) -> None:
+    found = metrics_of(
+        spark,
+        [
+            published(1, 3),
+            published(2, 1),
+            copied(0.5, "n0", role="source"),
+            delivered(1.0, "n5"),
+            delivered(5.0, "n6", broker="n1"),
+            Record("traffic", 10.0, detail="hello", count=30, hops=30, bytes=9),
+            Record("traffic", 20.0, detail="hello", count=10, hops=10, bytes=9),
+            Record("traffic", 20.0, detail="event", count=4, hops=4, bytes=9),
+        ],
+    )
+
+    assert found == pytest.approx(
+        {
+            ("broker_coverage", "all"): 1 / 4,
+            ("delivery_delay_s", "all"): 3.0,
+            ("delivery_delay_s_p50", "all"): 3.0,
+            ("delivery_delay_s_p90", "all"): 4.6,
+            ("delivered_by_source", "all"): 0.5,
+            ("delivery_ratio", "all"): 0.5,
+            ("publication_delay_s", "all"): 0.5,
+            ("transmissions_per_delivery", "all"): 22.0,
+            ("transmissions_per_delivery", "hello"): 20.0,
+            ("transmissions_per_delivery", "event"): 2.0,
+            ("transmissions_per_s", "all"): 2.2,
+            ("transmissions_per_s", "hello"): 2.0,
+            ("transmissions_per_s", "event"): 0.2,
+            ("bytes_per_s", "all"): 1.35,
+            ("bytes_per_s", "hello"): 0.9,
+            ("bytes_per_s", "event"): 0.45,
+        }
+    )
