@@ -1,0 +1,107 @@
+"""`roamq plan capacity`: how many brokers, and what buffer."""
+
+from dataclasses import asdict
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from roamq.cli.plan.answer import Answer
+from roamq.cli.plan.question import about, asks
+from roamq.report.exhibits import Figure, Series, Table
+
+PRESETS: Final = {
+    "city": {
+        "clients": 20_000,
+        "event_rate": 50.0,
+        "match_share": 0.02,
+        "t_on_s": 300.0,
+        "t_off_s": 60.0,
+        "response_target_s": 120.0,
+    }
+}
+
+
+class CapacityQuestion(msgspec.Struct, kw_only=True):
+    clients: Annotated[int, about("Clients in all.", ge=1)]
+    event_rate: Annotated[float, about("Events per second published in the whole network.", gt=0)]
+    match_share: Annotated[float, about("Share of events that one client wants.", gt=0, lt=1)]
+    t_on_s: Annotated[float, about("Mean time a client stays connected.", gt=0)]
+    t_off_s: Annotated[float, about("Mean time it stays away.", ge=0)]
+    response_target_s: Annotated[float, about("Events must arrive within this time.", gt=0)]
+    response_share: Annotated[float, about("So large a share of them.", gt=0, lt=1)] = 0.95
+    loss_target: Annotated[float, about("Share that may find a client's buffer full.", gt=0, lt=1)] = 1e-3
+    demand_in_s: Annotated[float, about("Broker's time per event.", ge=0)] = 0.002
+    demand_copy_s: Annotated[float, about("Broker's time per client that wants it.", ge=0)] = 0.0005
+    demand_client_s: Annotated[float, about("Time to transmit an event to a client.", gt=0)] = 0.01
+    utilisation_max: Annotated[float, about("How busy a broker may be.", gt=0, lt=1)] = 0.7
+    busy_share: Annotated[float, about("Share of time that sizing covers.", gt=0, lt=1)] = 0.99
+    copies: Annotated[float, about("Brokers that hold a client's context (1 + neighbors).", ge=1)] = 1.0
+    event_bytes: Annotated[int, about("Size of a stored event.", ge=1)] = 512
+    degree: Annotated[int, about("Links per broker.", ge=2)] = 4
+
+
+@asks("capacity", CapacityQuestion, PRESETS)
+def capacity(question: CapacityQuestion, preset: str | None) -> Answer:
+    """How many brokers, and what buffer, for so many clients and these targets.
+
+    \b
+    Examples:
+      roamq plan capacity --preset city
+      roamq plan capacity --clients 5000 --event-rate 20 --match-share 0.05 --t-on-s 300 --t-off-s 30
+          --response-target-s 60
+    """
+    from roamq.models.capacity import Demand, Plan, evaluate, plan_capacity
+
+    demand = Demand(**msgspec.structs.asdict(question))
+    plan = plan_capacity(demand)
+
+    def row(one: Plan) -> list[Any]:
+        return [
+            one.brokers,
+            one.clients_per_broker_busy,
+            one.broker_utilisation,
+            one.response_s,
+            one.response_s_at_share,
+            one.broker_buffer_bytes / 2**20,
+            "yes" if one.meets else f"no: {one.binding}",
+        ]
+
+    around = sorted({max(1, plan.brokers // 2), max(1, plan.brokers - 1), plan.brokers, 2 * plan.brokers})
+    nearby = [evaluate(demand, number, plan.client_buffer_events) for number in around]
+    columns = [
+        "brokers",
+        "clients at busy times",
+        "utilisation",
+        "mean response s",
+        f"response s at {question.response_share:.0%}",
+        "buffer MiB",
+        "meets targets",
+    ]
+    return Answer(
+        data={"plan": asdict(plan), "nearby": [asdict(one) for one in nearby]},
+        tables=[
+            Table(
+                title=f"{plan.brokers} brokers, {plan.client_buffer_events} events of buffer per client",
+                columns=columns,
+                rows=[row(one) for one in nearby],
+            )
+        ],
+        notes=[
+            {
+                "utilisation": "the load of the brokers decides",
+                "response": "the response time decides",
+                "nothing": "a single broker suffices",
+            }[plan.binding]
+            + f"; a client's buffer of {plan.client_buffer_events} events loses at most "
+            f"{question.loss_target:g} of them",
+        ],
+        figure=Figure(
+            title="Utilisation of a broker by number of brokers",
+            kind="line",
+            x_label="brokers",
+            y_label="utilisation",
+            series=[
+                Series(name="utilisation", x=around, y=[one.broker_utilisation for one in nearby]),
+            ],
+        ),
+    )

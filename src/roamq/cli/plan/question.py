@@ -1,0 +1,189 @@
+"""A question is a struct: its fields are the options, the keys of the TOML file and the names in messages.
+
+`asks` makes a command of a function from question to answer. A preset is overridden by the file, the file by
+options. What is wrong with a value is said with the name of its field, and ends with exit code 2.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import click
+import msgspec
+
+from roamq.cli.options import json_option
+from roamq.cli.plan.answer import Answer, show
+from roamq.cli.suggest import did_you_mean
+from roamq.core.errors import ConfigError
+
+Q = TypeVar("Q", bound=msgspec.Struct)
+
+Presets = Mapping[str, Mapping[str, Any]]
+
+
+def about(text: str, **limits: Any) -> Any:
+    """What a field means, and its limits: `Annotated[float, about("Events per second.", gt=0)]`."""
+    return msgspec.Meta(description=text, **limits)
+
+
+def asks(
+    name: str, question: type[Q], presets: Presets | None = None
+) -> Callable[[Callable[[Q, str | None], Answer]], click.Command]:
+    """Turn `answer(question, preset)` into the command `name`, whose help is the function's docstring."""
+
+    def decorate(function: Callable[[Q, str | None], Answer]) -> click.Command:
+        def run(
+            config: Path | None, preset: str | None, figure: Path | None, as_json: bool, **options: Any
+        ) -> None:
+            given = {key: value for key, value in options.items() if value is not None}
+            asked = read(question, config, dict((presets or {}).get(preset or "", {})), given)
+            try:
+                answer = function(asked, preset)
+            except ValueError as error:  # the models name the field at fault
+                raise ConfigError(str(error)) from error
+            show(answer, as_json=as_json, figure=figure)
+
+        command = click.command(name, help=function.__doc__)(run)
+        command.params += _parameters(question, presets or {})
+        return json_option_on(command)
+
+    return decorate
+
+
+def json_option_on(command: click.Command) -> click.Command:
+    """The shared `--json`, added to a command that exists already."""
+    holder = json_option(lambda: None)
+    command.params += holder.__click_params__  # type: ignore[attr-defined]
+    return command
+
+
+def read(question: type[Q], config: Path | None, preset: dict[str, Any], options: dict[str, Any]) -> Q:
+    """Preset, file and options as one question."""
+    values = {**preset, **(_toml(config) if config else {}), **_parsed(question, options)}
+    source = f"{config}: " if config else ""
+    known = [field.name for field in msgspec.structs.fields(question)]
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"{source}{key}: no such field{did_you_mean(key, known)}")
+    missing = [
+        field.name
+        for field in msgspec.structs.fields(question)
+        if field.required and field.name not in values
+    ]
+    if missing:
+        option = missing[0].replace("_", "-")
+        raise ConfigError(f"{source}{missing[0]}: is needed; give it in the file, or as --{option}")
+    try:
+        return msgspec.convert(values, type=question, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}{_named(str(error))}") from error
+
+
+def _named(message: str) -> str:
+    """msgspec's `... - at `$.rate`` with the field first."""
+    found = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message)
+    return f"{found[2]}: {found[1][0].lower()}{found[1][1:]}" if found and found[2] else message
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def _parsed(question: type[msgspec.Struct], options: dict[str, Any]) -> dict[str, Any]:
+    """Lists are written with commas on the command line."""
+    kinds = get_type_hints(question)
+    return {
+        key: [part.strip() for part in value.split(",") if part.strip()] if _is_list(kinds[key]) else value
+        for key, value in options.items()
+    }
+
+
+def _parameters(question: type[msgspec.Struct], presets: Presets) -> list[click.Parameter]:
+    parameters: list[click.Parameter] = [
+        click.Argument(
+            ["config"], required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+        )
+    ]
+    plain, annotated = get_type_hints(question), get_type_hints(question, include_extras=True)
+    for field in msgspec.structs.fields(question):
+        if _is_table(plain[field.name]):
+            continue  # only a file can hold tables
+        default = field.default if field.default is not msgspec.NODEFAULT else None
+        if default is None and field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory() or None
+        parameters.append(
+            click.Option(
+                [f"--{field.name.replace('_', '-')}", field.name],
+                metavar=_metavar(plain[field.name]),
+                is_flag=plain[field.name] is bool,
+                default=None,
+                help=_description(annotated[field.name])
+                + (f"  [default: {_shown(default)}]" if default not in (None, False) else ""),
+            )
+        )
+    parameters.append(
+        click.Option(
+            ["--preset"],
+            type=click.Choice(sorted(presets)),
+            help="A worked example: a paper's, where it prints one.",
+        )
+        if presets
+        else click.Option(["--preset"], hidden=True)
+    )
+    parameters.append(
+        click.Option(
+            ["--figure"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Also draw the answer: a .png, .svg or .pdf file.",
+        )
+    )
+    return parameters
+
+
+def _shown(default: Any) -> str:
+    return ",".join(map(str, default)) if isinstance(default, list) else f"{default}"
+
+
+def _description(hint: Any) -> str:
+    """The text of `about`, found also inside `Annotated[...] | None`."""
+    metas = [meta for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
+    if metas:
+        return metas[0].description or ""
+    return next((text for part in get_args(hint) if (text := _description(part))), "")
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """The members of an optional or annotated type, without None."""
+    if get_origin(hint) is Annotated:
+        return _kinds(get_args(hint)[0])
+    members = get_args(hint) if get_origin(hint) is not None and type(None) in get_args(hint) else (hint,)
+    return tuple(member for member in members if member is not type(None))
+
+
+def _is_list(hint: Any) -> bool:
+    return any(get_origin(kind) is list for kind in _kinds(hint))
+
+
+def _is_table(hint: Any) -> bool:
+    def holds_tables(kind: Any) -> bool:
+        return (
+            get_origin(kind) is dict
+            or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+            or (get_origin(kind) is list and holds_tables(get_args(kind)[0]))
+        )
+
+    return any(holds_tables(kind) for kind in _kinds(hint))
+
+
+def _metavar(hint: Any) -> str:
+    if _is_list(hint):
+        return "A,B,..."
+    kind = _kinds(hint)[0]
+    return {int: "N", float: "X", bool: ""}.get(kind, "NAME")

@@ -1,0 +1,104 @@
+"""`roamq plan regions`: delay and number of mobile brokers."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from roamq.cli.plan.answer import Answer
+from roamq.cli.plan.question import about, asks
+from roamq.report.exhibits import Cell, Figure, Series, Table
+
+PRESETS: Final = {"drip": {"grid_cells": 10_000.0, "brokers": 20, "copies": 3, "destinations": 4}}
+
+
+class RegionsQuestion(msgspec.Struct, kw_only=True):
+    grid_cells: Annotated[float, about("Cells of the grid that nodes walk on (the paper's N).", ge=1)]
+    brokers: Annotated[int, about("Mobile brokers (k).", ge=1)] = 20
+    copies: Annotated[int, about("Copies of an event that are spread (m).", ge=1)] = 3
+    destinations: Annotated[int, about("Brokers that must get it (l).", ge=1)] = 4
+    share: Annotated[float, about("Share of events for the percentile.", gt=0, lt=1)] = 0.95
+    target_s: Annotated[float, about("Find the number of brokers for this mean delay.", gt=0)] | None = None
+
+
+@asks("regions", RegionsQuestion, PRESETS)
+def regions(question: RegionsQuestion, preset: str | None) -> Answer:
+    """Delay until all destinations of a mobile-broker network have an event ([DRIP] Eq. 1 and 2).
+
+    Times are in steps of the nodes' random walk.
+
+    \b
+    Examples:
+      roamq plan regions --preset drip
+      roamq plan regions --grid-cells 40000 --copies 4 --destinations 5 --target-s 12000
+    """
+    from roamq.models.region_delay import Formula, RegionDelay, brokers_for_delay
+
+    def delay(brokers: int) -> RegionDelay:
+        return RegionDelay(
+            grid_cells=question.grid_cells,
+            brokers=brokers,
+            copies=question.copies,
+            destinations=question.destinations,
+        )
+
+    formulas: tuple[Formula, ...] = ("exact", "second-order", "paper")
+    here = delay(question.brokers)
+    data: dict[str, Any] = {
+        "meeting": here.meeting_s(),
+        "mean": {formula: here.mean_s(formula) for formula in formulas},
+        "quantile": {str(question.share): here.quantile_s(question.share)},
+    }
+    rows: list[list[Cell]] = [[f"mean, {formula}", here.mean_s(formula)] for formula in formulas]
+    rows.append([f"{question.share:.0%} within", here.quantile_s(question.share)])
+    tables = [
+        Table(
+            title=f"{question.brokers} brokers, {question.copies} copies, {question.destinations} destinations",
+            columns=["delay", "steps"],
+            rows=rows,
+        )
+    ]
+    if question.target_s is not None:
+        found: dict[str, int | None] = {}
+        for formula in formulas[::2]:
+            try:
+                found[formula] = brokers_for_delay(
+                    question.target_s,
+                    grid_cells=question.grid_cells,
+                    copies=question.copies,
+                    destinations=question.destinations,
+                    formula=formula,
+                )
+            except ValueError:
+                if formula == "exact":
+                    raise
+                found[formula] = None  # by the printed formula no number of brokers is that fast
+        data["brokers_for_target"] = found
+        tables.append(
+            Table(
+                title=f"Most brokers for a mean delay of {question.target_s:g}",
+                columns=["formula", "brokers"],
+                rows=[list(item) for item in found.items()],
+            )
+        )
+    least = question.copies + question.destinations + 1
+    numbers = [n for n in (8, 10, 15, 20, 30, 50, 80, 120, 200) if n >= least]
+    return Answer(
+        data=data,
+        tables=tables,
+        notes=["the paper's mean has a sign slip; `second-order` is what its series integrates to"],
+        figure=Figure(
+            title="Mean delay by number of brokers",
+            kind="line",
+            x_label="brokers",
+            y_label="steps",
+            series=[
+                Series(name="exact", x=numbers, y=[delay(n).mean_s() for n in numbers]),
+                Series(
+                    name="as printed",
+                    x=numbers,
+                    y=[delay(n).mean_s("paper") for n in numbers],
+                    published=True,
+                ),
+            ],
+        ),
+    )

@@ -1,0 +1,204 @@
+"""`roamq plan`: the papers' rows, the same names in file, option and message, and exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from roamq.cli.main import cli
+
+SUBCOMMANDS = ["mobility", "response-time", "regions", "transfer-cost", "capacity"]
+
+
+def plan(*args: str) -> Result:
+    return CliRunner().invoke(cli, ["plan", *args])
+
+
+def answer(*args: str) -> dict[str, Any]:
+    result = plan(*args, "--json")
+    assert result.exit_code == 0, result.output
+    loaded: dict[str, Any] = json.loads(result.stdout)
+    return loaded
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_every_question_shows_an_example_and_explains_its_fields(name: str) -> None:
+    result = plan(name, "--help")
+
+    assert result.exit_code == 0
+    assert f"  roamq plan {name}" in result.output
+    for line in result.output.split("Options:")[1].splitlines():
+        if line.startswith("  --") and len(line.split()) < 3:
+            following = result.output.split(line)[1].splitlines()[1]
+            assert following.startswith("        "), f"{line.strip()} has no help"
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        ("mobility", "testbed-rnd"),
+        ("mobility", "testbed-nbr"),
+        ("response-time", "metro-1"),
+        ("response-time", "voluntary-2"),
+        ("regions", "drip"),
+        ("transfer-cost", "random"),
+        ("capacity", "city"),
+    ],
+)
+def test_presets_print_tables_and_draw(name: str, preset: str, tmp_path: Path) -> None:
+    figure = tmp_path / "figure.png"
+    result = plan(name, "--preset", preset, "--figure", str(figure))
+
+    assert result.exit_code == 0, result.output
+    assert "─" in result.output
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_metro_1_prints_the_papers_row_ours_and_the_discrepancy() -> None:
+    """[TIME] Table 3."""
+    result = plan("response-time", "--preset", "metro-1")
+    data = answer("response-time", "--preset", "metro-1")
+
+    assert data["response_s"] == pytest.approx(116.893, abs=1e-3)
+    assert data["with_four_centres_s"] == pytest.approx(116.760, abs=1e-3)
+    assert data["published"] == {"analysis_s": 116.76, "simulation_s": 118.7}
+    assert data["percentiles_s"]["95"] > data["response_s"]
+    assert "the published sum has four" in result.output
+
+
+def test_testbed_nbr_is_table_5() -> None:
+    """[PRO] Table 5."""
+    brokers = answer("mobility", "--preset", "testbed-nbr")["brokers"]
+
+    for broker in brokers:
+        assert broker["expected"] == pytest.approx(broker["published"], abs=0.02)
+
+
+def test_options_override_the_file_and_the_file_the_preset(tmp_path: Path) -> None:
+    file = tmp_path / "ask.toml"
+    file.write_text("rate = 0.5\nbrokers = 1\n")
+
+    only_file = answer("response-time", str(file), "--preset", "metro-1")
+    with_option = answer("response-time", str(file), "--preset", "metro-1", "--rate", "2")
+
+    assert len(only_file["centres"]) == 4
+    assert with_option["centres"][0]["utilisation"] == pytest.approx(
+        4 * only_file["centres"][0]["utilisation"]
+    )
+
+
+def test_saturation_is_an_answer_that_names_the_centre() -> None:
+    asked = ("response-time", "--rate", "9", "--subscriber-on-s", "20", "--subscriber-off-s", "20")
+    data = answer(*asked, "--demand-s", "0.125")
+
+    assert data["response_s"] is None
+    assert data["saturated_by"][0] == "publisher p"
+    assert "broker 3 to s" in data["saturated_by"]
+    shown = plan(*asked, "--demand-s", "0.125").output
+    assert "broker 3 to s is saturated: it can bear less than 4 events/s" in shown
+
+
+def test_time_to_live_loss_and_a_day_with_a_saturated_hour() -> None:
+    asked = ["--rate", "2", "--demand-s", "0.125", "--subscriber-on-s", "20", "--subscriber-off-s", "20"]
+    data = answer("response-time", *asked, "--ttl-s", "40", "--loss", "0.001", "--day-rates", "1,6,1")
+
+    assert 0.7 < data["in_time_share"] < 0.95
+    assert data["delivered_share_if_dropped"]["broker 3 to s"] < 1
+    assert data["buffer_events"] == {"broker 3 to s": 357}
+    assert data["day"][1]["bin alone s"] == "saturated"
+    assert data["day"][2]["with carry-over s"] > 3 * data["day"][2]["bin alone s"]
+
+
+def test_periods_of_other_variability_change_the_answer() -> None:
+    asked = ["--rate", "2", "--demand-s", "0.125", "--subscriber-on-s", "20", "--subscriber-off-s", "20"]
+
+    regular = answer("response-time", *asked, "--off-scv", "0.25")
+    bursty = answer("response-time", *asked, "--off-scv", "4")
+
+    assert regular["response_s"] < answer("response-time", *asked)["response_s"] < bursty["response_s"]
+
+
+def test_a_network_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "network.toml"
+    file.write_text(
+        """
+        [network]
+        links = [["a", "b"], ["b", "c"]]
+        [[network.publishers]]
+        name = "p"
+        broker = "a"
+        rates = {news = 0.5, alarms = 0.1}
+        [[network.subscribers]]
+        name = "s"
+        broker = "c"
+        topics = ["news"]
+        on_s = 60
+        off_s = 60
+        [[network.subscribers]]
+        name = "slow"
+        broker = "b"
+        topics = ["news", "alarms"]
+        demand_s = 3
+        """
+    )
+    pairs = {pair["subscriber"]: pair for pair in answer("response-time", str(file))["pairs"]}
+
+    assert pairs["s"]["rate"] == 0.5
+    assert pairs["s"]["response_s"] == pytest.approx(32.1, abs=0.5)
+    assert pairs["slow"]["response_s"] is None
+    assert pairs["slow"]["saturated_by"] == ["b to slow"]
+
+
+def test_simulation_beside_the_model() -> None:
+    data = answer("response-time", "--preset", "degraded", "--simulate")
+
+    assert data["simulated_s"]["mean"] == pytest.approx(data["response_s"], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["response-time", "--rate", "-1"], "rate: expected `float` > 0.0"),
+        (["response-time", "--rate", "much"], "rate: expected `float`"),
+        (["response-time", "--percentiles", "150"], "percentiles: 150 is not between 0 and 100"),
+        (["response-time", "--day-rates", "1"], "day_rates: need"),
+        (["mobility"], "brokers, edges, neighbors: give exactly one"),
+        (["mobility", "--edges", "a-b,c"], "edges: 'c' is not a pair"),
+        (["mobility", "--edges", "a-b,c-d"], "neighbors: no way leads"),
+        (["regions"], "grid_cells: is needed; give it in the file, or as --grid-cells"),
+        (["regions", "--grid-cells", "1e4", "--brokers", "5"], "brokers: 3 copies"),
+        (["regions", "--grid-cells", "1e4", "--target-s", "1"], "target_s: even the fewest"),
+        (["capacity", "--preset", "city", "--response-target-s", "1"], "response_target_s: the client's own"),
+        (["capacity", "--preset", "city", "--demand-client-s", "5"], "client is saturated"),
+        (["transfer-cost", "--preset", "random", "--hit-share", "2"], "hit_share: expected `float` <= 1.0"),
+        (["mobility", "--brokers", "3", "--figure", "x.gif"], "--figure x.gif: the name must end with .png"),
+    ],
+)
+def test_what_is_wrong_is_named_and_exits_with_2(args: list[str], message: str) -> None:
+    result = plan(*args)
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("roamq: ")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ratte = 1", "ratte: no such field; did you mean 'rate'?"),
+        ("rate = ", "is not TOML"),
+        ("rate = 0", "rate: expected `float` > 0.0"),
+        ("[network]\nlinks = []", "network: object missing required field `publishers`"),
+    ],
+)
+def test_what_is_wrong_in_a_file_names_the_file_too(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "ask.toml"
+    file.write_text(text)
+    result = plan("response-time", str(file))
+
+    assert result.exit_code == 2
+    assert str(file) in result.stderr
+    assert message in result.stderr
