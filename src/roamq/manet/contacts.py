@@ -30,11 +30,14 @@ class Contacts:
         self._acknowledged: dict[NodeId, int] = {}
         self._talked_at: dict[NodeId, Seconds] = {}
         self._shunned_until: dict[NodeId, Seconds] = {}
+        self._oldest: Seconds = float("inf")
+        """No bridge was last heard of before this: there is nothing to forget until it is too long ago."""
 
     def bridge_reported(self, status: BridgeStatus, path: tuple[NodeId, ...], now: Seconds) -> None:
         """`path` is the way the report took from the bridge; contacts take it backwards."""
         route = Route(status.peer, (*path[::-1], status.foreign), status.delay_s, path[0])
         self._bridges.setdefault(status.peer, {})[path[0]] = (route, now)
+        self._oldest = min(self._oldest, now)
 
     def reachable(self, neighbors: dict[NodeId, tuple[Hello, Seconds]], now: Seconds) -> list[Route]:
         """One route for each broker that can be talked to, the nearest broker first."""
@@ -44,12 +47,10 @@ class Contacts:
             if hello.local_broker == neighbor
         ]
         direct = {route.peer for route in routes}
+        self._forget_silent(now - self._parameters.bridge_ttl_s)
         for peer, bridges in self._bridges.items():
-            self._forget_silent(bridges, now)
-            if bridges and peer not in direct:
-                routes.append(
-                    max(bridges.values(), key=lambda bridge: bridge[1])[0]
-                )  # the freshest holds best
+            if peer not in direct:
+                routes.append(max(bridges.values(), key=_heard_at)[0])  # the freshest holds best
         usable = [route for route in routes if self._shunned_until.get(route.peer, 0.0) <= now]
         return sorted(usable, key=_by_nearness)
 
@@ -71,13 +72,29 @@ class Contacts:
         bridges = self._bridges.get(route.peer, {})
         if route.bridge is not None:
             bridges.pop(route.bridge, None)
+        if not bridges:
+            self._bridges.pop(route.peer, None)
         if route.bridge is None or not bridges:
             self._shunned_until[route.peer] = now + self._parameters.contact_timeout_s
 
-    def _forget_silent(self, bridges: dict[NodeId, tuple[Route, Seconds]], now: Seconds) -> None:
-        silent = now - self._parameters.bridge_ttl_s
-        for bridge in [bridge for bridge, (_, heard_at) in bridges.items() if heard_at < silent]:
-            del bridges[bridge]
+    def _forget_silent(self, silent: Seconds) -> None:
+        """Bridges not heard of since then, and peers that have none left."""
+        if self._oldest >= silent:
+            return
+        for peer in list(self._bridges):
+            heard = {bridge: known for bridge, known in self._bridges[peer].items() if known[1] >= silent}
+            if heard:
+                self._bridges[peer] = heard
+            else:
+                del self._bridges[peer]
+        self._oldest = min(
+            (heard_at for bridges in self._bridges.values() for _, heard_at in bridges.values()),
+            default=float("inf"),
+        )
+
+
+def _heard_at(known: tuple[Route, Seconds]) -> Seconds:
+    return known[1]
 
 
 def _by_nearness(route: Route) -> tuple[Seconds, NodeId]:

@@ -40,7 +40,7 @@ class Setting:
     delay_s_per_m: float = 50e-6
     publishing_s: Seconds = 500.0
     """Events are detected for so long, after the warm-up."""
-    warm_up_s: Seconds = 40.0
+    warm_up_s: Seconds = 30.0
     drain_s: Seconds = 60.0
     """The network runs on for so long, to deliver what was detected last."""
     parameters: Parameters = field(default_factory=Parameters)

@@ -5,7 +5,7 @@ through one region) and hop by hop inside a `Packet`. Sizes are what a compact b
 matter to the contended channel and to the bytes column of the traffic records, to nothing else.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
@@ -114,10 +114,11 @@ class Interest:
     sequence: int
     filters: tuple[Filter, ...]
     nearest: tuple[NodeId, ...]
+    size_bytes: int = field(init=False, compare=False)
 
-    @property
-    def size_bytes(self) -> int:
-        return 2 * ID_BYTES + FILTER_BYTES * len(self.filters) + ID_BYTES * len(self.nearest)
+    def __post_init__(self) -> None:
+        size = 2 * ID_BYTES + FILTER_BYTES * len(self.filters) + ID_BYTES * len(self.nearest)
+        object.__setattr__(self, "size_bytes", size)  # the way into a frozen value
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,7 +351,7 @@ def contended_table(results: Results, quick: bool) -> list[Table]:
 # ---- Figure 4: how brokers are chosen -----------------------------------------------------------------------
 
 SELECTION_M = 2
-SELECTION_SEEDS = 5
+SELECTION_SEEDS = 4
 
 
 def selection_settings(quick: bool) -> list[tuple[Setting, Setting]]:
