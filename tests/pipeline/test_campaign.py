@@ -1,6 +1,7 @@
 """Campaigns: one task per run, the same records whatever the number of cores, failures named and survived."""
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from roamq.core.records import Record
 from roamq.pipeline.campaign import _OUT, run_campaign, run_one
 from roamq.pipeline.jobs import Job, find_runner
 from roamq.pipeline.schemas import CAMPAIGN, RECORD_COLUMNS, RECORDS, RUNS, columns
+from roamq.sim.scenario import load_scenario
 
 pytestmark = pytest.mark.spark
 
@@ -40,8 +42,19 @@ def test_the_contract_has_the_columns_of_a_record() -> None:
     assert [field.name for field in _OUT] == columns(CAMPAIGN)
 
 
-def test_records_on_spark_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
-    wanted = jobs("counting", range(5), events=300)
+def simulations() -> list[Job]:
+    """Two seeds of a real scenario."""
+    scenario = load_scenario("testbed", overrides={"duration_s": "40", "drain_s": "20"}, scheme="standard")
+    payload = json.loads(scenario.to_json())
+    return [Job(scenario="testbed", scheme="standard", seed=seed, payload=payload) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "wanted", [jobs("counting", range(5), events=300), simulations()], ids=["toy", "simulator"]
+)
+def test_records_on_spark_are_those_of_one_process(
+    spark: SparkSession, tmp_path: Path, wanted: list[Job]
+) -> None:
 
     campaign = run_campaign(spark, wanted, tmp_path)
 

@@ -189,11 +189,14 @@ TRAFFIC = (
     Record("traffic", 1800.0, detail="stored_event", count=4, hops=15, bytes=40),
     Record("traffic", 1800.0, detail="mobile_subscribe", count=1, hops=5, bytes=10),
     Record("traffic", 1860.0, detail="event", count=10, hops=40, bytes=100),
+    Record(
+        "traffic", 1920.0, detail="stored_event", count=99, hops=99, bytes=99
+    ),  # nobody publishes any more
 )
 
 
 def test_overhead_is_unicast_over_multicast(spark: SparkSession) -> None:
-    actual = metrics.overhead(records_of(spark, *TRAFFIC), runs_of(spark, until_s=3600.0))
+    actual = metrics.overhead(records_of(spark, *TRAFFIC), runs_of(spark, until_s=1850.0))
 
     wanted = expected(
         spark,
@@ -208,7 +211,7 @@ def test_overhead_is_unicast_over_multicast(spark: SparkSession) -> None:
 
 
 def test_overhead_by_kind_over_time_and_at_its_peak(spark: SparkSession) -> None:
-    records, runs = records_of(spark, *TRAFFIC), runs_of(spark, until_s=3600.0)
+    records, runs = records_of(spark, *TRAFFIC), runs_of(spark, until_s=1850.0)
 
     by_kind = {
         r.entity: r.value
@@ -275,7 +278,7 @@ def test_all_metrics_are_one_frame_of_the_contract(spark: SparkSession) -> None:
         Record("processing", 60.0, "b1", detail="event", count=1, duration_s=1.0),
     )
 
-    actual = metrics.metrics_of(records, runs_of(spark, until_s=3600.0))
+    actual = metrics.metrics_of(records, runs_of(spark, until_s=1850.0))
 
     assert actual.columns == columns(METRICS)
     assert {row.metric for row in actual.select("metric").distinct().collect()} == set(metrics.NAMES)

@@ -68,7 +68,7 @@ class Outside(HTMLParser):
         assert tag not in ("script", "link", "iframe", "img"), tag
 
 
-@pytest.mark.parametrize("kind", ["line", "bar", "cdf", "step"])
+@pytest.mark.parametrize("kind", ["line", "bar", "stack", "cdf", "step"])
 def test_every_kind_of_figure_is_an_inline_drawing_in_the_pages_colours(kind: Kind) -> None:
     svg = draw(replace(FIGURE, kind=kind))
 
@@ -146,6 +146,7 @@ def test_a_simulation_shows_its_schemes_side_by_side() -> None:
     assert figures["Throughput by broker"].series[0].x == ["b2", "b10"]
     assert figures["Overhead over time"].series[0].x == [1.0, 2.0]
     assert figures["Loss and duplication"].series[0].x == ["standard", "durable"]
+    assert figures["What moving costs"].kind == "stack"
     assert page.sections[0].tables[0].columns == ["", "standard", "durable"]
     assert "1.00 ± 0.10" in str(page.sections[0].tables[0].rows)
     render(page)

@@ -5,7 +5,7 @@ A group of metrics is a function of `(records, runs)` that returns rows of `sche
 
 The window. Events published from `warmup_s` until `until_s` count, and so do their deliveries, whenever these
 happen: the end of a run is for them to arrive. Everything else (handoffs, traffic, buffers) counts by its own
-time. A bin of traffic belongs to the window if it ends in it.
+time; a bin of traffic, if it ends after the warm-up and begins before the end.
 """
 
 from collections.abc import Callable, Iterable
@@ -212,7 +212,7 @@ def buffers(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 def overhead(records: DataFrame, runs: DataFrame) -> DataFrame:
     """Unicast over multicast ([DIS] section 5.2.1), by link traversals, messages and bytes; and its parts."""
-    traffic = in_window(records, runs).where(F.col("kind") == "traffic")
+    traffic = _traffic(records, runs)
     multicast, unicast = F.col("detail").isin(*MULTICAST), F.col("detail").isin(*UNICAST)
     migration = F.col("detail").isin(*MIGRATION)
     unicast_hops = _sum_if(unicast, "hops")
@@ -239,7 +239,7 @@ def overhead(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 def overhead_by_kind(records: DataFrame, runs: DataFrame) -> DataFrame:
     """The overhead ratio's terms: link traversals of each kind of traffic over all multicast ones."""
-    traffic = in_window(records, runs).where(F.col("kind") == "traffic")
+    traffic = _traffic(records, runs)
     by_kind = traffic.groupBy(*_RUN, "detail").agg(F.sum("hops").alias("hops"))
     whole_run = Window.partitionBy("run_id")
     multicast = F.sum(F.when(F.col("detail").isin(*MULTICAST), F.col("hops"))).over(whole_run)
@@ -253,7 +253,7 @@ def overhead_by_kind(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 def overhead_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
     """The overhead ratio in each bin of the records; the entity is the bin's end in seconds."""
-    traffic = in_window(records, runs).where(F.col("kind") == "traffic")
+    traffic = _traffic(records, runs)
     binned = traffic.groupBy(*_RUN, "time_s").agg(
         _ratio("hops").alias("ratio"),
         F.coalesce(_sum_if(F.col("detail").isin(*UNICAST), "hops"), F.lit(0)).alias("unicast_hops"),
@@ -264,11 +264,20 @@ def overhead_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 def overhead_peak(records: DataFrame, runs: DataFrame) -> DataFrame:
     """The overhead ratio in the half hour in which it is highest ([DIS] Fig. 4)."""
-    traffic = in_window(records, runs).where(F.col("kind") == "traffic")
+    traffic = _traffic(records, runs)
     half_hour = F.ceil(F.col("time_s") / PEAK_BIN_S).alias("half_hour")
     binned = traffic.groupBy(*_RUN, half_hour).agg(_ratio("hops").alias("ratio"))
     peak = binned.groupBy(*_RUN).agg(F.max("ratio").alias("peak"))
     return _long(peak, {"overhead_peak": F.col("peak")})
+
+
+def _traffic(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Bins up to the one in which the window ends: when nobody publishes any more, a ratio means nothing."""
+    traffic = in_window(records, runs).where(F.col("kind") == "traffic")
+    whole_run = Window.partitionBy("run_id")
+    last_end_s = F.min(F.when(F.col("time_s") >= F.col("until_s"), F.col("time_s"))).over(whole_run)
+    bins = traffic.withColumn("last_end_s", last_end_s)
+    return bins.where(F.col("time_s") <= F.coalesce("last_end_s", "time_s")).drop("last_end_s")
 
 
 def _ratio(value: str) -> Column:

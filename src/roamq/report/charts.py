@@ -22,6 +22,8 @@ INK = "#010203"
 to them as `--s0`, `--s1`, ..., so that they stay readable on a dark page."""
 
 SIZE_IN = (6.4, 3.6)
+LEGEND_CHARACTERS = 80
+"""How much text fits on a line above a figure of that size."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "roamq",
@@ -63,17 +65,20 @@ def draw(figure: Figure) -> str:
         DRAW[figure.kind](axes, figure)
         axes.set_xlabel(figure.x_label)
         axes.set_ylabel(figure.y_label)
-        if figure.y_log:
-            axes.set_yscale("log")
-        if figure.x_log:
-            axes.set_xscale("log")
+        for wanted, scale, axis in (
+            (figure.x_log, axes.set_xscale, axes.xaxis),
+            (figure.y_log, axes.set_yscale, axes.yaxis),
+        ):
+            if wanted:
+                scale("log")
+                axis.set_major_formatter("{x:g}")
         for name, place in figure.marks.items():
             axes.axvline(place, color=INK, alpha=0.5, linewidth=1, linestyle=":")
             axes.annotate(
                 name, (place, 1), xycoords=("data", "axes fraction"), fontsize=8, ha="left", va="top"
             )
         if len(figure.series) > 1 or figure.series[0].published:
-            _legend(axes, len(figure.series))
+            _legend(axes)
         text = io.StringIO()
         canvas.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return _inline(text.getvalue(), figure.title)
@@ -128,10 +133,27 @@ def bars(axes: "Axes", figure: Figure) -> None:
             yerr=error,
             error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 2},
         )
+    _name_bars(axes, names)
+    _from_zero(axes, figure)
+
+
+def stacks(axes: "Axes", figure: Figure) -> None:
+    """One bar per name, in which each series is a layer: for parts of a whole."""
+    names = list(dict.fromkeys(x for series in figure.series for x in series.x))
+    bottom = dict.fromkeys(names, 0.0)
+    for series, look in _looks(figure.series):
+        places, starts = [names.index(x) for x in series.x], [bottom[x] for x in series.x]
+        axes.bar(places, series.y, 0.55, bottom=starts, color=look["color"], label=look["label"])
+        for x, y in zip(series.x, series.y, strict=True):
+            bottom[x] += y
+    _name_bars(axes, names)
+    _from_zero(axes, figure)
+
+
+def _name_bars(axes: "Axes", names: Sequence[Any]) -> None:
     axes.set_xticks(range(len(names)), [str(name) for name in names])
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.5 - max(0, 3 - len(names)) / 2, len(names) - 0.5 + max(0, 3 - len(names)) / 2)
-    _from_zero(axes, figure)
     if len(names) > 6 and max(len(str(name)) for name in names) > 6:
         axes.tick_params(axis="x", rotation=30)
 
@@ -139,6 +161,7 @@ def bars(axes: "Axes", figure: Figure) -> None:
 DRAW: dict[str, Callable[["Axes", Figure], None]] = {
     "line": lines,
     "bar": bars,
+    "stack": stacks,
     "cdf": distributions,
     "step": steps,
 }
@@ -162,10 +185,11 @@ def _looks(series: Sequence[Series]) -> list[tuple[Series, dict[str, Any]]]:
     return looks
 
 
-def _legend(axes: "Axes", count: int) -> None:
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=min(count, 4), borderaxespad=0.2, handlelength=2.2
-    )
+def _legend(axes: "Axes") -> None:
+    """Above the axes, in as many columns as the longest label leaves room for."""
+    _, labels = axes.get_legend_handles_labels()
+    columns = max(1, min(4, LEGEND_CHARACTERS // (max(map(len, labels)) + 5)))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderaxespad=0.2, handlelength=2.2)
 
 
 def _from_zero(axes: "Axes", figure: Figure) -> None:

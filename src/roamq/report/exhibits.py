@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["line", "bar", "cdf", "step"]
+Kind = Literal["line", "bar", "stack", "cdf", "step"]
 Cell = str | float | int | bool | None
 
 

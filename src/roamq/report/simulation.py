@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from roamq.report.exhibits import Figure, Kind, Section, Series, Table
-from roamq.report.numbers import with_interval
+from roamq.report.numbers import cell, with_interval
 from roamq.report.page import Page
 
 
@@ -31,6 +31,10 @@ TRAFFIC_NAMES = {
     "mobile_unsubscribe": "unsubscriptions moved",
     "forward": "forwarded events",
 }
+
+BROKERS_SHOWN_MAX = 24
+LOG_FROM = 50
+"""A distribution that spans more than this factor is drawn on a logarithmic axis."""
 
 TABLE_METRICS = {
     "received": "messages received",
@@ -72,12 +76,13 @@ def simulation_page(
         facts=[
             ("runs", f"{len(runs):,}"),
             ("records", f"{records:,}"),
-            *((f"lost, {scheme}", f"{_value(summary, scheme, 'loss_pct'):.3g}%") for scheme in schemes[:4]),
+            ("handoffs per run", cell(_worst(summary, "handoffs"))),
+            ("lost, at most", f"{cell(_worst(summary, 'loss_pct'))}%"),
+            ("duplicated, at most", f"{cell(_worst(summary, 'duplication_pct'))}%"),
         ],
         sections=[
             Section(title="At a glance", tables=[_glance(summary, schemes)]),
-            _moving(summary, schemes, distribution),
-            _delivery(summary, schemes),
+            _delivery(summary, schemes, distribution),
             _traffic(summary, schemes),
         ],
         warnings=warnings,
@@ -88,10 +93,10 @@ def _glance(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Table:
     found = {(row.scheme, row.metric): row for row in summary if row.entity == "all"}
     rows: list[list[Any]] = []
     for metric, label in TABLE_METRICS.items():
-        cells = [found.get((scheme, metric)) for scheme in schemes]
-        if any(cell is not None for cell in cells):
+        present = [found.get((scheme, metric)) for scheme in schemes]
+        if any(row is not None for row in present):
             rows.append(
-                [label, *(None if cell is None else with_interval(cell.mean, cell.high) for cell in cells)]
+                [label, *(None if row is None else with_interval(row.mean, row.high) for row in present)]
             )
     return Table(
         title="Schemes side by side",
@@ -101,38 +106,15 @@ def _glance(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Table:
     )
 
 
-def _moving(
+def _delivery(
     summary: Sequence[SummaryRow], schemes: Sequence[str], distribution: Iterable[Mapping[str, Any]]
 ) -> Section:
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for row in distribution:
-        curves.setdefault(row["scheme"], []).append((row["value"], row["probability"]))
-    points = {scheme: sorted(curve) for scheme, curve in curves.items()}
-    cdf = Figure(
-        title="Handoff latency",
-        kind="cdf",
-        x_label="seconds from reconnect to the first message",
-        y_label="share of handoffs",
-        series=[
-            Series(name=scheme, x=[x for x, _ in points[scheme]], y=[y for _, y in points[scheme]])
-            for scheme in schemes
-            if scheme in points
-        ],
-        caption="How long a client waits at its new broker, as a cumulative distribution over all handoffs.",
-    )
-    return Section(
-        title="Moving",
-        text="A handoff ends with the first message at the new broker.",
-        figures=[figure for figure in (cdf,) if figure.series],
-    )
-
-
-def _delivery(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Section:
     latency = _bars(
         summary, schemes, {"latency_s_mean": "mean", "latency_s_p95": "p95", "latency_s_p99": "p99"}
     )
     harm = _bars(summary, schemes, {"loss_pct": "lost", "duplication_pct": "duplicated"})
-    brokers = sorted({row.entity for row in summary if row.metric == "broker_throughput"}, key=_natural)
+    harmless = bool(harm) and not any(y for series in harm for y in series.y)
+    brokers = {row.entity for row in summary if row.metric == "broker_throughput"}
     per_broker = [
         _series(
             scheme, [row for row in summary if row.scheme == scheme and row.metric == "broker_throughput"]
@@ -140,21 +122,44 @@ def _delivery(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Section:
         for scheme in schemes
     ]
     figures = [
+        _handoff_latency(schemes, distribution),
         _figure("End-to-end latency", "bar", "", "seconds", latency, "From publication to the subscriber."),
-        _figure("Loss and duplication", "bar", "", "% of messages", harm, "Of all (client, event) pairs."),
     ]
-    if 1 < len(brokers) <= 24:
+    if not harmless:
+        caption = "Of the messages due to clients, and of those received."
+        figures.append(_figure("Loss and duplication", "bar", "", "% of messages", harm, caption))
+    if 1 < len(brokers) <= BROKERS_SHOWN_MAX:
+        caption = "Messages delivered to clients by each broker."
         figures.append(
-            _figure(
-                "Throughput by broker",
-                "bar",
-                "broker",
-                "messages per second",
-                per_broker,
-                "Delivered to clients.",
-            )
+            _figure("Throughput by broker", "bar", "broker", "messages per second", per_broker, caption)
         )
-    return Section(title="Delivery", figures=[figure for figure in figures if figure.series])
+    return Section(
+        title="Moving and receiving",
+        text="No message was lost and none came twice, in any run." if harmless else "",
+        figures=[figure for figure in figures if figure.series],
+    )
+
+
+def _handoff_latency(schemes: Sequence[str], distribution: Iterable[Mapping[str, Any]]) -> Figure:
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for row in distribution:
+        curves.setdefault(row["scheme"], []).append((row["value"], row["probability"]))
+    series = []
+    for scheme in schemes:
+        if scheme in curves:
+            x, y = zip(*sorted(curves[scheme]), strict=True)
+            series.append(Series(name=scheme, x=x, y=y))
+    values = [x for one in series for x in one.x]
+    return Figure(
+        title="Handoff latency",
+        kind="cdf",
+        x_label="seconds from reconnect to the first message",
+        y_label="share of handoffs",
+        series=series,
+        # A local delivery takes milliseconds, a wait for the next event may take seconds: both should show.
+        x_log=bool(values) and min(values) > 0 and max(values) > LOG_FROM * min(values),
+        caption="How long a client waits at its new broker, as a cumulative distribution over all handoffs.",
+    )
 
 
 def _traffic(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Section:
@@ -175,7 +180,7 @@ def _traffic(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Section:
     figures = [
         _figure(
             "What moving costs",
-            "bar",
+            "stack",
             "",
             "link traversals per regular one",
             by_kind,
@@ -228,9 +233,9 @@ def _with_bounds(name: str, x: Sequence[Any], rows: Sequence[SummaryRow]) -> Ser
     )
 
 
-def _value(summary: Sequence[SummaryRow], scheme: str, metric: str) -> float:
-    rows = (r.mean for r in summary if r.scheme == scheme and r.metric == metric and r.entity == "all")
-    return next(rows, float("nan"))
+def _worst(summary: Sequence[SummaryRow], metric: str) -> float | None:
+    """The largest mean of any scheme."""
+    return max((row.mean for row in summary if row.metric == metric and row.entity == "all"), default=None)
 
 
 def _natural(text: str) -> tuple[str, int]:
