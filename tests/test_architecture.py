@@ -10,20 +10,21 @@ SOURCE = Path(__file__).parent.parent / "src" / "roamq"
 
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
+    "config": {"core"},
     "geo": {"core"},
     "overlay": {"core"},
     "schemes": {"core", "overlay", "geo"},
     "broker": {"core", "overlay", "schemes"},
     "models": set(),
-    "sim": {"core", "geo", "overlay", "schemes", "broker"},
+    "sim": {"config", "core", "geo", "overlay", "schemes", "broker"},
     "manet": {"core", "geo", "sim"},
-    "net": {"core", "geo", "overlay", "schemes", "broker"},
+    "net": {"config", "core", "geo", "overlay", "schemes", "broker"},
     "pipeline": {"core", "geo", "overlay", "schemes", "sim", "manet", "models"},
     "report": {"pipeline.schemas", "models", "core", "geo"},
     "reproduce": {"core", "geo", "overlay", "schemes", "sim", "manet", "models", "pipeline", "report"},
     "console": {"core", "net", "report", "pipeline.schemas"},
     "cli": {
-        *("broker", "console", "core", "geo", "manet", "models", "net", "overlay", "pipeline"),
+        *("broker", "config", "console", "core", "geo", "manet", "models", "net", "overlay", "pipeline"),
         *("report", "reproduce", "schemes", "sim"),
     },
 }

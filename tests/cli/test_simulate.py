@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from roamq.cli.describe import describe
 from roamq.cli.main import cli
 from roamq.cli.simulate import jobs_of
-from roamq.sim.config import Source
+from roamq.config import Source
 from roamq.sim.scenario import checked, load_scenario, mobility_of, presets, scheme_options, workload_of
 
 

@@ -8,9 +8,9 @@ move on in the middle, return to the same broker, and subscribe and unsubscribe 
 import random
 from typing import Any
 
+from roamq.config import Source
 from roamq.core.filters import Filter
 from roamq.sim.clients import SimClient
-from roamq.sim.config import Source
 from roamq.sim.scenario import RunResult, Simulation, checked
 
 TESTBED_LINKS = ["b1-b2", "b1-b6", "b2-b3", "b2-b6", "b3-b4", "b3-b5", "b3-b6", "b4-b6"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from roamq.config import to_toml
 from roamq.schemes.base import SchemeOptions
 from roamq.sim import mobility, workload
-from roamq.sim.config import to_toml
 from roamq.sim.scenario import Scenario, mobility_of, scheme_options, workload_of
 
 COMMENT_COLUMN = 44

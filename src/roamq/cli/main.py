@@ -21,6 +21,8 @@ COMMANDS = {
     "demo": "The tour: moving clients, records through Spark, the report.",
     "up": "A broker network on this machine; prints its endpoints.",
     "serve": "One broker of a network, for a real deployment.",
+    "keys": "A certificate authority and a certificate for each broker of a network.",
+    "password": "The hash of a password, for a network's configuration.",
     "console": "The live web console of a running network.",
     "simulate": "Simulate a broker network with moving clients, on Spark.",
     "reproduce": "Rerun the papers' experiments and print the scorecard.",

@@ -112,7 +112,10 @@ class Machine:
         self.outbox: dict[BrokerId, deque[tuple[int, bytes]]] = {
             peer: deque() for peer in self.topology.neighbours[self.me]
         }
-        self.sent: dict[BrokerId, int] = dict.fromkeys(self.outbox, 0)
+        # A life that remembers no other must not use its numbers again: all of them count on from the time of birth.
+        born = int(now * 1_000_000)
+        self.broker.sequence = born
+        self.sent: dict[BrokerId, int] = dict.fromkeys(self.outbox, born)
         self.received_from: dict[BrokerId, int] = dict.fromkeys(self.outbox, 0)
         self._done: list[tuple[ClientId, EventId]] = []
         """Events that need no acknowledgement: consumed when the input that caused them is over."""
@@ -214,6 +217,13 @@ class Machine:
         """The process starts again from its journal: every connection there was is lost."""
         for connection in list(self.connections):
             self.lost(connection, now)
+
+    def shutdown(self, now: float) -> None:
+        """The process is about to end on purpose: tell everybody; sessions stay."""
+        self.time = now
+        for connection in list(self.connections.values()):
+            self._end_connection(connection, ReasonCode.SERVER_SHUTTING_DOWN, "the server shuts down")
+        self._settle()
 
     # --- the port -----------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from roamq.broker import Broker
+from roamq.config import Source, apply_overrides, bind, parse_toml, read_toml, suggestion
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.records import Record
@@ -29,7 +30,6 @@ from roamq.schemes.prefetching import Prefetching
 from roamq.sim import mobility, workload
 from roamq.sim.checkers import Checkers, Delivery
 from roamq.sim.clients import SimClient, SimPublisher
-from roamq.sim.config import Source, apply_overrides, bind, parse_toml, read_toml, suggestion
 from roamq.sim.engine import Engine
 from roamq.sim.network import Network, SimHost
 from roamq.sim.options import (

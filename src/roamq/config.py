@@ -1,4 +1,4 @@
-"""Reading scenarios: TOML in, checked parameter groups out, errors that name file, line and field."""
+"""Reading TOML that people write: checked parameter groups out, errors that name file, line and field."""
 
 import difflib
 import json
