@@ -1,0 +1,147 @@
+"""Live brokers without sockets: clients nobody wrote for us roam, and get everything once, in order."""
+
+import pytest
+
+from roamq.net.mqtt.codec import Disconnect, ReasonCode, Version
+from tests.net.fleet import Fleet, FleetClient
+
+SCHEMES = ["standard", "proactive", "prefetching", "logging", "home-broker"]
+
+
+def roam(seed: int, scheme: str, qos: int, *, moves: int = 12, brokers: int = 3) -> tuple[Fleet, FleetClient, list[bytes]]:
+    """One client moves while another publishes; returns what it should have got."""
+    fleet = Fleet(seed, scheme, brokers)
+    names = [str(name) for name in fleet.machines]
+    mover, publisher = fleet.client("mover"), fleet.client("publisher")
+    publisher.connect(names[0])
+    mover.connect(fleet.random.choice(names))
+    mover.subscribe("t/#", qos)
+    fleet.settle()
+    sent = []
+    for _ in range(moves):
+        for _ in range(fleet.random.randrange(6)):
+            sent.append(str(len(sent)).encode())
+            publisher.publish("t/x", sent[-1], qos)
+            for _ in range(fleet.random.randrange(8)):
+                fleet.step()
+        mover.connect(fleet.random.choice(names))
+        for _ in range(fleet.random.randrange(40)):
+            fleet.step()
+    fleet.settle()
+    return fleet, mover, sent
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("seed", range(12))
+def test_qos_2_comes_exactly_once_and_in_order_wherever_the_client_goes(scheme: str, seed: int) -> None:
+    _, mover, sent = roam(seed, scheme, 2)
+
+    assert mover.payloads() == sent
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("seed", range(12))
+def test_qos_1_is_repeated_only_as_flagged_and_in_order(scheme: str, seed: int) -> None:
+    _, mover, sent = roam(seed, scheme, 1)
+
+    assert list(dict.fromkeys(mover.payloads())) == sent
+    assert mover.unexplained_repeats() == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_context_is_left_behind_and_one_broker_serves(seed: int) -> None:
+    fleet, mover, _ = roam(seed, "standard", 1)
+
+    holders = {n: m.scheme.held_contexts() for n, m in fleet.machines.items()}
+    kept = [(n, c) for n, contexts in holders.items() for c in contexts if c.client == "mover"]
+    assert [n for n, _ in kept] == [mover.at]
+
+
+def test_session_present_tells_the_truth() -> None:
+    fleet = Fleet(1, "standard")
+    client = fleet.client("c")
+
+    client.connect("b1")
+    fleet.settle()
+    client.connect("b2")
+    fleet.settle()
+    client.connect("b3", clean=True)
+    fleet.settle()
+    client.connect("b1")
+    fleet.settle()
+
+    assert client.present == [False, True, False, True]
+
+
+def test_the_newest_connection_wins_and_the_old_one_is_told() -> None:
+    fleet = Fleet(2, "standard")
+    first, second = fleet.client("same"), fleet.client("same")
+    first.connect("b1")
+    fleet.settle()
+
+    second.connect("b2")
+    fleet.settle()
+
+    assert isinstance(first.closed_because, Disconnect)
+    assert first.closed_because.reason is ReasonCode.SESSION_TAKEN_OVER
+    assert "same" in fleet.machines[second.at].by_client  # type: ignore[index]
+
+
+def test_a_previous_broker_that_does_not_answer_delays_nobody_and_its_messages_follow() -> None:
+    fleet = Fleet(3, "standard")
+    mover, publisher = fleet.client("mover"), fleet.client("publisher")
+    publisher.connect("b3")
+    mover.connect("b1")
+    mover.subscribe("t", 1)
+    fleet.settle()
+    mover.vanish()
+    fleet.settle()
+    publisher.publish("t", b"stored at b1", 1)
+    fleet.settle()
+    fleet.cut = {frozenset(pair) for pair in (("b1", "b2"), ("b1", "b3"))}  # type: ignore[arg-type]
+
+    mover.connect("b2")
+    fleet.settle()
+
+    assert mover.present[-1] is False
+    publisher.publish("t", b"meanwhile", 1)
+    fleet.settle()
+    fleet.cut = set()
+    fleet.settle()
+    assert sorted(mover.payloads()) == [b"meanwhile", b"stored at b1"]
+
+
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+def test_both_versions_roam(version: Version) -> None:
+    fleet = Fleet(4, "proactive")
+    mover, publisher = fleet.client("mover", version), fleet.client("publisher")
+    publisher.connect("b1")
+    mover.connect("b1")
+    mover.subscribe("t", 1)
+    fleet.settle()
+    for number in range(6):
+        mover.vanish()
+        publisher.publish("t", str(number).encode(), 1)
+        fleet.settle()
+        mover.connect(f"b{number % 3 + 1}")
+        fleet.settle()
+
+    assert mover.payloads() == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_retained_messages_reach_a_new_subscription_at_any_broker() -> None:
+    fleet = Fleet(5, "standard")
+    publisher, late = fleet.client("publisher"), fleet.client("late")
+    publisher.connect("b1")
+    fleet.settle()
+    publisher.publish("t/a", b"old", 1, retain=True)
+    publisher.publish("t/a", b"new", 1, retain=True)
+    publisher.publish("t/b", b"gone", 1, retain=True)
+    publisher.publish("t/b", b"", 1, retain=True)
+    fleet.settle()
+
+    late.connect("b3")
+    late.subscribe("t/#", 1)
+    fleet.settle()
+
+    assert late.payloads() == [b"new"]
