@@ -38,6 +38,9 @@ from roamq.schemes import scheme_by_name
 LOCATION_TOPIC: Final = "$roamq/location"
 """A client publishes its cell here; nobody else sees it."""
 
+PATIENCE: Final = 30
+"""How many handoff time-outs a transfer that makes progress may take before the client is let in without it."""
+
 
 class Login(NamedTuple):
     """Somebody wants in: the shell answers with `authenticated`."""
@@ -66,7 +69,7 @@ class Outputs:
 class _Connection:
     """A connection, and what the machine knows about it."""
 
-    __slots__ = ("client", "listener", "mqtt", "number", "peer", "user")
+    __slots__ = ("client", "entered_at", "listener", "mqtt", "number", "peer", "user")
 
     def __init__(self, number: int, mqtt: ServerConnection, listener: str, peer: str) -> None:
         self.number = number
@@ -76,6 +79,8 @@ class _Connection:
         self.client: ClientId | None = None
         """Set when the client was let in."""
         self.user: str | None = None
+        self.entered_at = 0.0
+        """When the client was found to be allowed in."""
 
 
 class Machine:
@@ -109,6 +114,8 @@ class Machine:
         """The connection that a client is let in on, or waits on."""
         self.awaiting: dict[ClientId, _Connection | None] = {}
         """Clients whose session is on its way here; None if they are gone again."""
+        self.late: dict[ClientId, _Connection] = {}
+        """Clients that were let in before their session came."""
         self.outbox: dict[BrokerId, deque[tuple[int, bytes]]] = {
             peer: deque() for peer in self.topology.neighbours[self.me]
         }
@@ -316,6 +323,7 @@ class Machine:
     def _enter(self, connection: _Connection) -> None:
         """The client may come in: find its session here or elsewhere, and serve it."""
         mqtt = connection.mqtt
+        connection.entered_at = self.time
         client = mqtt.terms.client_id
         before = self.by_client.get(client)
         if before is not None:
@@ -345,13 +353,13 @@ class Machine:
         self._answer_arrived(client)
 
     def _answer_arrived(self, client: ClientId) -> None:
-        """CONNACK as soon as the session is known: it is here, it has come, or there is none."""
+        """CONNACK when the session is whole: it is here, all of it has come, or there is none.
+
+        Not before: a PUBCOMP for an event that is still on its way would have nothing to acknowledge.
+        """
         context = self.scheme.contexts.get(client)
-        if context is None:
+        if context is None or context.local_queue is not None:
             return
-        session = context.session
-        if not isinstance(session, SessionState) and context.local_queue is not None:
-            return  # on its way
         connection = self.awaiting.pop(client)
         self.cancel_timer(("connack", client))
         if connection is None:
@@ -360,11 +368,40 @@ class Machine:
             self._let_in(connection, context)
 
     def _give_up_waiting(self, client: ClientId) -> None:
-        """The previous broker does not answer: begin with what we have; the rest follows when it is back."""
-        connection = self.awaiting.pop(client, None)
+        """The previous broker does not answer: begin anew, and what it has follows when it is back.
+
+        One that has answered is sending; a long queue is worth some patience, but not for ever.
+        """
+        connection = self.awaiting.get(client)
         context = self.scheme.contexts.get(client)
-        if connection is not None and context is not None:
-            self._let_in(connection, context)
+        if connection is None or context is None:
+            return
+        waited = self.time - connection.entered_at
+        if isinstance(context.session, SessionState) and waited < PATIENCE * self.settings.handoff_timeout_s:
+            self.set_timer(("connack", client), self.settings.handoff_timeout_s)
+            return
+        del self.awaiting[client]
+        context.session = None
+        self.late[client] = connection
+        self._let_in(connection, context)
+
+    def _merge_late(self, client: ClientId) -> None:
+        """A session arrived after its client was let in without it: its subscriptions join the new one's.
+
+        The client was told that no session was present, so packet ids of the old one mean nothing to it.
+        """
+        context = self.scheme.contexts.get(client)
+        connection = self.late[client]
+        if context is None or self.by_client.get(client) is not connection:
+            del self.late[client]
+        elif context.session is not connection.mqtt.state:
+            if isinstance(context.session, SessionState):
+                for topic_filter, subscription in context.session.subscriptions.items():
+                    if topic_filter not in connection.mqtt.state.subscriptions:
+                        connection.mqtt.subscriptions.add(subscription)
+            context.session = connection.mqtt.state
+        if context is not None and context.local_queue is None:
+            self.late.pop(client, None)
 
     def _let_in(self, connection: _Connection, context: Context) -> None:
         mqtt = connection.mqtt
@@ -578,6 +615,9 @@ class Machine:
             acknowledge = self.broker.on_acknowledge
             for client, event_id in done:
                 acknowledge(client, event_id)
+        if self.late:
+            for client in list(self.late):
+                self._merge_late(client)
         if self.awaiting:
             for client in list(self.awaiting):
                 if client in self.awaiting:
