@@ -45,6 +45,9 @@ class Broker:
         carried: tuple[Filter, ...] = (),
         ticket: Ticket | None = None,
     ) -> None:
+        if old_broker == self.me:
+            # It comes back to us, but somebody it never heard from may have fetched its context.
+            old_broker = self.scheme.went_to(client) or old_broker
         self.scheme.on_ticket(client, ticket)
         self.scheme.on_connect(client, old_broker, carried)
 

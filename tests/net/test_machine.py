@@ -8,7 +8,9 @@ from tests.net.fleet import Fleet, FleetClient
 SCHEMES = ["standard", "proactive", "prefetching", "logging", "home-broker"]
 
 
-def roam(seed: int, scheme: str, qos: int, *, moves: int = 12, brokers: int = 3) -> tuple[Fleet, FleetClient, list[bytes]]:
+def roam(
+    seed: int, scheme: str, qos: int, *, moves: int = 12, brokers: int = 3
+) -> tuple[Fleet, FleetClient, list[bytes]]:
     """One client moves while another publishes; returns what it should have got."""
     fleet = Fleet(seed, scheme, brokers)
     names = [str(name) for name in fleet.machines]

@@ -138,10 +138,14 @@ class Subscriptions(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoContext(Message):
-    """Old broker -> new broker: nothing is known of this client here."""
+    """Old broker -> new broker: nothing is kept for this client here.
+
+    `newer`: the context went to a later connection of the client than the one that asks.
+    """
 
     client: ClientId
     epoch: Epoch
+    newer: Epoch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +275,15 @@ class Visiting(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome(Message):
+    """Home broker -> visited broker: its events follow; `session` is lent until the client leaves."""
+
+    client: ClientId
+    epoch: Epoch
+    session: object | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forward(Message):
     """Home broker -> visited broker: an event for the client."""
 
@@ -296,6 +309,8 @@ class Consumed(Message):
     position: Mapping[BrokerId, int]
     ahead: tuple[EventId, ...] = ()
     left: bool = False
+    session: object | None = None
+    """With `left`: what was lent, as the client left it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ epochs in the contexts themselves (docs/decisions/0003), so a stale entry costs 
 
 from dataclasses import dataclass
 
-from roamq.core.context import Epoch, Ticket
+from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.messages import Message
 
@@ -57,7 +57,7 @@ class Directory:
         known = self._tickets.get(client)
         return None if known is None else known[0]
 
-    def ticket(self, client: ClientId) -> Ticket | None:
-        """What an unmodified client would show if it could."""
+    def home(self, client: ClientId) -> BrokerId | None:
+        """Where the client connected first, as far as is known."""
         known = self._tickets.get(client)
-        return None if known is None else Ticket(known[1], known[0])
+        return None if known is None else known[1]

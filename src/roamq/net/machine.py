@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from roamq.broker import Broker
-from roamq.core.context import Context, Mode
+from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
@@ -21,7 +21,7 @@ from roamq.net import wire
 from roamq.net.access import Access
 from roamq.net.directory import Directory, Ended, Serving
 from roamq.net.mqtt.attributes import event_of, event_of_will
-from roamq.net.mqtt.codec import Publish, ReasonCode, Subscribe, Unsubscribe, Will
+from roamq.net.mqtt.codec import Connect, Publish, ReasonCode, Subscribe, Unsubscribe, Will
 from roamq.net.mqtt.inputs import Acknowledged, Closed, ConnectRequested, Input
 from roamq.net.mqtt.outbound import Outcome
 from roamq.net.mqtt.session import Phase, ServerConnection
@@ -38,6 +38,8 @@ from roamq.schemes import scheme_by_name
 LOCATION_TOPIC: Final = "$roamq/location"
 """A client publishes its cell here; nobody else sees it."""
 
+TICKET_PROPERTY: Final = "roamq-ticket"
+"""The user property of CONNECT and CONNACK with the epoch of a connection; a client may send it empty to get one."""
 PATIENCE: Final = 30
 """How many handoff time-outs a transfer that makes progress may take before the client is let in without it."""
 
@@ -50,6 +52,16 @@ class Login(NamedTuple):
     password: bytes | None
     client: ClientId
     listener: str
+
+
+def shown_epoch(connect: Connect) -> Epoch | None:
+    """The epoch of its last connection, if the client shows the ticket that our CONNACK gave it."""
+    shown = connect.properties.user_property(TICKET_PROPERTY)
+    when, _, broker = (shown or "").partition("@")
+    try:
+        return Epoch(float(when), BrokerId(broker)) if broker else None
+    except ValueError:
+        return None
 
 
 class Outputs:
@@ -69,7 +81,7 @@ class Outputs:
 class _Connection:
     """A connection, and what the machine knows about it."""
 
-    __slots__ = ("client", "entered_at", "listener", "mqtt", "number", "peer", "user")
+    __slots__ = ("client", "entered_at", "epoch", "listener", "mqtt", "number", "peer", "user")
 
     def __init__(self, number: int, mqtt: ServerConnection, listener: str, peer: str) -> None:
         self.number = number
@@ -81,6 +93,8 @@ class _Connection:
         self.user: str | None = None
         self.entered_at = 0.0
         """When the client was found to be allowed in."""
+        self.epoch = Epoch(0.0, BrokerId(""))
+        """Which of the client's connections in the whole network this is."""
 
 
 class Machine:
@@ -114,6 +128,8 @@ class Machine:
         """The connection that a client is let in on, or waits on."""
         self.awaiting: dict[ClientId, _Connection | None] = {}
         """Clients whose session is on its way here; None if they are gone again."""
+        self.ready: set[ClientId] = set()
+        """Clients in waiting whose scheme is ready to serve them."""
         self.late: dict[ClientId, _Connection] = {}
         """Clients that were let in before their session came."""
         self.outbox: dict[BrokerId, deque[tuple[int, bytes]]] = {
@@ -273,12 +289,23 @@ class Machine:
         )
 
     def attached(self, client: ClientId, resumed: bool) -> None:
-        """CONNACK follows when the session is here: `_answer_arrived` looks."""
+        """The scheme is ready to serve; CONNACK follows when the session is whole (`_answer_arrived`)."""
+        self.ready.add(client)
 
     def detach(self, client: ClientId, reason: str) -> None:
-        connection = self.by_client.get(client)
-        if connection is not None:
-            self._end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, reason)
+        """The core has parted with the context already; only the connection is left to close."""
+        connection = self.by_client.pop(client, None)
+        if connection is None:
+            return
+        self.awaiting.pop(client, None)
+        connection.client = None
+        self.record(Record("disconnected", self.time, self.me, client, detail=reason))
+        self.out.dirty[connection.number] = connection.mqtt
+        was_open = connection.mqtt.phase is Phase.OPEN
+        connection.mqtt.close(ReasonCode.SESSION_TAKEN_OVER, self.time, reason)
+        self._close(connection)
+        if was_open and (will := connection.mqtt.state.take_will(self.time)) is not None:
+            self.publish_will(client, will)
 
     def set_timer(self, key: TimerKey, after: float) -> None:
         self.out.timers[key] = self.time + after
@@ -336,15 +363,20 @@ class Machine:
             self._end_session(client)
             previous = None
         else:
+            # What brokers know is newer than what a client remembers whose last CONNACK was lost.
             named = mqtt.connect.properties.user_property("roamq-previous")
             previous = BrokerId(named) if named in self.topology.brokers else None
-            if previous is None and known is not None:
+            if known is not None:
                 previous = known.broker
-        ticket = self.directory.ticket(client) if previous is not None else None
-        home = ticket.home if ticket is not None else previous or self.me
+        # Only the client itself knows which connection was its last: the directory's epoch may be old news.
+        known_home = self.directory.home(client)
+        home = known_home if known_home is not None and previous is not None else previous or self.me
+        ticket = None if previous is None else Ticket(home, shown_epoch(mqtt.connect))
+        self.ready.discard(client)
         self.broker.on_connect(client, previous, (), ticket)
-        epoch = self.scheme.epoch_of(client)
-        assert epoch is not None
+        # Which connection is the newest is a matter of its own: a context may be older than who asks for it.
+        epoch = Epoch(self.time, self.me)
+        connection.epoch = epoch
         self.directory.learn(client, epoch, home)
         self._tell_all(Serving(client=client, epoch=epoch, home=home))
         self.record(Record("connected", self.time, self.me, client, peer=previous))
@@ -358,8 +390,9 @@ class Machine:
         Not before: a PUBCOMP for an event that is still on its way would have nothing to acknowledge.
         """
         context = self.scheme.contexts.get(client)
-        if context is None or context.local_queue is not None:
+        if context is None or context.local_queue is not None or client not in self.ready:
             return
+        self.ready.discard(client)
         connection = self.awaiting.pop(client)
         self.cancel_timer(("connack", client))
         if connection is None:
@@ -381,6 +414,7 @@ class Machine:
             self.set_timer(("connack", client), self.settings.handoff_timeout_s)
             return
         del self.awaiting[client]
+        self.ready.discard(client)
         context.session = None
         self.late[client] = connection
         self._let_in(connection, context)
@@ -593,8 +627,7 @@ class Machine:
         if not self.directory.learn(message.client, message.epoch, message.home):
             return
         connection = self.by_client.get(message.client)
-        mine = self.scheme.epoch_of(message.client)
-        if connection is not None and mine is not None and mine < message.epoch:
+        if connection is not None and connection.epoch < message.epoch:
             self._end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, "connected elsewhere")
 
     def _on_ended(self, sender: BrokerId, message: Ended) -> None:

@@ -84,6 +84,10 @@ class Scheme:
     def on_ticket(self, client: ClientId, ticket: Ticket | None) -> None:
         """What the client shows as it connects, told just before `on_connect`. Most schemes do not look."""
 
+    def went_to(self, client: ClientId) -> BrokerId | None:
+        """Where the context of a client went that was here, if it is here no more and we know."""
+        return None
+
     def on_disconnect(self, client: ClientId, reason: str) -> None:
         """The client is gone from here, with or without a word."""
         raise NotImplementedError

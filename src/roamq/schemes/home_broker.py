@@ -15,7 +15,7 @@ from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, EventId
 from roamq.core.filters import Filter
-from roamq.core.messages import ChangeSubscription, Consumed, Forward, Leave, Recall, Visiting
+from roamq.core.messages import ChangeSubscription, Consumed, Forward, Leave, Recall, Visiting, Welcome
 from roamq.core.ports import Host
 from roamq.overlay.base import Router
 from roamq.schemes.base import Scheme, SchemeOptions, register
@@ -76,6 +76,7 @@ class HomeBroker(Scheme):
         self.way_home: dict[ClientId, BrokerId] = {}
         """For clients that show no ticket: the broker they came from when they were first here."""
         self.handle(Visiting, self.on_visiting)
+        self.handle(Welcome, self.on_welcome)
         self.handle(Forward, self.on_forward)
         self.handle(Consumed, self.on_consumed)
         self.handle(Recall, self.on_recall)
@@ -114,6 +115,7 @@ class HomeBroker(Scheme):
         if client in self.visits:
             self.end_visit(client)
         context = self.open(client, self.new_epoch(), Mode.SERVING)
+        context.open_local_queue()  # until home has answered
         self.visits[client] = Visit(context, home)
         self.serve(context, resumed=True)
         self.router.unicast(home, Visiting(client=client, epoch=context.epoch, visited=self.me))
@@ -137,6 +139,7 @@ class HomeBroker(Scheme):
             position=dict(context.position),
             ahead=context.acknowledged_ahead(),
             left=True,
+            session=context.session,
         )
         self.close(context)
         self.router.unicast(visit.home, report)
@@ -172,6 +175,9 @@ class HomeBroker(Scheme):
 
     def settle(self, resident: Resident, broker: BrokerId, epoch: Epoch) -> None:
         resident.at, resident.epoch, resident.next = broker, epoch, None
+        if broker != self.me:
+            client, session = resident.context.client, resident.context.session
+            self.router.unicast(broker, Welcome(client=client, epoch=epoch, session=session))
         self.serve(resident.context, resumed=True)
 
     def nowhere(self, resident: Resident) -> None:
@@ -204,6 +210,8 @@ class HomeBroker(Scheme):
         if resident.at is None or message.epoch != resident.epoch:
             return
         resident.context.consume_through(dict(message.position), message.ahead)
+        if message.session is not None:
+            resident.context.session = message.session
         self.host.store(message.client)
         if message.left:
             self.nowhere(resident)
@@ -233,6 +241,16 @@ class HomeBroker(Scheme):
         return resident
 
     # --- at a visited broker ------------------------------------------------------------------------------
+
+    def on_welcome(self, home: BrokerId, message: Welcome) -> None:
+        """Home knows that the client is here: what it forwards goes to the client from now on."""
+        visit = self.visits.get(message.client)
+        if visit is not None and visit.context.epoch == message.epoch:
+            visit.home = home
+            visit.context.session = message.session
+            visit.context.close_local_queue()
+            self.host.attached(message.client, resumed=True)
+            self.replay(visit.context)
 
     def on_forward(self, home: BrokerId, message: Forward) -> None:
         visit = self.visits.get(message.client)

@@ -178,8 +178,8 @@ class ProActive(CopyHolder):
     def case_3_came_back(self, context: Context) -> None:
         """S reconnects here: the neighbors deactivate, and S gets what was buffered."""
         assert after(self.own_state(context), Stimulus.RECONNECT) is State.SERVING
+        before, context.epoch = context.epoch, self.new_epoch(above=context.epoch)
         if context not in self.incomplete:
-            before, context.epoch = context.epoch, self.new_epoch(above=context.epoch)
             self.activations.pop(context, None)
             if context.mode is Mode.ACTIVE:
                 for holder in sorted(self.holders.get(context, ())):
@@ -459,7 +459,12 @@ class ProActive(CopyHolder):
         """The context of that connection, if it is still this broker's."""
         left = [*self.left_behind.get(client, ())]
         current = self.contexts.get(client)
-        return next((c for c in (*left, current) if c is not None and c.epoch == epoch), None)
+        for context in (*left, current):
+            if context is not None:
+                arriving = self.incomplete.get(context)
+                if epoch in (context.epoch, arriving.transfer if arriving else None):
+                    return context
+        return None
 
     # --- the reactive way, for the first to cross an edge ---------------------------------------------------
 

@@ -24,6 +24,9 @@ from roamq.core.records import Record
 from roamq.overlay.base import Router
 from roamq.schemes.base import Scheme, SchemeOptions, register
 
+REMEMBERED_MAX = 100_000
+"""How many clients' whereabouts a broker remembers after they left."""
+
 Claim = ContextRequest | Release
 """What a new broker claims a context with: a request, or a release at once if it has the subscriptions."""
 
@@ -70,6 +73,8 @@ class Standard(Scheme):
         """Claims to contexts that are themselves still arriving."""
         self.leaving: dict[tuple[ClientId, Epoch, BrokerId], Leaving] = {}
         self._before_fence: list[Leaving] = []
+        self.gone_to: dict[ClientId, Epoch] = {}
+        """Where contexts went that were here: for claims of clients that outran the news."""
         self.handle(ContextRequest, self.on_context_request)
         self.handle(Subscriptions, self.on_subscriptions)
         self.handle(NoContext, self.on_no_context)
@@ -87,6 +92,9 @@ class Standard(Scheme):
             resumed = context is not None
             if context is None:
                 context = self.open(client, self.new_epoch(), Mode.SERVING)
+            else:
+                # A connection in between that the client never heard of is older than this one.
+                context.epoch = self.new_epoch(above=context.epoch)
             self.serve(context, resumed=resumed)
             return
         if context is not None:
@@ -147,11 +155,24 @@ class Standard(Scheme):
 
     def claim(self, context: Context | None, claim: Claim) -> None:
         if context is None:
-            self.tell(claim.new_broker, NoContext(client=claim.client, epoch=claim.epoch))
+            self.point_onward(claim)
         elif context in self.incomplete:
             self.waiting[context] = claim  # the client was faster than its context: hand on when it is whole
         else:
             self.hand_over(context, claim)
+
+    def point_onward(self, claim: Claim) -> None:
+        """The client's old broker was not the last one: pass the claim on to where the context went.
+
+        Each step leads to a later connection, and none later than the claim's, so it ends.
+        """
+        gone = self.gone_to.get(claim.client)
+        if gone is None or gone == claim.epoch or (gone < claim.epoch and gone.broker == self.me):
+            self.tell(claim.new_broker, NoContext(client=claim.client, epoch=claim.epoch))
+        elif gone > claim.epoch:
+            self.tell(claim.new_broker, NoContext(client=claim.client, epoch=claim.epoch, newer=gone))
+        else:
+            self.tell(gone.broker, claim)
 
     def claimed_by(self, claim: Claim) -> Context | None:
         """The newest context here that is older than the claimer's connection."""
@@ -181,6 +202,7 @@ class Standard(Scheme):
             self.host.detach(context.client, "taken over")
             self.pause(context)
         self.take_off(context)
+        self.remember_where(context.client, transfer)
         leaving = self.leaving[context.client, transfer, new_broker] = Leaving(context)
         return leaving
 
@@ -318,8 +340,35 @@ class Standard(Scheme):
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
         """Broker 1 knows nothing of the client (it gave the context up): begin anew with what we have."""
         arriving = self.arriving.get((reply.client, reply.epoch))
-        if arriving is not None:
+        if arriving is None:
+            return
+        if reply.newer is not None and reply.newer > arriving.context.epoch:
+            self.step_aside(arriving, reply.newer)
+        else:
             self.step_6_replay(arriving)
+
+    def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
+        """The client has connected elsewhere since, and its context is there: nothing is kept here."""
+        context = arriving.context
+        if context.mode is Mode.SERVING:
+            self.host.detach(context.client, "taken over")
+        self.expect_no_more(arriving)
+        claim = self.waiting.pop(context, None)
+        self.take_off(context)
+        self.close(context)
+        self.remember_where(context.client, newer)
+        if claim is not None:
+            self.point_onward(claim)
+
+    def went_to(self, client: ClientId) -> BrokerId | None:
+        gone = self.gone_to.get(client)
+        return None if gone is None or client in self.contexts or gone.broker == self.me else gone.broker
+
+    def remember_where(self, client: ClientId, epoch: Epoch) -> None:
+        known = self.gone_to.pop(client, None)
+        self.gone_to[client] = epoch if known is None else max(known, epoch)
+        if len(self.gone_to) > REMEMBERED_MAX:
+            del self.gone_to[next(iter(self.gone_to))]  # the one heard of least recently
 
     # --- bookkeeping --------------------------------------------------------------------------------------
 
