@@ -8,7 +8,7 @@ visited, each in the paper's six steps; epochs keep the links of the chain apart
 
 from dataclasses import dataclass, field
 
-from roamq.core.context import Context, Epoch, Mode
+from roamq.core.context import Context, Epoch, Mode, Position
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.messages import (
@@ -166,7 +166,8 @@ class Standard(Scheme):
 
         Each step leads to a later connection, and none later than the claim's, so it ends.
         """
-        gone = self.gone_to.get(claim.client)
+        held = self.contexts.get(claim.client)
+        gone = held.epoch if held is not None else self.gone_to.get(claim.client)
         if gone is None or gone == claim.epoch or (gone < claim.epoch and gone.broker == self.me):
             self.tell(claim.new_broker, NoContext(client=claim.client, epoch=claim.epoch))
         elif gone > claim.epoch:
@@ -359,6 +360,10 @@ class Standard(Scheme):
         self.remember_where(context.client, newer)
         if claim is not None:
             self.point_onward(claim)
+
+    def open(self, client: ClientId, epoch: Epoch, mode: Mode, position: Position | None = None) -> Context:
+        self.gone_to.pop(client, None)  # it is here again
+        return super().open(client, epoch, mode, position)
 
     def went_to(self, client: ClientId) -> BrokerId | None:
         gone = self.gone_to.get(client)
