@@ -336,7 +336,8 @@ class Standard(Scheme):
         """The context is whole; whoever waits for it may have it."""
         claim = self.waiting.pop(context, None)
         if claim is not None:
-            self.hand_over(context, claim)
+            # The client may have come back here since; then the claim is of an older connection than this.
+            self.claim(context if context.epoch < claim.epoch else None, claim)
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
         """Broker 1 knows nothing of the client (it gave the context up): begin anew with what we have."""
