@@ -5,10 +5,13 @@ client, a timer that is due. Connections break with whatever is on them; links a
 """
 
 from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from random import Random
 
 from roamq.core.events import BrokerId
+from roamq.core.ports import TimerKey
 from roamq.net.machine import Machine
 from roamq.net.mqtt.codec import (
     Connack,
@@ -51,10 +54,8 @@ class FleetClient:
         self.unfinished: dict[int, tuple[Publish, bool]] = {}
         self.subscriptions: list[SubscriptionRequest] = []
         self.closed_because: Packet | None = None
-        self._waiting: list[Packet] = []
         self._packet_id = 0
         self._open = False
-        self._ever = False
 
     def connect(self, at: str, *, clean: bool = False, previous: str | None = None) -> None:
         self.vanish()
@@ -181,7 +182,7 @@ class Fleet:
             self.links[a, b] = deque()
             self.links[b, a] = deque()
         self.cut: set[frozenset[BrokerId]] = set()
-        self.timers: dict[tuple[BrokerId, tuple[str, ...]], float] = {}
+        self.timers: dict[tuple[BrokerId, TimerKey], float] = {}
         self.owners: dict[tuple[BrokerId, int], FleetClient] = {}
         self.losses: list[tuple[float, BrokerId, int]] = []
         self.clients: list[FleetClient] = []
@@ -223,48 +224,46 @@ class Fleet:
         """One thing happens; False if nothing is under way."""
         self.take_outputs()
         self.now += 0.002
-        choices: list[tuple[str, object]] = [
-            ("link", pair) for pair, queue in self.links.items() if queue and frozenset(pair) not in self.cut
-        ]
-        choices += [("up", client) for client in self.clients if client.up and client.at]
-        choices += [("down", client) for client in self.clients if client.down]
-        choices += [("timer", key) for key, at in self.timers.items() if at <= self.now]
-        choices += [("loss", loss) for loss in self.losses if loss[0] <= self.now]
+        links = [pair for pair, queue in self.links.items() if queue and frozenset(pair) not in self.cut]
+        choices: list[Callable[[], None]] = [partial(self._frame, *pair) for pair in links]
+        choices += [partial(self._to_broker, client) for client in self.clients if client.up and client.at]
+        choices += [partial(self._to_client, client) for client in self.clients if client.down]
+        choices += [partial(self._timer, *key) for key, at in self.timers.items() if at <= self.now]
+        choices += [partial(self._loss, loss) for loss in self.losses if loss[0] <= self.now]
         if not choices:
             return False
-        kind, what = self.random.choice(choices)
-        self._happen(kind, what)
+        self.random.choice(choices)()
         self.take_outputs()
         return True
 
-    def _happen(self, kind: str, what: object) -> None:
-        if kind == "link":
-            source, target = what  # type: ignore[misc]
-            sequence, frame = self.links[source, target].popleft()
-            self.machines[target].link_received(source, sequence, frame, self.now)
-            self.machines[source].link_acked(target, sequence, self.now)
-        elif kind == "up":
-            assert isinstance(what, FleetClient)
-            assert what.at is not None
-            self.machines[what.at].received(what.number, what.up.popleft(), self.now)
-        elif kind == "down":
-            assert isinstance(what, FleetClient)
-            what.hear(what.down.popleft())
-        elif kind == "timer":
-            broker, key = what  # type: ignore[misc]
-            del self.timers[broker, key]
-            self.machines[broker].timer(key, self.now)
-        else:
-            assert isinstance(what, tuple)
-            self.losses.remove(what)
-            self.machines[what[1]].lost(what[2], self.now)
+    def _frame(self, source: BrokerId, target: BrokerId) -> None:
+        sequence, frame = self.links[source, target].popleft()
+        self.machines[target].link_received(source, sequence, frame, self.now)
+        self.machines[source].link_acked(target, sequence, self.now)
+
+    def _to_broker(self, client: FleetClient) -> None:
+        assert client.at is not None
+        self.machines[client.at].received(client.number, client.up.popleft(), self.now)
+
+    def _to_client(self, client: FleetClient) -> None:
+        client.hear(client.down.popleft())
+
+    def _timer(self, broker: BrokerId, key: TimerKey) -> None:
+        del self.timers[broker, key]
+        self.machines[broker].timer(key, self.now)
+
+    def _loss(self, loss: tuple[float, BrokerId, int]) -> None:
+        self.losses.remove(loss)
+        self.machines[loss[1]].lost(loss[2], self.now)
 
     def settle(self, steps: int = 20_000) -> None:
         """Let everything that is under way arrive; timers and losses come when their time does."""
         for _ in range(steps):
             if self.step():
                 continue
-            later = [at for at in self.timers.values() if at < self.now + 30] + [at for at, _, _ in self.losses]
+            later = [at for at in self.timers.values() if at < self.now + 30] + [
+                at for at, _, _ in self.losses
+            ]
             if not later:
                 return
             self.now = max(self.now, min(later))

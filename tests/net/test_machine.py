@@ -19,7 +19,7 @@ def roam(
     mover.connect(fleet.random.choice(names))
     mover.subscribe("t/#", qos)
     fleet.settle()
-    sent = []
+    sent: list[bytes] = []
     for _ in range(moves):
         for _ in range(fleet.random.randrange(6)):
             sent.append(str(len(sent)).encode())

@@ -175,10 +175,10 @@ class HomeBroker(Scheme):
 
     def settle(self, resident: Resident, broker: BrokerId, epoch: Epoch) -> None:
         resident.at, resident.epoch, resident.next = broker, epoch, None
-        if broker != self.me:
+        self.serve(resident.context, resumed=True)
+        if broker != self.me:  # after what is forwarded now: the client may acknowledge any of it at once
             client, session = resident.context.client, resident.context.session
             self.router.unicast(broker, Welcome(client=client, epoch=epoch, session=session))
-        self.serve(resident.context, resumed=True)
 
     def nowhere(self, resident: Resident) -> None:
         """The client is disconnected: its events are stored at home."""
@@ -259,7 +259,8 @@ class HomeBroker(Scheme):
         visit.home = home
         if not visit.context.admit(message.event, "forwarded"):
             self.drop(visit.context, message.event, "queue_full")
-        self.pump(visit.context)
+        if visit.context.local_queue is None:
+            self.pump(visit.context)
 
     def on_acknowledge(self, client: ClientId, event_id: EventId) -> None:
         super().on_acknowledge(client, event_id)

@@ -457,9 +457,10 @@ class ProActive(CopyHolder):
 
     def context_of(self, client: ClientId, epoch: Epoch) -> Context | None:
         """The context of that connection, if it is still this broker's."""
-        left = [*self.left_behind.get(client, ())]
+        left = list(self.left_behind.get(client, ()))
         current = self.contexts.get(client)
-        for context in (*left, current):
+        candidates: list[Context | None] = [*left, current]
+        for context in candidates:
             if context is not None:
                 arriving = self.incomplete.get(context)
                 if epoch in (context.epoch, arriving.transfer if arriving else None):

@@ -69,7 +69,7 @@ class Standard(Scheme):
         """The same, by context."""
         self.left_behind: dict[ClientId, list[Context]] = {}
         """Contexts whose client has been elsewhere since: the broker it went to will ask for them."""
-        self.waiting: dict[Context, Claim] = {}
+        self.waiting: dict[Context, list[Claim]] = {}
         """Claims to contexts that are themselves still arriving."""
         self.leaving: dict[tuple[ClientId, Epoch, BrokerId], Leaving] = {}
         self._before_fence: list[Leaving] = []
@@ -157,7 +157,8 @@ class Standard(Scheme):
         if context is None:
             self.point_onward(claim)
         elif context in self.incomplete:
-            self.waiting[context] = claim  # the client was faster than its context: hand on when it is whole
+            # The client was faster than its context: hand on when it is whole.
+            self.waiting.setdefault(context, []).append(claim)
         else:
             self.hand_over(context, claim)
 
@@ -334,10 +335,13 @@ class Standard(Scheme):
 
     def completed(self, context: Context) -> None:
         """The context is whole; whoever waits for it may have it."""
-        claim = self.waiting.pop(context, None)
-        if claim is not None:
-            # The client may have come back here since; then the claim is of an older connection than this.
-            self.claim(context if context.epoch < claim.epoch else None, claim)
+        # The earliest connection after this one comes first, and later ones are pointed on to it; a claim older
+        # than the context is of a connection that the client gave up to come back here.
+        for claim in sorted(self.waiting.pop(context, []), key=lambda claim: claim.epoch):
+            is_held = self.contexts.get(context.client) is context or context in self.left_behind.get(
+                context.client, ()
+            )
+            self.claim(context if is_held and context.epoch < claim.epoch else None, claim)
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
         """Broker 1 knows nothing of the client (it gave the context up): begin anew with what we have."""
@@ -355,11 +359,11 @@ class Standard(Scheme):
         if context.mode is Mode.SERVING:
             self.host.detach(context.client, "taken over")
         self.expect_no_more(arriving)
-        claim = self.waiting.pop(context, None)
+        claims = self.waiting.pop(context, [])
         self.take_off(context)
         self.close(context)
         self.remember_where(context.client, newer)
-        if claim is not None:
+        for claim in claims:
             self.point_onward(claim)
 
     def open(self, client: ClientId, epoch: Epoch, mode: Mode, position: Position | None = None) -> Context:
