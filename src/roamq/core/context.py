@@ -8,8 +8,9 @@ Events are held through an `EventBuffer`, which keeps one copy however many cont
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from hashlib import blake2b
 from typing import NamedTuple
 
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
@@ -41,6 +42,16 @@ class Ticket(NamedTuple):
 
     home: BrokerId
     epoch: Epoch | None = None
+    position: Mapping[BrokerId, int] | None = None
+    """How far the client has read, per origin, if its connections lose nothing and it kept count."""
+    digest: str | None = None
+    """The name of what it has subscribed to (`digest_of`)."""
+
+
+def digest_of(filters: Iterable[Filter]) -> str:
+    """A name for a set of subscriptions: equal sets have equal names everywhere."""
+    text = "\n".join(sorted(map(str, filters)))
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 class Mode(Enum):
@@ -278,6 +289,23 @@ class Context:
             self._keep(
                 held for held in self.stored if held.event.id[1] > self.position.get(held.event.id[0], 0)
             )
+
+    def keep_unread(self, reach: Mapping[BrokerId, int], held: Iterable[EventId]) -> None:
+        """The client has consumed, elsewhere, all events up to `reach` but those `held`: forget the others."""
+        unread = set(held)
+
+        def is_wanted(event: Event) -> bool:
+            return event.id in unread or event.id[1] > reach.get(event.id[0], 0)
+
+        assert not self.in_flight, "a served context does not learn from others what was read"
+        self._keep(entry for entry in self.stored if is_wanted(entry.event))
+        for event in self.local_queue or ():
+            if not is_wanted(event):
+                self.buffer.release(event)
+        if self.local_queue is not None:
+            self.local_queue = deque(event for event in self.local_queue if is_wanted(event))
+        for origin, sequence in reach.items():
+            self.reach[origin] = max(sequence, self.reach.get(origin, 0))
 
     def drop_expired(self, now: Seconds) -> list[Event]:
         """Forget stored events whose lifetime is over (not those in flight); returns them."""

@@ -472,6 +472,6 @@ def kind_of(message: "Message | Event") -> str:
         return "mobile_subscribe" if message.mobile else "subscribe"
     if isinstance(message, Unsubscribe):
         return "mobile_unsubscribe" if message.mobile else "unsubscribe"
-    if isinstance(message, StoredEvents | Forwarded) and not message.events:
+    if message.kind == "stored_event" and not getattr(message, "events", ()):
         return "control"
     return message.kind

@@ -46,6 +46,9 @@ KINDS: Final[dict[str, str]] = {
     "copied": "`broker`, itself a mobile node, took a copy of the event; `detail`: source, carrier, destination or "
     "epidemic",
     "role": "the mobile node `broker` became a broker or ceased to be one; `detail`: elected, resigned, vanished",
+    "prehandoff": "a virtual consumer of `client`; `detail`: requested or cancelled by `broker` at `peer`; ready, hit "
+    "(replaced by the client, which was at `peer`), unready (replaced too early) or missed at `broker`; `count` is the "
+    "number of the attempt; wasted at `broker`, with `count` events stored for nobody",
     "traffic": "`count` messages of kind `detail` crossed `hops` links and `bytes`, in the bin that ends at `time_s`",
     "buffer": "`broker` holds `count` stored events of `bytes` for `hops` contexts (copies counted once)",
     "processing": "`broker` handled `count` operations of kind `detail` in `duration_s` of service time, in the bin",

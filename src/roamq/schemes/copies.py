@@ -7,9 +7,7 @@ older one is not performed. Who creates copies under an epoch (`PassiveCopy`, `A
 them, or leaves them to the next broker when it knows that they have arrived: so none is left behind.
 """
 
-from hashlib import blake2b
-
-from roamq.core.context import Context, Epoch, Mode, Position
+from roamq.core.context import Context, Epoch, Mode, Position, digest_of
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.core.messages import (
@@ -26,12 +24,6 @@ from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions
 from roamq.schemes.proactive_states import MODES, State, Stimulus, after
 from roamq.schemes.standard import Standard
-
-
-def digest_of(filters: dict[Filter, None]) -> str:
-    """A name for a set of subscriptions: equal sets have equal names at every broker."""
-    text = "\n".join(sorted(map(str, filters)))
-    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 class CopyHolder(Standard):

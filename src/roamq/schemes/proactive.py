@@ -15,7 +15,7 @@ above one common position that have passed their brokers.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from roamq.core.context import Context, Epoch, Mode, Ticket
+from roamq.core.context import Context, Epoch, Mode, Ticket, digest_of
 from roamq.core.events import BrokerId, ClientId, Event, Seconds
 from roamq.core.filters import Filter
 from roamq.core.messages import (
@@ -36,7 +36,7 @@ from roamq.core.messages import (
 from roamq.core.ports import Host, TimerKey
 from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions, register
-from roamq.schemes.copies import CopyHolder, digest_of, start_over
+from roamq.schemes.copies import CopyHolder, start_over
 from roamq.schemes.neighbors import NeighborGraph, Row, rows_of
 from roamq.schemes.proactive_states import State, Stimulus, after
 from roamq.schemes.standard import Arriving, Claim, Leaving

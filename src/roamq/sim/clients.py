@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from roamq.core.context import Epoch, Ticket
+from roamq.core.context import Epoch, Ticket, digest_of
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.records import Record
@@ -46,6 +46,8 @@ class SimClient:
         self.next_step: Step | None = None
         """Where the client will be next: what a perfect prediction knows."""
         self.carries_subscriptions = carries_subscriptions
+        self.position: dict[BrokerId, int] = {}
+        """The last event received, per origin: what the client itself knows of its read position."""
         self._steps = steps
         self._requested_at: float | None = None
         self._came_from: BrokerId | None = None
@@ -78,10 +80,20 @@ class SimClient:
         else:
             self.disconnect()
         if step.cell is not None and self.host is not None:
-            host = self.host
-            host.enqueue("control", 0, host.broker.on_location, self.id, step.cell)
+            # The report follows the connect request over the same hop.
+            delay_s = self.network.last_hop.delay_s
+            self.engine.after(delay_s, self._report, self.connection, self.host, step.cell)
         if upcoming is not None:
             self.engine.at(max(upcoming.time_s, self.engine.now), self._take, upcoming)
+
+    def _report(self, connection: int, host: "SimHost", cell: str) -> None:
+        """The client's place reaches the broker."""
+        if connection == self.connection and host.alive:
+            host.enqueue("control", 0, self._located_at, connection, host, cell)
+
+    def _located_at(self, connection: int, host: "SimHost", cell: str) -> None:
+        if self.id in host.clients and host.connections[self.id] == connection:
+            host.broker.on_location(self.id, cell)
 
     def stop_moving(self) -> None:
         """The run is over: whoever is away goes where it would have gone, and stays."""
@@ -131,7 +143,7 @@ class SimClient:
         previous, self.last_broker = self.last_broker, host.me
         self._came_from = previous
         carried = tuple(self.filters) if self.carries_subscriptions else ()
-        ticket = None if self.home is None else Ticket(self.home, self.epoch)
+        ticket = None if self.home is None else self._ticket(self.home)
         host.broker.on_connect(self.id, previous, carried, ticket)
         self.home = self.home or host.me
         self.epoch = host.broker.scheme.epoch_of(self.id) if self.network.last_hop.shows_epoch else None
@@ -139,6 +151,12 @@ class SimClient:
             self._subscribed = True
             for filter in self.filters:
                 host.broker.on_subscribe(self.id, filter)
+
+    def _ticket(self, home: BrokerId) -> Ticket:
+        """What the client shows. Where transmissions are lost it cannot know what it has missed, and shows less."""
+        if self.epoch is None or self.network.last_hop.loss:
+            return Ticket(home, self.epoch)
+        return Ticket(home, self.epoch, dict(self.position), digest_of(self.filters))
 
     def disconnect(self) -> None:
         """Gone without a word; the broker notices after `detect_s`."""
@@ -217,6 +235,8 @@ class SimClient:
             return
         now = self.engine.now
         self.checkers.delivered(self.id, event)
+        if event.id[1] > self.position.get(event.id[0], 0):
+            self.position[event.id[0]] = event.id[1]
         if self.recorder.record_event_rows:
             origin, sequence = event.id
             self.recorder.records.append(

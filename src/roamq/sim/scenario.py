@@ -27,6 +27,7 @@ from roamq.overlay.topology import Topology, hierarchy
 from roamq.schemes import scheme_by_name, scheme_names
 from roamq.schemes.base import Scheme, SchemeOptions
 from roamq.schemes.prefetching import Prefetching
+from roamq.schemes.prehandoff import PreHandoff
 from roamq.sim import mobility, workload
 from roamq.sim.checkers import Checkers, Delivery
 from roamq.sim.clients import SimClient, SimPublisher
@@ -264,7 +265,9 @@ class Simulation:
         self.checkers = Checkers(self.network)
         self.topology = topology_of(scenario)
         self._by_id: dict[ClientId, SimClient] = {}
-        self.oracle = PlannedMoves(self._by_id, world_of(scenario, self.topology).leaves)
+        world = world_of(scenario, self.topology)
+        self.region = world.region
+        self.oracle = PlannedMoves(self._by_id, world.leaves)
         self.network.build(
             self.topology.brokers, self.topology.links, scenario.link, self._make_broker, self.stream
         )
@@ -295,6 +298,8 @@ class Simulation:
         options = scheme_options(self.scenario)
         if issubclass(scheme_type, Prefetching):
             return scheme_type(host.me, host, router, options, oracle=self.oracle)
+        if issubclass(scheme_type, PreHandoff):
+            return scheme_type(host.me, host, router, options, region=self.region)
         return scheme_type(host.me, host, router, options)
 
     def _make_clients(self) -> list[SimClient]:

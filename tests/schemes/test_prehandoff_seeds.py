@@ -1,0 +1,34 @@
+"""Pre-handoff under random journeys, delays and faults: nothing lost, nothing twice, in order, nothing left behind.
+
+These are the first few hundred; `python -m tests.support.street_rides FIRST END` rides as many as one likes.
+"""
+
+from collections import Counter
+
+import pytest
+
+from tests.support.rough_rides import findings
+from tests.support.rough_rides import ride as rough_ride
+from tests.support.street_rides import ride
+
+BATCH = 60
+
+
+@pytest.mark.parametrize("first", range(0, 5 * BATCH, BATCH))
+def test_street_rides_lose_repeat_reorder_and_leave_behind_nothing(first: int) -> None:
+    for number in range(first, first + BATCH):
+        assert findings(ride(number)) == {}, f"replay: tests.support.street_rides.ride({number})"
+
+
+def test_the_rides_meet_every_case() -> None:
+    """A test of the test: virtual consumers are hit, met unready, missed, cancelled and wasted."""
+    seen: Counter[str | None] = Counter()
+    for number in range(40):
+        seen += Counter(r.detail for r in ride(number).records if r.kind == "prehandoff")
+    for case in ("requested", "ready", "hit", "unready", "missed", "cancelled", "wasted"):
+        assert seen[case] > 20, f"{case}: {seen}"
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_without_a_map_the_handoff_is_the_normal_one(number: int) -> None:
+    assert findings(rough_ride("prehandoff", number)) == {}

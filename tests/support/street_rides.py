@@ -1,0 +1,148 @@
+"""Street rides: short random journeys through a small city, fast enough to outrun every message.
+
+A ride's number decides the network, its delays and faults, how clients are expected, who shows what at a handoff, and
+who changes its mind; `ride(number)` replays it. Cells are crossed in the time a message takes, so borders are crossed
+before, while and after virtual consumers are made, filled and cancelled.
+
+    python -m tests.support.street_rides 1000 9000        # rides 1000 to 8999, as many as there is patience for
+"""
+
+import random
+import sys
+from typing import Any
+
+from roamq.core.filters import Filter
+from roamq.geo.city import site_grid
+from roamq.sim.clients import SimClient
+from roamq.sim.config import Source
+from roamq.sim.scenario import RunResult, Simulation, checked
+from tests.support.rough_rides import findings
+
+SITES = {str(broker): list(place) for broker, place in site_grid(2, 3, 2600.0).items()}
+LINKS = ["b1-b2", "b2-b3", "b1-b4", "b2-b5", "b3-b6", "b4-b5", "b5-b6"]
+TREE = ["b1-b2", "b2-b3", "b2-b5", "b5-b4", "b5-b6"]
+SPREAD_S = 4.0
+"""How long a new subscription may take to reach every broker that must know it, faults included."""
+
+
+def ride(number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0) -> RunResult:
+    rng = random.Random(f"{number}/street ride")
+    flooded = rng.random() < 0.6
+    links = LINKS if flooded else TREE
+    speed = rng.choice([300.0, 1000.0, 3000.0])
+    scenario: dict[str, Any] = {
+        "name": f"street ride {number}",
+        "scheme": {"name": scheme, **(_options(rng) if scheme == "prehandoff" else {})},
+        "clients": rng.randint(2, 4),
+        "duration_s": duration_s,
+        "drain_s": 3000.0,
+        "network": {
+            "overlay": "flooding" if flooded else "hierarchy",
+            "brokers": list(SITES),
+            "links": [link.split("-") for link in links],
+            "areas": SITES,
+            "covering": not flooded and rng.random() < 0.5,
+            "advertisements": not flooded and rng.random() < 0.3,
+        },
+        "map": {"resolution": rng.choice([8, 9]), "block_m": 600.0, "border_rings": rng.choice([1, 1, 2])},
+        "link": {
+            "delay_s": rng.choice([0.005, 0.03, 0.15]),
+            "jitter_s": rng.choice([0.0, 0.05, 0.3]),
+        },
+        "last_hop": _last_hop(rng),
+        "mobility": {
+            "model": "streets",
+            "speed_mps": [speed / 2, speed],
+            "stop": rng.choice([0.0, 0.2]),
+            "stop_s": 0.5,
+            "turn_back": rng.choice([0.0, 0.1, 0.3]),
+            "off": rng.choice([0.0, 0.1]),
+            "off_s": rng.choice([0.1, 1.0]),
+            "gap_s": rng.choice([0.0, 0.0, 0.05, 0.3]),
+        },
+        "workload": {
+            "model": "groups",
+            "publishers_count": 3,
+            "rate": 6.0,
+            "topics": 2,
+            "share": rng.choice([0.2, 0.6]),
+            "begin_s": 2.0,
+        },
+        "records": {"level": "moves"},
+    }
+    if rng.random() < 0.3:
+        scenario["service"] = {"operation_s": 0.002, "event_s": 0.001, "send_s": 0.001}
+    if rng.random() < 0.4:
+        scenario["faults"] = _faults(rng, links, duration_s)
+    simulation = Simulation(checked(scenario, Source("street ride")), number)
+    simulation.checkers.remember_all()
+    if rng.random() < 0.5:
+        _change_minds(rng, simulation, duration_s)
+    return simulation.run()
+
+
+def _options(rng: random.Random) -> dict[str, Any]:
+    return {
+        "choose": rng.choice(["border", "border", "all", "ahead"]),
+        "moving_s": rng.choice([0.2, 1.0, 5.0]),
+        "lead_s": rng.choice([0.3, 2.0]),
+        "cone_deg": rng.choice([30.0, 90.0, 180.0]),
+    }
+
+
+def _last_hop(rng: random.Random) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "delay_s": rng.choice([0.002, 0.02]),
+        "detect_s": rng.choice([0.0, 0.05, 0.5]),
+        "shows_epoch": rng.random() < 0.6,
+    }
+    return options
+
+
+def _faults(rng: random.Random, links: list[str], duration_s: float) -> list[dict[str, Any]]:
+    faults = []
+    time = 3.0
+    while time < duration_s:  # one after the other: two faults of one target would end each other
+        kind = rng.choice(["crash", "cut", "cut"])
+        target = rng.choice(list(SITES) if kind == "crash" else links)
+        length = rng.uniform(0.05, 1.5)
+        faults.append({"at_s": time, "kind": kind, "target": target, "duration_s": length})
+        time += length + rng.uniform(0.05, 2.0)
+    return faults
+
+
+def _change_minds(rng: random.Random, simulation: Simulation, duration_s: float) -> None:
+    """Clients subscribe and unsubscribe at random, also next to a border and beyond it."""
+    wishes = [
+        Filter.parse("news/0", "value < 40"),
+        Filter.parse("news/1", "value >= 30"),
+        Filter.parse("news/#"),
+    ]
+
+    def change(client: SimClient) -> None:
+        filter = rng.choice([*wishes, *client.filters])
+        if filter in client.filters:
+            client.unsubscribe(filter)
+        else:
+            client.subscribe(filter, owed_after_s=SPREAD_S)
+
+    for client in simulation.clients:
+        time = 2.0
+        while (time := time + rng.expovariate(1.0)) < duration_s:
+            simulation.engine.at(time, change, client)
+
+
+def main(first: int, end: int) -> int:
+    """Ride from `first` to before `end`; says which rides went wrong, and how many did."""
+    wrong = 0
+    for number in range(first, end):
+        found = findings(ride(number))
+        if found:
+            wrong += 1
+            sys.stdout.write(f"ride {number}: {found}\n")
+    sys.stdout.write(f"{end - first} rides, {wrong} with findings\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:3])))
