@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -80,6 +81,18 @@ def test_a_second_campaign_makes_only_what_is_missing(spark: SparkSession, tmp_p
     assert again.records.count() == 3 * 20
 
 
+def test_a_run_that_was_made_twice_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+    """As when a job was given up while one of its tasks was still committing."""
+    [job] = jobs("counting", [1], events=10)
+    run_campaign(spark, [job], tmp_path)
+    for folder in tmp_path.glob("part=*/run_id=*/attempt=*"):
+        shutil.copytree(folder, folder.with_name("attempt=azzz"))
+
+    campaign = run_campaign(spark, [job], tmp_path)
+
+    assert (campaign.made, campaign.runs.count(), campaign.records.count()) == (0, 1, 20)
+
+
 def test_a_failed_run_is_named_with_its_replay_and_the_rest_finishes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -93,6 +106,16 @@ def test_a_failed_run_is_named_with_its_replay_and_the_rest_finishes(
     # The half-written records of a failed run are nobody's evidence.
     kept = {row.run_id for row in campaign.records.select("run_id").distinct().collect()}
     assert kept == {rows[0].run_id, rows[2].run_id}
+
+
+def test_a_run_that_takes_its_process_down_is_named_too(spark: SparkSession, tmp_path: Path) -> None:
+    campaign = run_campaign(spark, jobs("dying", range(3)), tmp_path)
+
+    rows = {row.seed: row for row in campaign.runs.collect()}
+    assert {seed: row.status for seed, row in rows.items()} == {0: "ok", 1: "failed", 2: "ok"}
+    assert rows[1].error.startswith("its process ended: ")
+    assert rows[1].replay.endswith("--seed 1")
+    assert campaign.records.count() == 2
 
 
 def test_a_violated_invariant_shows_in_the_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -113,7 +136,7 @@ def test_every_run_is_a_task_and_progress_ends_complete(spark: SparkSession, tmp
 
     assert seen[0] == (0, 3)
     assert seen[-1] == (3, 3)
-    assert len(list((tmp_path / "part=records").glob("run_id=*/*.parquet"))) == 3
+    assert len(list((tmp_path / "part=records").glob("run_id=*/attempt=*/*.parquet"))) == 3
 
 
 def test_records_leave_in_batches_of_bounded_size() -> None:

@@ -1,5 +1,6 @@
 """Small runners for campaign tests: they record a few rows without a simulator."""
 
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -26,3 +27,10 @@ def failing(payload: dict[str, Any], seed: int) -> Iterator[Record]:
 def violating(payload: dict[str, Any], seed: int) -> Iterator[Record]:
     """Reports that an invariant broke."""
     yield Record("violation", 1.0, detail="duplication: 1 found", count=1)
+
+
+def dying(payload: dict[str, Any], seed: int) -> Iterator[Record]:
+    """Takes its process down on seed 1, as a run that needs too much memory would."""
+    yield Record("published", 0.0, "b1", "p0", "b1", 1, count=1)
+    if seed == 1:
+        os._exit(1)

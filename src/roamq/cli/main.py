@@ -95,7 +95,8 @@ class LazyGroup(click.Group):
         except Exception as error:
             _show_traceback(ctx)
             hint = "" if ctx.params.get("debug") else " (`roamq --debug ...` shows where)"
-            raise UnexpectedError(f"unexpected {type(error).__name__}: {error}{hint}") from error
+            told = (str(error).strip() or "no message").splitlines()[0]
+            raise UnexpectedError(f"unexpected {type(error).__name__}: {told}{hint}") from error
 
 
 def _module_of(name: str) -> str | None:

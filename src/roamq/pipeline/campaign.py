@@ -1,16 +1,19 @@
 """Campaigns: many runs as one Spark job, one task per run, records out through Arrow into Parquet.
 
-    OUT/part=records/run_id=.../*.parquet      what happened (schemas.RECORDS)
-    OUT/part=runs/run_id=.../*.parquet         one row per run (schemas.RUNS)
+    OUT/part=records/run_id=.../attempt=.../*.parquet      what happened (schemas.RECORDS)
+    OUT/part=runs/run_id=.../attempt=.../*.parquet         one row per run (schemas.RUNS)
 
 A task commits its files when its run ends, so an interrupted campaign keeps what was done, and the next one runs
-only what is missing. A run that fails becomes a row in `runs` with its error and the command that replays it;
-the others go on. Records leave a task in batches: its memory does not grow with the length of the run.
+only what is missing. Should a run have been made twice, as when a job was given up while one of its tasks was still
+committing, readers take one attempt and leave the other. A run that fails becomes a row in `runs` with its error and
+the command that replays it; the others go on. Records leave a task in batches: its memory does not grow with the
+length of the run.
 """
 
 import contextlib
 import itertools
 import json
+import secrets
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,7 +75,7 @@ def run_campaign(
     done = _finished(spark, out, wanted)
     missing = sorted((job for run_id, job in wanted.items() if run_id not in done), key=lambda j: -j.cost)
     if missing:
-        _make(spark, missing, out, progress or (lambda *_: None))
+        _make_surely(spark, missing, out, progress or (lambda *_: None))
     return read_campaign(spark, out, wanted, made=len(missing))
 
 
@@ -80,16 +83,21 @@ def read_campaign(
     spark: "SparkSession", out: Path | str, run_ids: Iterable[str] | None = None, *, made: int = 0
 ) -> Campaign:
     """The tables that a campaign left in `out`; of all runs, or of these."""
+    from pyspark.sql import functions as F
+
     out = _place(out)
-    records = spark.read.schema(RECORDS).parquet(f"{out}/part=records")
-    runs = spark.read.schema(RUNS).parquet(f"{out}/part=runs")
+    records = spark.read.schema(f"{RECORDS}, attempt STRING").parquet(f"{out}/part=records")
+    runs = spark.read.schema(f"{RUNS}, attempt STRING").parquet(f"{out}/part=runs")
     if run_ids is not None:
         wanted = list(run_ids)
         records = records.where(records.run_id.isin(wanted))
         runs = runs.where(runs.run_id.isin(wanted))
+    best = F.min(F.struct(F.col("status") == "failed", "attempt")).alias("best")
+    chosen = runs.groupBy("run_id").agg(best).select("run_id", "best.attempt")
+    runs = runs.join(chosen, ["run_id", "attempt"], "left_semi")
     # Records of a failed run end somewhere in the middle: no metric may see them.
-    usable = runs.where(runs.status != "failed").select("run_id")
-    kept = records.join(usable, "run_id", "left_semi").select(*columns(RECORDS))
+    usable = runs.where(F.col("status") != "failed").select("run_id", "attempt")
+    kept = records.join(F.broadcast(usable), ["run_id", "attempt"], "left_semi").select(*columns(RECORDS))
     return Campaign(kept, runs.select(*columns(RUNS)), made)
 
 
@@ -108,20 +116,49 @@ def _finished(spark: "SparkSession", out: str, wanted: Mapping[str, Job]) -> set
     return set()
 
 
+def _make_surely(spark: "SparkSession", jobs: Sequence[Job], out: str, progress: Progress) -> None:
+    """Make the runs, even if one takes its whole process down (out of memory, say) and Spark gives the job up.
+
+    What had ended is kept; the others are made one by one, so that the culprit is known and hurts nobody else.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        _make(spark, jobs, out, progress)
+        return
+    except PySparkException:
+        done = _finished(spark, out, {job.run_id: job for job in jobs})
+    for job in jobs:
+        if job.run_id in done:
+            continue
+        try:
+            _make(spark, [job], out, lambda *_: None)
+        except PySparkException as error:
+            reason = f"its process ended: {str(error).strip().splitlines()[0]}"
+            row = dict(zip(columns(JOBS)[1:], _job_row(job), strict=True))
+            failed = run_row(row, status="failed", error=reason)
+            _write(spark.createDataFrame(pa.Table.from_batches([failed])), out)
+        done.add(job.run_id)
+        progress(len(done), len(jobs))
+
+
 def _make(spark: "SparkSession", jobs: Sequence[Job], out: str, progress: Progress) -> None:
     rows = [(ordinal, *_job_row(job)) for ordinal, job in enumerate(jobs)]
     grid = spark.createDataFrame(rows, schema=JOBS)
+    # The ordinal is the partition: exactly one run per task, the longest first.
+    tasks = grid.repartitionById(len(jobs), grid.ordinal.cast("int"))
     with _progress_shown(spark, len(jobs), progress):
-        (
-            # The ordinal is the partition: exactly one run per task, the longest first.
-            grid.repartitionById(len(jobs), grid.ordinal.cast("int"))
-            .mapInArrow(run_each, schema=CAMPAIGN)
-            .write.mode("append")
-            # Each task moves its own files into place when it ends, rather than one commit at the end of all.
-            .option("mapreduce.fileoutputcommitter.algorithm.version", "2")
-            .partitionBy("part", "run_id")
-            .parquet(out)
-        )
+        _write(tasks.mapInArrow(run_each, schema=CAMPAIGN), out)
+
+
+def _write(rows: "DataFrame", out: str) -> None:
+    """Add rows of `CAMPAIGN`. Each task moves its own files into place when it ends, not all at the end of all."""
+    from pyspark.sql import functions as F
+
+    one_by_one = {"mapreduce.fileoutputcommitter.algorithm.version": "2"}
+    attempt = F.lit(f"a{secrets.token_hex(6)}")
+    writer = rows.withColumn("attempt", attempt).write.mode("append").options(**one_by_one)
+    writer.partitionBy("part", "run_id", "attempt").parquet(out)
 
 
 def _job_row(job: Job) -> tuple[Any, ...]:
@@ -188,21 +225,31 @@ def run_one(job: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
             position += len(chunk)
     except Exception as failure:
         status, error = "failed", _brief(failure)
-    yield pa.RecordBatch.from_pylist(
-        [
-            {
-                **{name: job[name] for name in columns(RUNS) if name in job},
-                "params": list(dict(job["params"]).items()),
-                "part": "runs",
-                "until_s": last_s if job["until_s"] is None else job["until_s"],
-                "status": status,
-                "error": error,
-                "wall_s": time.perf_counter() - began,
-                "records": position,
-            }
-        ],
-        schema=_OUT,
-    )
+    wall_s = time.perf_counter() - began
+    yield run_row(job, status=status, error=error, last_s=last_s, wall_s=wall_s, records=position)
+
+
+def run_row(
+    job: Mapping[str, Any],
+    *,
+    status: str,
+    error: str | None,
+    last_s: float = 0.0,
+    wall_s: float = 0.0,
+    records: int = 0,
+) -> pa.RecordBatch:
+    """What became of a run, as a row of `CAMPAIGN`."""
+    row = {
+        **{name: job[name] for name in columns(RUNS) if name in job},
+        "params": list(dict(job["params"]).items()),
+        "part": "runs",
+        "until_s": last_s if job["until_s"] is None else job["until_s"],
+        "status": status,
+        "error": error,
+        "wall_s": wall_s,
+        "records": records,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=_OUT)
 
 
 def record_batch(run_id: str, position: int, chunk: Sequence[Record]) -> pa.RecordBatch:
