@@ -1,0 +1,196 @@
+"""How long clients are connected, away, at a site, between two sites: durations, statistics, fits and their test.
+
+Counting and choosing run as Spark expressions over all sojourns; only the fits need code, and get at most
+`fit_samples` durations per group in a function over Arrow batches. The choice is by a hash of client and time, so it
+is the same on every machine and every run.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType
+
+from roamq.models.fitting import REPLICATES, fit_durations
+from roamq.pipeline.silver import CONNECTED, DISCONNECTED
+from roamq.pipeline.tables import CONNECTIVITY, FIT, conform, struct_of
+from roamq.pipeline.vectorised import arrow_function
+
+ON: Final = "on"
+OFF: Final = "off"
+STAY: Final = "stay"
+HANDOFF: Final = "handoff"
+
+EVERYTHING: Final = "*"
+FIT_MIN: Final = 20
+"""Fewer durations are described but not fitted."""
+
+_HASH_RANGE: Final = 1_000_000_007
+_GROUP: Final = ("dataset", "period", "grouping", "value")
+
+
+def durations(sojourns: DataFrame) -> DataFrame:
+    """Sojourns -> (dataset, period, client_class, site, duration_s, complete, draw); `draw` is uniform in [0, 1).
+
+    A handoff is the time from last seen at one site to first seen at the next, where the client stayed connected; it
+    belongs to the site it leads to.
+    """
+    length = _between("begin", "end")
+    is_stay = (F.col("state") == CONNECTED) & F.col("site").isNotNull()
+    is_handoff = is_stay & (F.col("next_site") != F.col("site")) & (F.col("end") >= F.col("next_begin"))
+    periods = F.array(
+        F.when(
+            F.col("on_since").isNotNull(),
+            _duration(ON, None, _between("on_since", "end"), F.col("on_complete")),
+        ),
+        F.when(F.col("state") == DISCONNECTED, _duration(OFF, None, length, F.col("complete"))),
+        F.when(is_stay, _duration(STAY, F.col("site"), length, F.col("complete"))),
+        F.when(
+            is_handoff,
+            _duration(HANDOFF, F.col("next_site"), _between("last_seen", "next_begin"), F.lit(True)),
+        ),
+    )
+    draw = F.pmod(F.xxhash64("client", "begin", "state"), F.lit(_HASH_RANGE)) / _HASH_RANGE
+    return (
+        sojourns.select(
+            "dataset",
+            "client_class",
+            draw.alias("draw"),
+            F.filter(periods, lambda p: p.isNotNull()).alias("p"),
+        )
+        .select("dataset", "client_class", "draw", F.inline("p"))
+        .where("duration_s > 0")
+    )
+
+
+def _between(begin: str, end: str) -> Column:
+    return (F.unix_micros(end) - F.unix_micros(begin)) / 1_000_000
+
+
+def _duration(period: str, site: Column | None, duration_s: Column, complete: Column) -> Column:
+    place = F.lit(None).cast("string") if site is None else site
+    return F.struct(
+        F.lit(period).alias("period"),
+        place.alias("site"),
+        duration_s.alias("duration_s"),
+        complete.alias("complete"),
+    )
+
+
+def connectivity(sojourns: DataFrame, fit_samples: int) -> DataFrame:
+    """Sojourns -> gold `connectivity`: one row per group and fitted family, the best first by AIC.
+
+    Fits use complete durations alone; `censored` says how many had an end that nobody saw. Groups: everything, each
+    client class, each site.
+    """
+    measured = durations(sojourns)
+    counted = group_counts(measured)
+    samples = chosen_samples(measured.where("complete"), counted, fit_samples)
+    grouped = samples.groupBy(*_GROUP).agg(F.collect_list("duration_s").alias("durations_s"))
+    fit = arrow_function(_fit_batch, ArrayType(struct_of(FIT)))
+    is_wide = F.col("grouping") != "site"
+    fitted = grouped.withColumn("fits", fit("durations_s", is_wide)).join(F.broadcast(counted), list(_GROUP))
+    return conform(fitted.select(*_GROUP, "n", "censored", "mean_s", F.inline("fits")), CONNECTIVITY)
+
+
+def group_counts(measured: DataFrame) -> DataFrame:
+    """Durations -> per group `n` (complete), `censored` and the exact mean. One pass; groups are sums of cells."""
+    cells = measured.groupBy("dataset", "period", "client_class", "site").agg(
+        F.count_if("complete").alias("n"),
+        F.count_if(~F.col("complete")).alias("censored"),
+        F.sum(F.when(F.col("complete"), F.col("duration_s"))).alias("sum_s"),
+    )
+    rows = cells.select("dataset", "period", "n", "censored", "sum_s", F.inline(_groups()))
+    sums = rows.groupBy(*_GROUP).agg(
+        F.sum("n").alias("n"),
+        F.sum("censored").alias("censored"),
+        (F.sum("sum_s") / F.sum("n")).alias("mean_s"),
+    )
+    return sums.where("n > 0")
+
+
+def _groups() -> Column:
+    """The groups a duration belongs to, as structs (grouping, value); a missing class or site makes no group."""
+    candidates = F.array(
+        F.struct(F.lit("all").alias("grouping"), F.lit(EVERYTHING).alias("value")),
+        F.struct(F.lit("class").alias("grouping"), F.col("client_class").alias("value")),
+        F.struct(F.lit("site").alias("grouping"), F.col("site").alias("value")),
+    )
+    return F.filter(candidates, lambda group: group["value"].isNotNull())
+
+
+def chosen_samples(complete: DataFrame, counted: DataFrame, at_most: int) -> DataFrame:
+    """For each group about `at_most` durations, or all: (dataset, period, grouping, value, duration_s).
+
+    One pass over the durations: the counts of each grouping are small and are brought to the rows.
+    """
+    rows = complete
+    for grouping, key in (("all", None), ("class", "client_class"), ("site", "site")):
+        share = F.least(F.lit(1.0), F.lit(float(at_most)) / F.col("n")).alias(f"{grouping}_share")
+        rates = counted.where(F.col("grouping") == grouping)
+        if key is None:
+            rows = rows.join(
+                F.broadcast(rates.select("dataset", "period", share)), ["dataset", "period"], "left"
+            )
+        else:
+            keyed = rates.select("dataset", "period", F.col("value").alias(key), share)
+            rows = rows.join(F.broadcast(keyed), ["dataset", "period", key], "left")
+    kept = [
+        F.when(
+            F.col("draw") < F.col(f"{grouping}_share"),
+            F.struct(F.lit(grouping).alias("grouping"), value.alias("value")),
+        )
+        for grouping, value in (
+            ("all", F.lit(EVERYTHING)),
+            ("class", F.col("client_class")),
+            ("site", F.col("site")),
+        )
+    ]
+    groups = F.filter(F.array(*kept), lambda group: group.isNotNull())
+    return rows.select("dataset", "period", "duration_s", F.inline(groups))
+
+
+def _fit_batch(samples: pa.Array, is_wide: pa.Array) -> pa.Array:
+    """Lists of durations -> lists of fits, one struct per family."""
+    pairs = zip(samples.to_pylist(), is_wide.to_pylist(), strict=True)
+    return pa.array([list(fit_rows(sample, test=wide)) for sample, wide in pairs], _FITS)
+
+
+def fit_rows(durations_s: list[float], *, test: bool) -> Iterator[dict[str, Any]]:
+    """A sample of durations -> one row per family, the best first; too small a sample is only described.
+
+    `test`: with p-values, which cost hundreds of refits: only the few wide groups get them.
+    """
+    sample = np.sort(np.asarray(durations_s, dtype=np.float64))
+    median, p90, p99 = (float(np.quantile(sample, q)) for q in (0.5, 0.9, 0.99))
+    described = {"median_s": median, "p90_s": p90, "p99_s": p99, "fitted_on": sample.size, "best": False}
+    if sample.size < FIT_MIN:
+        yield described
+        return
+    for number, fit in enumerate(fit_durations(sample, replicates=REPLICATES if test else 0)):
+        yield described | {
+            "family": fit.family,
+            "params": list(fit.params.items()),
+            "fit_mean_s": fit.mean,
+            "ks_statistic": fit.ks_statistic,
+            "ks_pvalue": None if np.isnan(fit.ks_pvalue) else fit.ks_pvalue,
+            "aic": fit.aic,
+            "best": number == 0,
+        }
+
+
+_ARROW_TYPES: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "double": pa.float64(),
+    "map<string,double>": pa.map_(pa.string(), pa.float64()),
+}
+_FITS: Final = pa.list_(
+    pa.struct(
+        [(name, _ARROW_TYPES[kind]) for name, kind in (column.split(" ") for column in FIT.split(", "))]
+    )
+)

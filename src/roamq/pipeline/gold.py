@@ -1,0 +1,172 @@
+"""Learn: the neighbor graph, transitions of higher order, arrival rates and their daily profile, days, sites.
+
+Functions take silver frames of one or many datasets and keep `dataset` as a key; what depends on a dataset's rules
+(time zone, bin width, half-life) is a parameter. Prediction and connectivity have files of their own.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from roamq.pipeline.silver import CONNECTED, DISCONNECTED, split_at_midnight
+from roamq.pipeline.tables import (
+    ARRIVAL_RATES,
+    DAILY_PROFILE,
+    DAYS,
+    NEIGHBOR_GRAPH,
+    SITES,
+    TRANSITIONS,
+    conform,
+)
+
+CLIENTS: Final = "clients"
+EVENTS: Final = "events"
+WHOLE_NETWORK: Final = "*"
+SECONDS_PER_DAY: Final = 86_400
+
+
+def neighbor_graph(moves: DataFrame, half_life_days: float) -> DataFrame:
+    """Moves -> `neighbor_graph`: how often, how likely and how lately a client went from one site to another.
+
+    [PRO] section 4.2 keeps neighbors by their timestamp; `last_seen` is that, and `recent_probability` grades it: a
+    move counts half after `half_life_days`.
+    """
+    latest = moves.groupBy("dataset").agg(F.max("time").alias("latest"))
+    age_days = (F.unix_micros("latest") - F.unix_micros("time")) / (1_000_000 * SECONDS_PER_DAY)
+    edges = (
+        moves.join(F.broadcast(latest), "dataset")
+        .groupBy("dataset", "from", "to")
+        .agg(
+            F.count("*").alias("moves"),
+            F.sum(F.pow(F.lit(0.5), age_days / half_life_days)).alias("weight"),
+            F.max("time").alias("last_seen"),
+            F.percentile_approx("gap_s", 0.5).alias("gap_s_median"),
+        )
+    )
+    return conform(
+        edges.withColumns(
+            {
+                "probability": _share("moves", "dataset", "from"),
+                "recent_probability": _share("weight", "dataset", "from"),
+            }
+        ),
+        NEIGHBOR_GRAPH,
+    )
+
+
+def transitions(moves: DataFrame) -> DataFrame:
+    """Moves -> `transitions` of order 0, 1 and 2: counts of `to` given nothing, `from`, or `before` and `from`."""
+    # Order 2 is counted from the rows; the lower orders are sums of it, not further passes over the moves.
+    second = moves.groupBy("dataset", "before", "from", "to").agg(
+        F.count("*").alias("moves"), F.max("time").alias("last_seen")
+    )
+    orders = [
+        _transitions_of(second, 0, context=()),
+        _transitions_of(second, 1, context=("from",)),
+        _transitions_of(second.where(F.col("before").isNotNull()), 2, context=("before", "from")),
+    ]
+    return conform(orders[0].unionByName(orders[1]).unionByName(orders[2]), TRANSITIONS)
+
+
+def _transitions_of(second: DataFrame, order: int, context: tuple[str, ...]) -> DataFrame:
+    counted = second.groupBy("dataset", *context, "to").agg(
+        F.sum("moves").alias("moves"), F.max("last_seen").alias("last_seen")
+    )
+    absent = {name: F.lit(None).cast("string") for name in ("before", "from") if name not in context}
+    return counted.withColumns(
+        {**absent, "order": F.lit(order), "probability": _share("moves", "dataset", *context)}
+    ).select("dataset", "order", "before", "from", "to", "moves", "probability", "last_seen")
+
+
+def _share(count: str, *group: str) -> Column:
+    return F.col(count) / F.sum(count).over(Window.partitionBy(*group))
+
+
+def client_arrivals(sojourns: DataFrame, bin_s: int) -> DataFrame:
+    """Sojourns -> `arrival_rates` of clients: stays that begin at a site, per bin."""
+    arrivals = sojourns.where((F.col("state") == CONNECTED) & F.col("site").isNotNull())
+    return _rates(
+        arrivals.select("dataset", "site", F.col("begin").alias("time"), F.lit(1).alias("n")), CLIENTS, bin_s
+    )
+
+
+def event_arrivals(events: DataFrame, bin_s: int) -> DataFrame:
+    """Frames of (dataset, site, time, n) -> `arrival_rates` of events: reports, calls, publications."""
+    return _rates(events.select("dataset", "site", "time", "n"), EVENTS, bin_s)
+
+
+def _rates(events: DataFrame, kind: str, bin_s: int) -> DataFrame:
+    begin = F.timestamp_seconds(F.floor(F.unix_seconds("time") / bin_s) * bin_s)
+    counted = events.groupBy("dataset", "site", begin.alias("bin")).agg(F.sum("n").alias("arrivals"))
+    return conform(
+        counted.withColumns({"kind": F.lit(kind), "rate_per_s": F.col("arrivals") / F.lit(float(bin_s))}),
+        ARRIVAL_RATES,
+    )
+
+
+def daily_profile(rates: DataFrame, bin_s: int, time_zone: str) -> DataFrame:
+    """Arrival rates -> the mean rate per local time of day, for each site and for the whole network.
+
+    The mean runs over every day on which the dataset has any arrival of that kind: a bin without arrivals is
+    evidence of a rate of zero, not of nothing.
+    """
+    local = F.from_utc_timestamp("bin", time_zone)
+    binned = rates.withColumns(
+        {"day": F.to_date(local), "minute_of_day": (F.hour(local) * 60 + F.minute(local)).cast("int")}
+    )
+    days = binned.groupBy("dataset", "kind").agg(F.count_distinct("day").alias("days"))
+    per_site = binned.groupBy("dataset", "kind", "site", "minute_of_day").agg(
+        F.sum("arrivals").alias("arrivals")
+    )
+    whole = per_site.groupBy("dataset", "kind", "minute_of_day").agg(F.sum("arrivals").alias("arrivals"))
+    both = per_site.unionByName(whole.withColumn("site", F.lit(WHOLE_NETWORK)))
+    rate = F.col("arrivals") / (F.col("days") * F.lit(float(bin_s)))
+    return conform(
+        both.join(F.broadcast(days), ["dataset", "kind"]).withColumn("rate_per_s", rate), DAILY_PROFILE
+    )
+
+
+def days(sojourns: DataFrame, time_zone: str) -> DataFrame:
+    """Sojourns -> one row per local day; a sojourn across midnight counts on both sides of it."""
+    pieces = split_at_midnight(sojourns, time_zone)
+    hours = (F.unix_micros("end") - F.unix_micros("begin")) / 3.6e9
+    arrives = F.from_utc_timestamp("next_begin", time_zone)
+    # A move belongs to the day of its arrival; the stay it ends may have been cut into several pieces.
+    is_move = (F.col("next_site") != F.col("site")) & (F.to_date(arrives) == F.col("day"))
+    moved = sojourns.withColumn("day", F.to_date(F.from_utc_timestamp("next_begin", time_zone))).where(
+        (F.col("state") == CONNECTED) & is_move
+    )
+    counted = moved.groupBy("dataset", "day").agg(F.count("*").alias("moves"))
+    spent = pieces.groupBy("dataset", "day").agg(
+        F.count_distinct(F.when(F.col("state") == CONNECTED, F.col("client"))).alias("clients"),
+        F.coalesce(F.sum(F.when(F.col("state") == CONNECTED, hours)), F.lit(0.0)).alias("connected_hours"),
+        F.coalesce(F.sum(F.when(F.col("state") == DISCONNECTED, hours)), F.lit(0.0)).alias(
+            "disconnected_hours"
+        ),
+    )
+    moves = F.coalesce("moves", F.lit(0))
+    return conform(spent.join(counted, ["dataset", "day"], "left").withColumn("moves", moves), DAYS)
+
+
+def sites_of_observations(observations: DataFrame, dataset: str) -> DataFrame:
+    """Observations with places -> `sites`: a site lies where its clients were seen, on average."""
+    seen = observations.where(F.col("site").isNotNull()).groupBy("site")
+    located = seen.agg(
+        F.avg("x").alias("x"),
+        F.avg("y").alias("y"),
+        F.count("*").alias("observations"),
+        F.approx_count_distinct("client").alias("clients"),
+    )
+    return conform(located.withColumn("dataset", F.lit(dataset)), SITES)
+
+
+def sites_of_sojourns(sojourns: DataFrame) -> DataFrame:
+    """Sojourns -> `sites` without places, for formats that know none."""
+    counted = (
+        sojourns.where(F.col("site").isNotNull())
+        .groupBy("dataset", "site")
+        .agg(F.sum("observations").alias("observations"), F.approx_count_distinct("client").alias("clients"))
+    )
+    nowhere = F.lit(None).cast("double")
+    return conform(counted.withColumns({"x": nowhere, "y": nowhere}), SITES)

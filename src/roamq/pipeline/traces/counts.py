@@ -1,0 +1,49 @@
+"""Counts per antenna and bin: `site,bin,n`, the shape of call records ([TIME] section 4.1.2).
+
+`bin` is the begin of a bin, ISO 8601 or UNIX seconds; `n` is how many calls or messages began in it. No client is
+named, so such a trace gives arrival rates and nothing else.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from roamq.pipeline.rules import Rules
+from roamq.pipeline.traces.base import (
+    TraceFormat,
+    is_blank,
+    is_header,
+    parsed,
+    refuse,
+    split_fields,
+    unreadable,
+    wrong_width,
+)
+
+COLUMNS = ("site", "bin", "n")
+
+
+def parse(lines: DataFrame) -> DataFrame:
+    value = F.col("value")
+    text = split_fields(value, ",", COLUMNS)
+    begin = F.coalesce(F.timestamp_seconds(text["bin"].try_cast("double")), F.try_to_timestamp(text["bin"]))
+    count = text["n"].try_cast("bigint")
+    reason = refuse(
+        is_blank(value),
+        is_header(value, "site,"),
+        wrong_width(value, ",", len(COLUMNS)),
+        (text["site"] == "", "site is empty"),
+        unreadable(text["bin"], begin, "bin"),
+        unreadable(text["n"], count, "n"),
+        (count < 0, "n is negative"),
+    )
+    return parsed(lines, reason, site=text["site"], bin=begin, n=count)
+
+
+COUNTS = TraceFormat(
+    name="counts",
+    about="calls or messages per antenna and bin: site,bin,n",
+    fields="site string, bin timestamp, n bigint",
+    parse=parse,
+    observe=None,
+    rules=Rules(),
+)

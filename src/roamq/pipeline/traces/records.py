@@ -1,0 +1,76 @@
+"""RoamQ's own records, as campaigns and live brokers write them: Parquet in a folder that grows.
+
+They are rows already, so reading them is a matter of types; what can be wrong is the content. Connections and
+disconnections among them are observations like any other: a simulated or live network is a trace of itself.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from roamq.core.records import KINDS
+from roamq.pipeline.rules import Rules
+from roamq.pipeline.tables import OBSERVATIONS, conform, struct_of
+from roamq.pipeline.traces.base import TraceFormat, parsed, refuse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIELDS = (
+    "run_id string, kind string, time_s double, broker string, client string, origin string, sequence bigint, "
+    "peer string, detail string, count bigint, hops bigint, bytes bigint, duration_s double"
+)
+_NEVER_S = 1e9
+
+
+def read(spark: "SparkSession", path: str, *, streaming: bool) -> DataFrame:
+    """Rows of all Parquet files under `path`, with the file and the place in it; `run_id` may be a folder's name."""
+    reader = spark.readStream if streaming else spark.read
+    rows = reader.schema(struct_of(FIELDS)).parquet(path)
+    return rows.select(
+        F.col("_metadata.file_path").alias("file"), F.col("_metadata.row_index").alias("position"), "*"
+    )
+
+
+def parse(rows: DataFrame) -> DataFrame:
+    names = [column.split(" ")[0] for column in FIELDS.split(", ")]
+    kind = F.coalesce("kind", F.lit("missing"))
+    reason = refuse(
+        (~kind.isin(*KINDS), F.concat(F.lit("kind is unknown: "), kind)),
+        (F.col("time_s").isNull(), "time is missing"),
+        (kind.isin("delivered", "connected", "disconnected") & F.col("client").isNull(), "client is missing"),
+    )
+    valued = rows.withColumn("value", F.to_json(F.struct(*names)))
+    return parsed(valued, reason, **{name: F.col(name) for name in names})
+
+
+def observe(rows: DataFrame, rules: Rules) -> DataFrame:
+    """A client connects at a broker and leaves it; runs are kept apart, and a run begins at the epoch."""
+    changes = rows.where(F.col("kind").isin("connected", "disconnected"))
+    is_connected = F.col("kind") == "connected"
+    return conform(
+        changes.select(
+            F.concat_ws("/", "run_id", "client").alias("client"),
+            F.lit("all").alias("client_class"),
+            F.timestamp_micros((F.col("time_s") * 1_000_000).cast("bigint")).alias("time"),
+            F.col("position").alias("tie"),
+            F.when(is_connected, F.col("broker")).alias("site"),
+            is_connected.alias("connected"),
+            F.lit(None).cast("double").alias("x"),
+            F.lit(None).cast("double").alias("y"),
+        ),
+        OBSERVATIONS,
+    )
+
+
+RECORDS = TraceFormat(
+    name="records",
+    about="RoamQ's own records, of simulations and live brokers: a folder of Parquet files",
+    fields=FIELDS,
+    parse=parse,
+    observe=observe,
+    read=read,
+    # Disconnections are told, so silence means nothing.
+    rules=Rules(at_one_instant="all", gap_s=_NEVER_S),
+)

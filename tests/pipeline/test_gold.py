@@ -1,0 +1,214 @@
+"""What is learned: graph, transitions, rates, days, connectivity."""
+
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from roamq.pipeline import connectivity, gold, silver
+from roamq.pipeline.rules import Rules
+from roamq.pipeline.tables import (
+    ARRIVAL_RATES,
+    DAILY_PROFILE,
+    DAYS,
+    MOVES,
+    NEIGHBOR_GRAPH,
+    SITES,
+    SOJOURNS,
+    TRANSITIONS,
+)
+from tests.pipeline.frames import at, observations, same
+
+pytestmark = pytest.mark.spark
+
+DAY = 86_400.0
+
+
+def moves(spark: SparkSession, *rows: tuple[str | None, str, str, float]) -> DataFrame:
+    """Moves (before, from, to, second) of one client."""
+    filled = [
+        ("d", "c", "all", before, here, there, at(second - 5), at(second), 5.0, False)
+        for before, here, there, second in rows
+    ]
+    return spark.createDataFrame(filled, schema=MOVES)
+
+
+def test_the_neighbor_graph_has_probabilities_and_recency(spark: SparkSession) -> None:
+    """Three moves to B and one to C; with a half-life of a day, those of the day before count half."""
+    rows = moves(
+        spark, (None, "A", "B", 0), (None, "A", "B", 0), (None, "A", "C", DAY), (None, "A", "B", DAY)
+    )
+
+    same(
+        gold.neighbor_graph(rows, half_life_days=1),
+        [
+            ("d", "A", "B", 3, 0.75, 2 / 3, at(DAY), 5.0),
+            ("d", "A", "C", 1, 0.25, 1 / 3, at(DAY), 5.0),
+        ],
+        NEIGHBOR_GRAPH,
+    )
+
+
+def test_transitions_of_lower_order_are_sums_of_the_higher(spark: SparkSession) -> None:
+    rows = moves(spark, (None, "A", "B", 1), ("A", "B", "C", 2), ("X", "B", "C", 3), ("A", "B", "D", 4))
+
+    same(
+        gold.transitions(rows),
+        [
+            ("d", 0, None, None, "B", 1, 0.25, at(1)),
+            ("d", 0, None, None, "C", 2, 0.5, at(3)),
+            ("d", 0, None, None, "D", 1, 0.25, at(4)),
+            ("d", 1, None, "A", "B", 1, 1.0, at(1)),
+            ("d", 1, None, "B", "C", 2, 2 / 3, at(3)),
+            ("d", 1, None, "B", "D", 1, 1 / 3, at(4)),
+            ("d", 2, "A", "B", "C", 1, 0.5, at(2)),
+            ("d", 2, "A", "B", "D", 1, 0.5, at(4)),
+            ("d", 2, "X", "B", "C", 1, 1.0, at(3)),
+        ],
+        TRANSITIONS,
+    )
+
+
+def test_arrivals_are_counted_where_a_stay_begins(spark: SparkSession) -> None:
+    rows = observations(
+        spark, ("c", 10, "A"), ("c", 20, "A"), ("d", 590, "A"), ("d", 610, "B"), ("d", 700, "A")
+    )
+    sojourns = silver.sojourns(rows, Rules(at_one_instant="all"), dataset="d")
+
+    same(
+        gold.client_arrivals(sojourns, bin_s=600),
+        [
+            ("d", "clients", "A", at(0), 2, 2 / 600),
+            ("d", "clients", "A", at(600), 1, 1 / 600),
+            ("d", "clients", "B", at(600), 1, 1 / 600),
+        ],
+        ARRIVAL_RATES,
+    )
+
+
+def test_the_daily_profile_counts_an_empty_bin_as_zero(spark: SparkSession) -> None:
+    """Site A has arrivals on one of two days: its mean rate is half. Times of day are local: Berlin is an hour on."""
+    rates = spark.createDataFrame(
+        [
+            ("d", "clients", "A", at(0), 6, 0.01),
+            ("d", "clients", "B", at(0), 6, 0.01),
+            ("d", "clients", "B", at(DAY), 6, 0.01),
+        ],
+        schema=ARRIVAL_RATES,
+    )
+
+    same(
+        gold.daily_profile(rates, bin_s=600, time_zone="Europe/Berlin"),
+        [
+            ("d", "clients", "A", 60, 2, 0.005),
+            ("d", "clients", "B", 60, 2, 0.01),
+            ("d", "clients", "*", 60, 2, 0.015),
+        ],
+        DAILY_PROFILE,
+    )
+
+
+def test_days_share_a_sojourn_across_midnight_and_count_the_move_once(spark: SparkSession) -> None:
+    evening, morning, noon = DAY - 3600, DAY + 7200, DAY + 7200 + 600
+    rows = observations(spark, ("c", evening, "A"), ("c", morning, "B"), ("c", noon, "B"))
+    sojourns = silver.sojourns(rows, Rules(at_one_instant="all", gap_s=4 * 3600), dataset="d")
+
+    same(
+        gold.days(sojourns, "UTC"),
+        [
+            ("d", date(2024, 1, 1), 1, 0, 1.0, 0.0),
+            ("d", date(2024, 1, 2), 1, 1, 2.0 + 600 / 3600, 0.0),
+        ],
+        DAYS,
+    )
+
+
+def test_sites_lie_where_their_clients_were_seen(spark: SparkSession) -> None:
+    from roamq.pipeline.tables import OBSERVATIONS
+
+    rows = [("c", "all", at(n), n, "A", True, float(n), 1.0) for n in range(3)]
+    seen = spark.createDataFrame(rows, schema=OBSERVATIONS)
+
+    same(gold.sites_of_observations(seen, "d"), [("d", "A", 1.0, 1.0, 3, 1)], SITES)
+
+
+def sojourn(
+    state: str, site: str | None, begin: float, end: float, *, complete: bool = True
+) -> tuple[object, ...]:
+    return ("d", f"c{begin}", "bus", state, site, at(begin), at(end), at(end), 1, complete, *[None] * 5)
+
+
+def test_durations_are_described_by_group_and_incomplete_ones_only_counted(spark: SparkSession) -> None:
+    rows = [sojourn("connected", "A", n * 100, n * 100 + 10 + n) for n in range(5)]
+    rows.append(sojourn("connected", "A", 1000, 9999, complete=False))
+    rows.append(sojourn("disconnected", None, 2000, 2030))
+    found = connectivity.connectivity(spark.createDataFrame(rows, schema=SOJOURNS), fit_samples=100).collect()
+
+    described = {(r.period, r.grouping, r.value): (r.n, r.censored, r.mean_s, r.median_s) for r in found}
+    assert described == {
+        ("stay", "all", "*"): (5, 1, 12.0, 12.0),
+        ("stay", "class", "bus"): (5, 1, 12.0, 12.0),
+        ("stay", "site", "A"): (5, 1, 12.0, 12.0),
+        ("off", "all", "*"): (1, 0, 30.0, 30.0),
+        ("off", "class", "bus"): (1, 0, 30.0, 30.0),
+    }
+    assert {r.family for r in found} == {None}, "five durations are too few for a fit"
+
+
+def test_an_exponential_fleet_is_recognised_as_one(spark: SparkSession) -> None:
+    lengths = np.random.default_rng(1).exponential(120.0, 400)
+    rows = [sojourn("connected", "A", n * 10_000, n * 10_000 + length) for n, length in enumerate(lengths)]
+    found = connectivity.connectivity(
+        spark.createDataFrame(rows, schema=SOJOURNS), fit_samples=1000
+    ).collect()
+
+    everything = {r.family: r for r in found if (r.period, r.grouping) == ("stay", "all")}
+    assert set(everything) == {"exponential", "weibull", "lognormal", "hyperexponential"}
+    exponential = everything["exponential"]
+    assert exponential.params["mean"] == pytest.approx(lengths.mean(), rel=1e-6)
+    assert exponential.ks_pvalue > 0.05 > everything["lognormal"].ks_pvalue
+    assert [r.family for r in everything.values() if r.best] == [
+        min(everything.values(), key=lambda r: r.aic).family
+    ]
+
+
+def test_a_large_group_is_fitted_on_a_sample_that_is_always_the_same(spark: SparkSession) -> None:
+    rows = [sojourn("connected", "A", n * 100, n * 100 + 1 + n % 50) for n in range(2000)]
+    frame = spark.createDataFrame(rows, schema=SOJOURNS)
+    measured = connectivity.durations(frame)
+    counted = connectivity.group_counts(measured)
+
+    drawn = [
+        sorted(
+            r.duration_s
+            for r in connectivity.chosen_samples(source, counted, at_most=200)
+            .where("grouping = 'all'")
+            .collect()
+        )
+        for source in (measured, measured.repartition(7))
+    ]
+
+    assert drawn[0] == drawn[1]
+    assert 150 < len(drawn[0]) < 250
+
+
+def test_a_handoff_lasts_from_last_seen_to_first_seen_and_belongs_to_where_it_leads(
+    spark: SparkSession,
+) -> None:
+    rows = observations(spark, ("c", 0, "A"), ("c", 40, "B"), ("c", 50, "B"), ("c", 58, "C"), ("c", 60, "C"))
+    measured = connectivity.durations(silver.sojourns(rows, Rules(at_one_instant="all"), dataset="d"))
+
+    handoffs = measured.where("period = 'handoff'").collect()
+    assert sorted((r.site, r.duration_s) for r in handoffs) == [("B", 40.0), ("C", 8.0)]
+    (on,) = measured.where("period = 'on'").collect()
+    assert (on.duration_s, on.complete) == (60.0, False)
+
+
+def test_counts_become_event_rates(spark: SparkSession) -> None:
+    events = spark.createDataFrame(
+        [("d", "a1", datetime(2024, 1, 1, 0, 3, tzinfo=UTC), 30), ("d", "a1", at(10), 30)],
+        schema="dataset string, site string, time timestamp, n bigint",
+    )
+
+    same(gold.event_arrivals(events, 600), [("d", "events", "a1", at(0), 60, 0.1)], ARRIVAL_RATES)

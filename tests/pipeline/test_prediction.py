@@ -1,0 +1,120 @@
+"""Next-site prediction against a plain twin that builds every list, and the honesty of the split."""
+
+import itertools
+import random
+from collections import Counter
+from datetime import date
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from roamq.pipeline import prediction
+from roamq.pipeline.tables import MOVES, RANKED_TESTS
+from tests.pipeline.frames import at, same
+
+pytestmark = pytest.mark.spark
+
+DAY = 86_400.0
+
+Move = tuple[str, str, str, int]
+"""Before, from, to, day."""
+
+
+def frame(spark: SparkSession, rows: list[Move]) -> DataFrame:
+    filled = [
+        ("d", "c", "all", before or None, here, there, at(day * DAY), at(day * DAY + number), 1.0, False)
+        for number, (before, here, there, day) in enumerate(rows)
+    ]
+    return spark.createDataFrame(filled, schema=MOVES)
+
+
+def split(spark: SparkSession, rows: list[Move], share: float = 0.3) -> DataFrame:
+    return prediction.split_by_day(frame(spark, rows), "UTC", share)
+
+
+def listed(train: list[Move], before: str, here: str) -> dict[str, list[str]]:
+    """The plain twin: every predictor's whole list for one context."""
+
+    def ranked(rows: list[Move]) -> list[str]:
+        counts = Counter(there for _, _, there, _ in rows)
+        return sorted(counts, key=lambda site: (-counts[site], site))
+
+    order_0 = [site for site in ranked(train) if site != here]
+    order_1 = ranked([row for row in train if row[1] == here])
+    order_2 = ranked([row for row in train if row[:2] == (before, here)])
+    return {
+        "order-0": order_0,
+        "order-1": order_1,
+        "order-2": order_2,
+        "order-1-backoff": list(dict.fromkeys([*order_1, *order_0])),
+        "order-2-backoff": list(dict.fromkeys([*order_2, *order_1, *order_0])),
+    }
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_ranks_are_those_of_the_lists_written_out(spark: SparkSession, seed: int) -> None:
+    rng = random.Random(seed)
+    sites = "ABCDEFG"
+    rows: list[Move] = []
+    for day in range(10):
+        path = rng.choices(sites[: 3 + day // 2], k=14)  # some sites first appear on test days
+        path = [site for site, next_site in itertools.pairwise(path) if site != next_site]
+        rows += [
+            (path[n - 1] if n else "", path[n], path[n + 1], day)
+            for n in range(len(path) - 1)
+            if path[n] != path[n + 1]
+        ]
+    train, test = [row for row in rows if row[3] < 7], [row for row in rows if row[3] >= 7]
+    expected: Counter[tuple[str, int | None, int]] = Counter()
+    for before, here, there, _ in test:
+        for name, sequence in listed(train, before, here).items():
+            rank = sequence.index(there) + 1 if there in sequence else None
+            expected[name, rank, len(sequence)] += 1
+
+    actual = prediction.ranked_tests(split(spark, rows))
+
+    same(
+        actual,
+        [
+            ("d", name, date(2024, 1, 8), len(train), rank, size, n)
+            for (name, rank, size), n in expected.items()
+        ],
+        RANKED_TESTS,
+    )
+
+
+def test_no_test_day_is_ever_trained_on(spark: SparkSession) -> None:
+    """The same move every day: known from the training days, so a hit; a move of test days alone: never a hit."""
+    rows: list[Move] = [("", "A", "B", day) for day in range(10)]
+    rows += [("", "A", "NEW", day) for day in range(7, 10)]
+
+    curve = prediction.prediction(prediction.ranked_tests(split(spark, rows)))
+
+    best = {r.predictor: r.hit_rate for r in curve.where("set_size = 50").collect()}
+    assert best == dict.fromkeys(prediction.PREDICTORS, 0.5)
+
+
+def test_the_last_share_of_the_days_is_for_testing(spark: SparkSession) -> None:
+    rows: list[Move] = [("", "A", "B", day) for day in (0, 1, 5, 6)]
+
+    for share, first in ((0.25, 7), (0.5, 6), (0.9, 2), (0.01, 7)):
+        tested = split(spark, rows, share).where("is_test").select("first_test_day").distinct().collect()
+        assert [row.first_test_day for row in tested] == [date(2024, 1, first)], share
+
+
+def test_a_single_day_is_split_by_time(spark: SparkSession) -> None:
+    rows: list[Move] = [("", "A", "B", 0)] * 10
+
+    counted = {row.is_test: row["count"] for row in split(spark, rows).groupBy("is_test").count().collect()}
+
+    assert counted == {False: 6, True: 4}
+
+
+def test_set_sizes_for_a_target_are_the_smallest_and_null_where_out_of_reach(spark: SparkSession) -> None:
+    ranks = [
+        ("d", "order-1", date(2024, 1, 8), 9, rank, 4, n) for rank, n in ((1, 85), (2, 4), (3, 4), (None, 7))
+    ]
+    found = prediction.prediction_sets(spark.createDataFrame(ranks, schema=RANKED_TESTS)).collect()
+
+    assert {(r.target, r.set_size) for r in found} == {(0.9, 3), (0.99, None)}
+    assert [r.reachable for r in found] == [pytest.approx(0.93)] * 2
