@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType
 
 from roamq.models.fitting import REPLICATES, fit_durations
 from roamq.pipeline.silver import CONNECTED, DISCONNECTED
-from roamq.pipeline.tables import CONNECTIVITY, FIT, conform, struct_of
+from roamq.pipeline.tables import CCDF, CONNECTIVITY, FIT, conform, struct_of
 from roamq.pipeline.vectorised import arrow_function
 
 ON: Final = "on"
@@ -27,6 +27,9 @@ HANDOFF: Final = "handoff"
 EVERYTHING: Final = "*"
 FIT_MIN: Final = 20
 """Fewer durations are described but not fitted."""
+
+SHARES_ABOVE: Final = tuple(10 ** (-step / 20) for step in range(1, 61))
+"""From 0.89 down to 0.001 in equal steps of the logarithm: a CCDF is drawn on logarithmic axes."""
 
 _HASH_RANGE: Final = 1_000_000_007
 _GROUP: Final = ("dataset", "period", "grouping", "value")
@@ -94,6 +97,16 @@ def connectivity(sojourns: DataFrame, fit_samples: int) -> DataFrame:
     is_wide = F.col("grouping") != "site"
     fitted = grouped.withColumn("fits", fit("durations_s", is_wide)).join(F.broadcast(counted), list(_GROUP))
     return conform(fitted.select(*_GROUP, "n", "censored", "mean_s", F.inline("fits")), CONNECTIVITY)
+
+
+def ccdf(sojourns: DataFrame) -> DataFrame:
+    """Sojourns -> gold `ccdf`: points of the complementary distribution, dense in the tail."""
+    shares = F.array(*(F.lit(1.0 - share) for share in SHARES_ABOVE))
+    points = F.percentile_approx("duration_s", shares, F.lit(10_000))
+    measured = durations(sojourns).where("complete").groupBy("dataset", "period").agg(points.alias("points"))
+    indexed = measured.select("dataset", "period", F.posexplode("points").alias("index", "duration_s"))
+    above = F.element_at(F.array(*map(F.lit, SHARES_ABOVE)), F.col("index") + 1)
+    return conform(indexed.withColumn("share_above", above), CCDF)
 
 
 def group_counts(measured: DataFrame) -> DataFrame:

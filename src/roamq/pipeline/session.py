@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 CONNECT_PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 FIRST_CALL_RETRIES = 3
 LOG_TAIL_LINES = 5
+FIXED_AT_START = frozenset({"spark.sql.catalogImplementation", "spark.sql.warehouse.dir"})
+"""Settings with the prefix of a session's that a server takes only when it starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,11 @@ def runtime_settings(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.maxConcurrentOutputFileWriters": "4",
         # Overwriting a partitioned table replaces the partitions that were written, not the whole table.
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    } | {key: value for key, value in settings.config.items() if key.startswith("spark.sql.")}
+    } | {
+        key: value
+        for key, value in settings.config.items()
+        if key.startswith("spark.sql.") and key not in FIXED_AT_START
+    }
 
 
 def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[str, str]:

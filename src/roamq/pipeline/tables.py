@@ -90,6 +90,9 @@ CONNECTIVITY: Final = (
 )
 """Gold: durations of one `period` (on, off, stay, handoff) in one group, one row per fitted family."""
 
+CCDF: Final = "dataset string, period string, share_above double, duration_s double"
+"""Gold: the duration that this share of a period's complete durations exceeds, all clients together."""
+
 ARRIVAL_RATES: Final = (
     "dataset string, kind string, site string, bin timestamp, arrivals bigint, rate_per_s double"
 )

@@ -1,0 +1,24 @@
+"""The tables of the trace pipeline, declared with Spark Declarative Pipelines.
+
+Streaming tables for what arrives, materialized views for what is derived from it; Spark finds the order, keeps the
+checkpoints, and runs what can run side by side. The functions behind the tables are pure and live elsewhere: this
+package only says which table is made of which.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from roamq.pipeline.definitions import bronze, gold, silver
+from roamq.pipeline.landing import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
+    """Declare the tables for these datasets in the pipeline that is being defined; returns their names."""
+    return [
+        *bronze.declare(spark, sources),
+        *silver.declare(spark, sources),
+        *gold.declare(spark, sources),
+    ]

@@ -1,0 +1,169 @@
+"""Gold: what brokers, simulator, models and people read."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from roamq.pipeline import connectivity, gold, prediction
+from roamq.pipeline.definitions.bronze import table_of
+from roamq.pipeline.definitions.silver import declare_view, good_rows, observations, rules_of, union
+from roamq.pipeline.landing import Source
+from roamq.pipeline.metrics import metrics_of
+from roamq.pipeline.records import runs_of
+from roamq.pipeline.rules import Rules
+from roamq.pipeline.tables import SUMMARY, conform
+from roamq.pipeline.traces import FORMATS
+from roamq.pipeline.traces.base import is_good, is_malformed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PerDataset = Callable[[DataFrame, Rules], DataFrame]
+
+
+def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
+    observed = [source for source in sources if FORMATS[source.format].observe is not None]
+    eventful = [source for source in sources if source.format in ("gps", "counts", "records")]
+    names: list[str] = []
+
+    def view(name: str, comment: str, query: Callable[[], DataFrame]) -> None:
+        declare_view(name, comment, query)
+        names.append(name)
+
+    def derived(name: str, comment: str, table: str, query: PerDataset) -> None:
+        """A view that is made of each dataset's part of a silver table, by that dataset's rules."""
+
+        def parts() -> DataFrame:
+            rows = spark.read.table(table)
+            return union(query(rows.where(F.col("dataset") == s.dataset), rules_of(s)) for s in observed)
+
+        view(name, comment, parts)
+
+    if observed:
+        derived(
+            "neighbor_graph",
+            "which site follows which, how likely, how lately",
+            "moves",
+            lambda moves, rules: gold.neighbor_graph(moves, rules.half_life_days),
+        )
+        view(
+            "transitions",
+            "next-site counts of order 0, 1 and 2",
+            lambda: gold.transitions(spark.read.table("moves")),
+        )
+        derived(
+            "ranked_tests",
+            "moves of the test days, and the rank each predictor gave them",
+            "moves",
+            lambda moves, rules: prediction.ranked_tests(
+                prediction.split_by_day(moves, rules.time_zone, rules.test_share)
+            ),
+        )
+        view(
+            "prediction",
+            "hit rate of next-site prediction against the size of the set",
+            lambda: prediction.prediction(spark.read.table("ranked_tests")),
+        )
+        view(
+            "prediction_sets",
+            "size of the set that hits 90 and 99%",
+            lambda: prediction.prediction_sets(spark.read.table("ranked_tests")),
+        )
+        derived(
+            "connectivity",
+            "durations on, off, at a site and in handoff, with fits",
+            "sojourns",
+            lambda sojourns, rules: connectivity.connectivity(sojourns, rules.fit_samples),
+        )
+        view(
+            "ccdf",
+            "distribution of durations on, off, at a site and in handoff",
+            lambda: connectivity.ccdf(spark.read.table("sojourns")),
+        )
+        derived(
+            "days",
+            "one row per local day",
+            "sojourns",
+            lambda sojourns, rules: gold.days(sojourns, rules.time_zone),
+        )
+        view("sites", "where sites are, and how popular", lambda: union(_sites(spark, s) for s in observed))
+
+    def rates() -> DataFrame:
+        clients = [
+            gold.client_arrivals(
+                spark.read.table("sojourns").where(F.col("dataset") == s.dataset), rules_of(s).bin_s
+            )
+            for s in observed
+        ]
+        events = [gold.event_arrivals(_events(spark, s), rules_of(s).bin_s) for s in eventful]
+        return union([*clients, *events])
+
+    def profile() -> DataFrame:
+        table = spark.read.table("arrival_rates")
+        return union(
+            gold.daily_profile(
+                table.where(F.col("dataset") == s.dataset), rules_of(s).bin_s, rules_of(s).time_zone
+            )
+            for s in sources
+        )
+
+    recorded = [source for source in sources if source.format == "records"]
+
+    def metrics() -> DataFrame:
+        rows = union(good_rows(spark, source) for source in recorded)
+        return metrics_of(rows, runs_of(rows)).withColumn("dataset", F.col("scenario"))
+
+    if recorded:
+        view("metrics", "the papers' metrics of every recorded run", metrics)
+    view("arrival_rates", "clients and events that arrive per site and bin", rates)
+    view("daily_profile", "mean rate by local time of day", profile)
+    declare_view("summary", "rows per table and dataset", lambda: summary(spark, sources, [*names]))
+    return [*names, "summary"]
+
+
+def _sites(spark: "SparkSession", source: Source) -> DataFrame:
+    if FORMATS[source.format].has_coordinates:
+        return gold.sites_of_observations(observations(spark, source), source.dataset)
+    return gold.sites_of_sojourns(spark.read.table("sojourns").where(F.col("dataset") == source.dataset))
+
+
+def _events(spark: "SparkSession", source: Source) -> DataFrame:
+    """What counts as an event at a site: a call in a count, a publication, a position report of a vehicle."""
+    if source.format == "counts":
+        return good_rows(spark, source).select("dataset", "site", F.col("bin").alias("time"), "n")
+    if source.format == "records":
+        published = good_rows(spark, source).where(F.col("kind") == "published")
+        time = F.timestamp_micros((F.col("time_s") * 1_000_000).cast("bigint"))
+        return published.select(
+            "dataset", F.col("broker").alias("site"), time.alias("time"), F.lit(1).alias("n")
+        )
+    reports = observations(spark, source).where(F.col("site").isNotNull())
+    return reports.select(F.lit(source.dataset).alias("dataset"), "site", "time", F.lit(1).alias("n"))
+
+
+def summary(spark: "SparkSession", sources: Sequence[Source], derived: Sequence[str]) -> DataFrame:
+    """Lines in, malformed and understood per dataset, and rows out per table."""
+    formats = sorted({source.format for source in sources})
+    lines = union(
+        spark.read.table(table_of(name))
+        .groupBy("dataset")
+        .agg(
+            F.count("*").alias("lines in"),
+            F.count_if(is_malformed()).alias("quarantined"),
+            F.count_if(is_good()).alias("rows"),
+        )
+        .unpivot("dataset", ["lines in", "quarantined", "rows"], "name", "rows_counted")
+        .withColumn("layer", F.lit("bronze"))
+        for name in formats
+    )
+    silver_tables = ["sojourns", "moves"] if any(FORMATS[s.format].observe for s in sources) else []
+    counts = [
+        spark.read.table(name)
+        .groupBy("dataset")
+        .agg(F.count("*").alias("rows_counted"))
+        .withColumns({"name": F.lit(name), "layer": F.lit("silver" if name in silver_tables else "gold")})
+        for name in (*silver_tables, *derived)
+    ]
+    return conform(union([lines, *counts]).withColumnRenamed("rows_counted", "rows"), SUMMARY)

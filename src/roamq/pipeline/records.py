@@ -1,0 +1,68 @@
+"""Records -> silver: publications, deliveries and traffic, and what metrics need to know of the runs.
+
+Metrics themselves are defined once, in `metrics`; here their input is taken from the records that arrived.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from roamq.pipeline.tables import conform
+
+PUBLICATIONS: Final = (
+    "dataset string, run_id string, origin string, sequence bigint, client string, broker string, time_s double, "
+    "receivers bigint"
+)
+DELIVERIES: Final = (
+    "dataset string, run_id string, origin string, sequence bigint, client string, broker string, time_s double, "
+    "latency_s double, path string"
+)
+TRAFFIC: Final = (
+    "dataset string, run_id string, broker string, kind string, time_s double, messages bigint, hops bigint, "
+    "bytes bigint"
+)
+
+
+def publications(records: DataFrame) -> DataFrame:
+    """events that entered the network"""
+    rows = records.where(F.col("kind") == "published").withColumn("receivers", F.col("count"))
+    return conform(rows, PUBLICATIONS)
+
+
+def deliveries(records: DataFrame) -> DataFrame:
+    """events that reached a client, how late and which way"""
+    rows = records.where(F.col("kind") == "delivered")
+    return conform(rows.withColumns({"latency_s": F.col("duration_s"), "path": F.col("detail")}), DELIVERIES)
+
+
+def traffic(records: DataFrame) -> DataFrame:
+    """messages by kind that crossed links"""
+    rows = records.where(F.col("kind") == "traffic")
+    return conform(rows.withColumns({"messages": F.col("count"), "kind": F.col("detail")}), TRAFFIC)
+
+
+SILVER: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
+    "publications": publications,
+    "deliveries": deliveries,
+    "traffic": traffic,
+}
+
+
+def runs_of(records: DataFrame) -> DataFrame:
+    """One row per run that left records, for `metrics`: all of it is looked at, and nothing else is known."""
+    return (
+        records.groupBy("dataset", "run_id")
+        .agg(F.count("*").alias("records"))
+        .select(
+            "run_id",
+            F.col("dataset").alias("scenario"),
+            F.lit("recorded").alias("scheme"),
+            F.lit(0).cast("bigint").alias("seed"),
+            F.create_map().cast("map<string,string>").alias("params"),
+            F.lit(0.0).alias("warmup_s"),
+            F.lit(None).cast("double").alias("until_s"),
+            F.lit("ok").alias("status"),
+        )
+    )
