@@ -173,7 +173,10 @@ def test_simulation_beside_the_model() -> None:
         (["capacity", "--preset", "city", "--response-target-s", "1"], "response_target_s: the client's own"),
         (["capacity", "--preset", "city", "--demand-client-s", "5"], "client is saturated"),
         (["transfer-cost", "--preset", "random", "--hit-share", "2"], "hit_share: expected `float` <= 1.0"),
-        (["mobility", "--brokers", "3", "--figure", "x.gif"], "--figure x.gif: the name must end with .png"),
+        (
+            ["mobility", "--brokers", "3", "--figure", "x.gif"],
+            "x.gif: the name of a figure must end with .png",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_and_exits_with_2(args: list[str], message: str) -> None:

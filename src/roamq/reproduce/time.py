@@ -69,11 +69,11 @@ F7_RATES: Final = (0.05, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)
 
 @claim("TIME-F7")
 def on_off_centre(evidence: Evidence) -> Outcome:
-    until_s = 40_000.0 if evidence.quick else 250_000.0
-    rates = F7_RATES[::2] + F7_RATES[-1:] if evidence.quick else F7_RATES
+    rates = F7_RATES[1:-1:2] if evidence.quick else F7_RATES
+    cycles = 250 if evidence.quick else 800
     series: list[Series] = []
     rows: list[list[float]] = []
-    worst, failing = 0.0, []
+    worst, failing = (0.0, 0.0), []
     for period_s in F7_PERIODS_S:
         centres = [
             Centre(name="ON/OFF", rate=rate, demand_s=0.125, t_on_s=period_s, t_off_s=period_s)
@@ -83,7 +83,7 @@ def on_off_centre(evidence: Evidence) -> Outcome:
             simulated(
                 [simulated_centre(c)],
                 rate=c.rate,
-                until_s=until_s,
+                until_s=_long_enough_s(c, cycles),
                 first_seed=round(1000 * period_s + 100 * c.rate),
             )
             for c in centres
@@ -91,7 +91,7 @@ def on_off_centre(evidence: Evidence) -> Outcome:
         for centre, run in zip(centres, found, strict=True):
             deviation = run.mean / centre.response_s() - 1
             if centre.rate < F7_RATES[-1]:  # from there on the paper's two curves part as well
-                worst = max(worst, abs(deviation))
+                worst = max(worst, (abs(deviation), run.half_width / centre.response_s()))
             rows.append(
                 [period_s, centre.rate, centre.response_s(), run.mean, run.half_width, 100 * deviation]
             )
@@ -102,7 +102,8 @@ def on_off_centre(evidence: Evidence) -> Outcome:
     agrees = not failing and math.isclose(saturates_at, 4.0)
     return Outcome(
         verdict=Verdict.REPRODUCED if agrees else Verdict.DIFFERS,
-        ours=f"largest deviation {100 * worst:.1f}% below 3.5 events/s; saturation at {saturates_at:g}",
+        ours=f"largest deviation up to {min(rates[-1], 3.0):g} events/s: {100 * worst[0]:.1f}%, in runs "
+        f"with an interval of ± {100 * worst[1]:.1f}%; saturation at {saturates_at:g}",
         why="Theorem 2 is exact: a matrix-geometric solution agrees to every digit, so what is left is the noise "
         "of the simulation" + (f"; outside 5% and the interval: {', '.join(failing)}" if failing else ""),
         figures=[
@@ -116,6 +117,14 @@ def on_off_centre(evidence: Evidence) -> Outcome:
             )
         ],
     )
+
+
+def _long_enough_s(centre: Centre, cycles: int) -> float:
+    """A queue forgets its state in about a cycle over (1 - utilisation)^2: so much longer must a run be.
+
+    Next to saturation that would never end; such points are shown, not judged.
+    """
+    return cycles * (centre.t_on_s + centre.t_off_s) * min(16.0, (1 - centre.utilisation) ** -2)
 
 
 # Fig. 11, 12

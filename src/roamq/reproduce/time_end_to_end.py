@@ -117,22 +117,22 @@ TABLE_3: Final = (
 def simulate_path(path: Path, *, quick: bool) -> Simulated:
     """The whole path, bursts that a reconnected publisher releases included: the analysis has none of them."""
     rate = path.centres[0].rate
-    cycles_s = sum(centre.t_on_s + centre.t_off_s for centre in path.centres if centre.is_on_off)
-    until_s = max((8_000 if quick else 100_000) / rate, (50 if quick else 400) * cycles_s)
+    until_s = (30_000 if quick else 300_000) / rate
     return simulated([simulated_centre(centre) for centre in path.centres], rate=rate, until_s=until_s)
 
 
 @claim("TIME-T3")
 def end_to_end(evidence: Evidence) -> Outcome:
     rows: list[list[str | float]] = []
-    analysis_off, off_simulation, failing = [], [], []
+    off_simulation, failing = {}, []
     for row in TABLE_3:
         printed, whole = row.printed_path(), row.path()
         run = simulate_path(printed, quick=evidence.quick)
-        analysis_off.append(abs(printed.response_s() / row.analysis_s - 1))
-        off_simulation.append((run.mean - printed.response_s()) / run.mean)
-        if analysis_off[-1] > 0.02 or not run.agrees_with(row.simulation_s):
+        if abs(printed.response_s() / row.analysis_s - 1) > 0.02 or not run.agrees_with(row.simulation_s):
             failing.append(row.name)
+        gap = run.mean - printed.response_s()
+        if abs(gap) > run.half_width:
+            off_simulation[row.name] = 100 * abs(gap) / run.mean
         rows.append(
             [
                 row.name,
@@ -142,7 +142,7 @@ def end_to_end(evidence: Evidence) -> Outcome:
                 row.simulation_s,
                 run.mean,
                 run.half_width,
-                100 * off_simulation[-1],
+                100 * gap / run.mean,
                 whole.response_s(),
                 whole.response_distribution().quantile(0.95),
             ]
@@ -151,8 +151,9 @@ def end_to_end(evidence: Evidence) -> Outcome:
     return Outcome(
         verdict=Verdict.DIFFERS if failing else Verdict.REPRODUCED,
         ours=f"metro {analysis[0]:.2f} s and {analysis[1]:.2f} s; voluntary {analysis[2] / 60:.2f} and "
-        f"{analysis[3] / 60:.2f} min; degraded {analysis[4]:.2f} s; from simulation at most "
-        f"{100 * max(map(abs, off_simulation)):.1f}%",
+        f"{analysis[3] / 60:.2f} min; degraded {analysis[4]:.2f} s; apart from simulation by more "
+        "than the runs' interval: "
+        + (", ".join(f"{name} {deviation:.1f}%" for name, deviation in off_simulation.items()) or "none"),
         why="the published sums have four M/M/1 centres, Algorithm 1 names six (116.89 s, 43.84 s); the voluntary "
         "rows match 0.1 events/s and not the printed 0.5, at which the subscriber is 97% utilised; the analysis "
         "misses the bursts that a reconnected publisher releases, most in the degraded row (published: 6.2%)"

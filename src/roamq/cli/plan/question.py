@@ -17,6 +17,7 @@ from roamq.cli.options import json_option
 from roamq.cli.plan.answer import Answer, show
 from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError
+from roamq.report.files import check_name
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
@@ -37,6 +38,8 @@ def asks(
         def run(
             config: Path | None, preset: str | None, figure: Path | None, as_json: bool, **options: Any
         ) -> None:
+            if figure is not None:
+                check_name(figure)
             given = {key: value for key, value in options.items() if value is not None}
             asked = read(question, config, dict((presets or {}).get(preset or "", {})), given)
             try:

@@ -1,5 +1,6 @@
 """`roamq plan response-time`: how long events take from publisher to subscriber."""
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -286,16 +287,18 @@ def _day(question: ResponseTimeQuestion, solved: list[Solved]) -> tuple[Table, F
         ]
         for begin, one in zip(begins, bins, strict=True)
     ]
-    steady = [(b, one.steady_response_s) for b, one in zip(begins, bins, strict=True)]
-    known = [(begin, value) for begin, value in steady if value is not None]
     figure = Figure(
         title="Mean response time through the bins",
-        kind="line",
+        kind="step",
         x_label="begin, seconds",
         y_label="seconds",
         series=[
             Series(name="with carry-over", x=begins, y=[one.response_s for one in bins]),
-            Series(name="bin alone", x=[b for b, _ in known], y=[value for _, value in known]),
+            Series(
+                name="bin alone",
+                x=begins,
+                y=[math.nan if one.steady_response_s is None else one.steady_response_s for one in bins],
+            ),
         ],
     )
     data = [dict(zip(columns, row, strict=True)) for row in rows]
