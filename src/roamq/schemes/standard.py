@@ -348,10 +348,19 @@ class Standard(Scheme):
         arriving = self.arriving.get((reply.client, reply.epoch))
         if arriving is None:
             return
-        if reply.newer is not None and reply.newer > arriving.context.epoch:
+        if reply.newer is None:
+            self.step_6_replay(arriving)
+        elif reply.newer > arriving.context.epoch:
             self.step_aside(arriving, reply.newer)
         else:
-            self.step_6_replay(arriving)
+            self.ask_again(arriving, reply.newer.broker)
+
+    def ask_again(self, arriving: Arriving, broker: BrokerId) -> None:
+        """The claim was older than who has the context, but the client has come back here since: claim it anew."""
+        del self.arriving[arriving.context.client, arriving.transfer]
+        arriving.transfer = arriving.context.epoch
+        self.arriving[arriving.context.client, arriving.transfer] = arriving
+        self.step_2_retrieve(arriving, broker)
 
     def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
         """The client has connected elsewhere since, and its context is there: nothing is kept here."""
