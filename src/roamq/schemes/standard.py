@@ -167,14 +167,14 @@ class Standard(Scheme):
 
         Each step leads to a later connection, and none later than the claim's, so it ends.
         """
-        held = self.contexts.get(claim.client)
-        gone = held.epoch if held is not None else self.gone_to.get(claim.client)
-        if gone is None or gone == claim.epoch or (gone < claim.epoch and gone.broker == self.me):
-            self.tell(claim.new_broker, NoContext(client=claim.client, epoch=claim.epoch))
-        elif gone > claim.epoch:
-            self.tell(claim.new_broker, NoContext(client=claim.client, epoch=claim.epoch, newer=gone))
-        else:
+        gone = self.gone_to.get(claim.client)
+        if gone is not None and gone < claim.epoch and gone.broker != self.me:
             self.tell(gone.broker, claim)
+            return
+        held = self.contexts.get(claim.client)
+        later = [e for e in (gone, held.epoch if held else None) if e is not None and e > claim.epoch]
+        reply = NoContext(client=claim.client, epoch=claim.epoch, newer=min(later, default=None))
+        self.tell(claim.new_broker, reply)
 
     def claimed_by(self, claim: Claim) -> Context | None:
         """The newest context here that is older than the claimer's connection."""
