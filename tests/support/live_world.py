@@ -100,7 +100,16 @@ class LiveWorld:
         }
 
     def run(self, steps: int) -> None:
-        moves = (self.connect, self.subscribe, self.publish, self.publish, self.lose, self.carry, self.carry, self.tick)
+        moves = (
+            self.connect,
+            self.subscribe,
+            self.publish,
+            self.publish,
+            self.lose,
+            self.carry,
+            self.carry,
+            self.tick,
+        )
         for _ in range(steps):
             self.now += self.random.choice((0.0, 0.001, 0.01, 0.3))
             self.random.choice(moves)()
@@ -134,7 +143,9 @@ class LiveWorld:
                 clean_start=self.random.random() < 0.1,
                 keep_alive=self.random.choice((0, 5)),
                 will=will,
-                properties=Properties(session_expiry_interval=expiry, receive_maximum=self.random.choice((None, 2))),
+                properties=Properties(
+                    session_expiry_interval=expiry, receive_maximum=self.random.choice((None, 2))
+                ),
             ),
         )
 
@@ -199,7 +210,8 @@ class LiveWorld:
     def take_all(self) -> None:
         busy = True
         while busy:
-            busy = any([self._take(name) for name in self.nodes])
+            answered = [self._take(name) for name in self.nodes]
+            busy = any(answered)
 
     def _take(self, name: str) -> bool:
         """Hand the outputs of a node on; True if somebody answered at once."""
@@ -258,7 +270,9 @@ class LiveWorld:
         client.at = None
 
 
-def replayed(settings: Settings, born: float, journal: list[Input]) -> tuple[Node, list[tuple[str, int, bytes]]]:
+def replayed(
+    settings: Settings, born: float, journal: list[Input]
+) -> tuple[Node, list[tuple[str, int, bytes]]]:
     """A node made from a journal, and the frames it would have sent."""
     node = Node(settings, born)
     sent: list[tuple[str, int, bytes]] = []
@@ -293,7 +307,11 @@ def state(value: Any, seen: dict[int, int] | None = None) -> Any:
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     # A cached hash is a matter of the process, not of the state.
     names = sorted({*slots, *getattr(value, "__dict__", ()), *getattr(value, "__struct_fields__", ())})
-    parts = ((name, state(getattr(value, name), seen)) for name in names if name != "_hash" and hasattr(value, name))
+    parts = (
+        (name, state(getattr(value, name), seen))
+        for name in names
+        if name != "_hash" and hasattr(value, name)
+    )
     return (type(value).__name__, *parts)
 
 

@@ -40,6 +40,9 @@ SCHEMA: Final = pa.schema(
 """The columns of the pipeline's contract; `run_id` is in the path."""
 
 Batch = tuple[int, list[Record]]
+RETRY_S: Final = 5.0
+WAITING_MAX: Final = 1_000_000
+"""Records that are kept while the folder cannot be written; delivery comes first, so more are given up."""
 
 
 class Recorder:
@@ -108,21 +111,22 @@ class Recorder:
                     continue
             elif item is not None:
                 flushed = item
-            if waiting:
-                self._write(first, waiting)
-                waiting = []
             due = math.inf
+            if waiting and (self._write(first, waiting) or len(waiting) > WAITING_MAX):
+                waiting = []
+            elif waiting:
+                due = time.monotonic() + RETRY_S
             if flushed is not None:
                 flushed.set()
             if item is None:
                 return
 
-    def _write(self, first: int, records: list[Record]) -> None:
+    def _write(self, first: int, records: list[Record]) -> bool:
         if first < self.written:
             records = records[self.written - first :]
             first = self.written
         if not records:
-            return
+            return True
         index, brokers = self._place
         positions = range(first * brokers + index, (first + len(records)) * brokers + index, brokers)
         columns = [pa.array(positions, pa.int64())]
@@ -138,9 +142,10 @@ class Recorder:
             draft.unlink(missing_ok=True)
             self.failed = str(error)
             log.error("%d records could not be written to %s: %s", len(records), self.folder, error)
-            return
+            return False
         self.failed = None
         self.written = last + 1
+        return True
 
     def _last_written(self) -> int:
         names = (path.stem.rsplit("-", 2) for path in self.folder.glob(f"{self.broker}-*.parquet"))
