@@ -89,6 +89,18 @@ def test_unicasts_to_one_node_reserve_the_medium_around_it() -> None:
     assert air.radio.sent["quit"][0] == 2
 
 
+def test_a_unicast_waits_for_a_neighbor_that_hears_another() -> None:
+    """The neighbor would not answer an RTS; without waiting the two would spoil each other at it."""
+    air = Air(3)
+
+    air.radio.broadcast(0, MESSAGE)
+    air.engine.at(air.channel.airtime_s(MESSAGE) / 2, air.radio.unicast, 2, 1, PACKET)
+    air.engine.run()
+
+    assert [(receiver, sender) for _, receiver, sender in air.heard] == [(1, 0), (1, 2)]
+    assert air.radio.sent["quit"][0] == 1
+
+
 def test_a_unicast_out_of_reach_fails_after_its_attempts() -> None:
     air = Air(3, attempts=4)
 
