@@ -14,7 +14,6 @@ from roamq.manet.ports import Parameters
 from roamq.manet.waypoint import Walk
 from roamq.manet.workload import NumberInterval
 from roamq.pipeline.jobs import Job
-from roamq.pipeline.regions import region_summary
 from roamq.report.exhibits import Cell, Figure, Series, Table
 from roamq.reproduce.drip_film import one_event
 from roamq.reproduce.registry import Evidence, Outcome, Verdict, claim
@@ -86,6 +85,8 @@ class Results:
     """The summary of runs, looked up by setting."""
 
     def __init__(self, evidence: Evidence, jobs: Sequence[Job]) -> None:
+        from roamq.pipeline.regions import region_summary  # needs PySpark, which listing the claims does not
+
         rows = evidence.rows(region_summary, jobs)
         self._rows = {
             (row["scheme"], tuple(sorted(dict(row["params"]).items())), row["metric"], row["entity"]): row
