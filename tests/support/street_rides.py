@@ -11,10 +11,11 @@ import random
 import sys
 from typing import Any
 
+from roamq.sim.config import Source
+
 from roamq.core.filters import Filter
 from roamq.geo.city import site_grid
 from roamq.sim.clients import SimClient
-from roamq.sim.config import Source
 from roamq.sim.scenario import RunResult, Simulation, checked
 from tests.support.rough_rides import findings
 

@@ -91,6 +91,10 @@ class EventBuffer:
         """Distinct events stored."""
         return len(self._held)
 
+    def oldest_first(self) -> Iterator[EventId]:
+        """What is held, in the order it came."""
+        return iter(self._held)
+
     def hold(self, event: Event) -> bool:
         """Keep `event` for one more context; False when a new copy does not fit."""
         held = self._held
@@ -115,6 +119,27 @@ class EventBuffer:
         else:
             del self._held[event.id]
             self.bytes -= event.size_bytes
+
+
+class ClientQueue(EventBuffer):
+    """One client's part of a broker's buffer, with a bound of its own ([PRO] Table 1: queue size)."""
+
+    __slots__ = ("shared",)
+
+    def __init__(self, shared: EventBuffer, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self.shared = shared
+
+    def hold(self, event: Event) -> bool:
+        assert self.limit_bytes is not None
+        if self.bytes + event.size_bytes > self.limit_bytes or not self.shared.hold(event):
+            return False
+        self.bytes += event.size_bytes
+        return True
+
+    def release(self, event: Event) -> None:
+        self.shared.release(event)
+        self.bytes -= event.size_bytes
 
 
 class Context:
@@ -314,6 +339,14 @@ class Context:
             gone = {event.id for event in expired}
             self._keep(held for held in self.stored if held.event.id not in gone)
         return expired
+
+    def give_up_first(self, event_id: EventId) -> Event | None:
+        """If `event_id` is the first stored event and not in flight, forget it to make room; returns it."""
+        if self.in_flight or not self.stored or self.stored[0].event.id != event_id:
+            return None
+        event = self.stored.popleft().event
+        self.buffer.release(event)
+        return event
 
     def take_all(self) -> list[Event]:
         """Empty the store and return what was in it, in order: the context leaves this broker."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from roamq.core.context import Context, Epoch, EventBuffer, Mode, Position, Ticket
+from roamq.core.context import ClientQueue, Context, Epoch, EventBuffer, Mode, Position, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
@@ -27,6 +27,8 @@ class SchemeOptions:
 
     buffer_bytes: int | None = None
     """Bound of the broker's store of events, one copy each; None for no bound."""
+    queue_bytes: int | None = None
+    """Bound of what is stored for one client, however many share a copy ([PRO] Table 1); None for no bound."""
     timeout_s: Seconds | None = None
     """[PRO] Timeout(S): a context whose client stays away longer is given up; None to wait for ever."""
 
@@ -185,11 +187,16 @@ class Scheme:
         return epoch if above is None or epoch > above else Epoch(above.connected_at + 1e-6, self.me)
 
     def open(self, client: ClientId, epoch: Epoch, mode: Mode, position: Position | None = None) -> Context:
-        context = Context(client, epoch=epoch, mode=mode, buffer=self.buffer, position=position)
+        context = Context(client, epoch=epoch, mode=mode, buffer=self.new_queue(), position=position)
         self.contexts[client] = context
         self.record_mode(context)
         self.host.store(client)
         return context
+
+    def new_queue(self) -> EventBuffer:
+        """Where a new context keeps its events: the broker's buffer, through a bound of its own if there is one."""
+        limit = self.options.queue_bytes
+        return self.buffer if limit is None else ClientQueue(self.buffer, limit)
 
     def serve(self, context: Context, *, resumed: bool) -> None:
         """The client is connected here: replay what is stored, then go on live."""

@@ -75,7 +75,7 @@ class CopyHolder(Standard):
         """A passive copy of exactly these subscriptions, in place of any other."""
         assert after(self.copy_state(client), Stimulus.COPY) is State.PASSIVE
         self.drop_copy(client)
-        copy = Context(client, epoch=epoch, mode=Mode.PASSIVE, buffer=self.buffer)
+        copy = Context(client, epoch=epoch, mode=Mode.PASSIVE, buffer=self.new_queue())
         copy.filters = dict.fromkeys(filters)
         copy.session = session
         self.copies[client] = copy

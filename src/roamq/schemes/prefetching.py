@@ -121,7 +121,7 @@ class Prefetching(Standard):
 
     def on_prefetch(self, old_broker: BrokerId, push: Prefetch) -> None:
         """Steps 3 and 4, without the client: subscribe, release Broker 1, and store what comes."""
-        context = Context(push.client, epoch=push.epoch, mode=Mode.ACTIVE, buffer=self.buffer)
+        context = Context(push.client, epoch=push.epoch, mode=Mode.ACTIVE, buffer=self.new_queue())
         context.session = push.session
         arriving = self.expect(context, push.epoch)
         key = (push.client, push.epoch)

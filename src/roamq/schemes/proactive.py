@@ -359,6 +359,7 @@ class ProActive(CopyHolder):
         """Case 5, found: the copy becomes the context; Bk is told, and asked if the client shows no epoch."""
         client, taken = copy.client, copy.epoch
         del self.copies[client]
+        self.gone_to.pop(client, None)
         self.contexts[client] = copy
         copy.epoch = self.new_epoch(above=taken)
         whole = copy.local_queue is None
@@ -396,6 +397,12 @@ class ProActive(CopyHolder):
             self.delete_copies(arriving.context, for_good=True)
         super().step_6_replay(arriving)
 
+    def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
+        if isinstance(arriving, TakenOver):
+            del self.taken[arriving.context.client, arriving.taken]
+        self.delete_copies(arriving.context)
+        super().step_aside(arriving, newer)
+
     def completed(self, context: Context) -> None:
         """The context is whole: whoever waits for it may have it; if its client is gone, it is time for case 2."""
         super().completed(context)
@@ -413,6 +420,7 @@ class ProActive(CopyHolder):
         assert after(self.own_state(context), Stimulus.MOVED_AWAY) is State.NONE
         self.case_4_moved_away(context, request)
         self.take_off(context)
+        self.remember_where(context.client, request.epoch)
         activation = self.activations.get(context)
         if activation is not None and new_broker in activation.pending:
             activation.pending = {new_broker: activation.pending[new_broker]}

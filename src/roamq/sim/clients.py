@@ -62,6 +62,13 @@ class SimClient:
     def start(self) -> None:
         self._schedule_next()
 
+    def visit_all(self) -> None:
+        """Before the run begins: leave at every broker what a visit leaves there."""
+        carried = tuple(self.filters) if self.carries_subscriptions else ()
+        for host in self.network.hosts.values():
+            host.broker.on_connect(self.id, self.last_broker, carried)
+            host.broker.on_disconnect(self.id)
+
     def _schedule_next(self) -> None:
         self.next_step = next(self._steps, None)
         if self.next_step is not None:
@@ -293,11 +300,15 @@ class SimPublisher:
             self.engine.at(max(publication.time_s, self.engine.now), self._publish, publication)
 
     def _publish(self, publication: Publication) -> None:
+        if self.engine.now >= self.until_s:
+            return  # held back to the end
         host = self.network.hosts[self.broker]
         if not host.alive:
             self._schedule_next()  # no broker took it: it was never accepted
             return
-        if host.enqueue("event", publication.size_bytes, self._accepted, host, publication):
+        if self.network.congested():
+            self.network.publishers_held.append(lambda: self._publish(publication))
+        elif host.enqueue("event", publication.size_bytes, self._accepted, host, publication):
             self._schedule_next()
         else:
             host.publisher_waits.append(lambda: self._publish(publication))

@@ -14,15 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 from roamq.broker import Broker
 from roamq.core.events import BrokerId, ClientId, Event
-from roamq.core.messages import HEADER_BYTES, Message, Routed, kind_of
+from roamq.core.messages import HEADER_BYTES, Forwarded, Message, Routed, StoredEvents, kind_of
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.sim.engine import Engine
-from roamq.sim.options import LastHopOptions, LinkOptions, ServiceOptions
+from roamq.sim.options import LastHopOptions, LinkOptions, ServiceOptions, Work
 from roamq.sim.recorder import Recorder
 
 if TYPE_CHECKING:
     from roamq.sim.clients import SimClient
+
+Effect = tuple[Callable[..., Any], tuple[Any, ...]]
+"""What a broker did, to be let out when its service time is over."""
+
+Input = tuple[str, int, Callable[..., Any], tuple[Any, ...]]
+"""What waits for a broker: its kind and size, and what is to be done."""
+
+REFUSABLE = frozenset({"event", "stored_event"})
+"""What a full input queue refuses; control messages always get in."""
+
+
+def is_transfer(message: Message | Event, sender: BrokerId) -> bool:
+    """Is this a part of a state transfer that `sender` itself makes?"""
+    return (
+        isinstance(message, Routed) and message.sender == sender and isinstance(message.message, StoredEvents)
+    )
 
 
 class Link:
@@ -117,11 +133,12 @@ class SimHost:
         """Grows with every crash: what was being served before it is not finished after it."""
         self._radio_free_at = 0.0
         self._service = network.service
-        self._queue: deque[tuple[str, int, Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._queue: deque[Input] = deque()
         self._queued_bytes = 0
+        self._waiting_events = 0
         self._busy = False
-        self._effects: list[tuple[Callable[..., Any], tuple[Any, ...]]] | None = None
-        self._outbox: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self._effects: list[Effect] | None = None
+        self._outbox: list[Effect] = []
         """Effects of the input in service: committed with it, released when its time is over."""
         self._processing: dict[str, list[float]] = {}
         self.publisher_waits: deque[Callable[[], Any]] = deque()
@@ -133,10 +150,18 @@ class SimHost:
         return self.engine.now
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
+        if self._service is not None and self._service.transfer_s and is_transfer(message, self.me):
+            # Stored events leave one by one, and what else there is to do comes in between.
+            self.enqueue("transfer", 0, self._send_stored, to, message)
+            return
         if self._effects is not None:
             self._effects.append((self.links[to].send, (message,)))
         else:
             self.links[to].send(message)
+
+    def _send_stored(self, to: BrokerId, message: Routed) -> None:
+        assert self._effects is not None
+        self._effects.append((self.links[to].send, (message,)))
 
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         if self._effects is not None:
@@ -183,22 +208,32 @@ class SimHost:
             action(*args)
             return True
         if (
-            kind == "event"
+            kind in REFUSABLE
             and service.queue_bytes is not None
             and self._queued_bytes + size > service.queue_bytes
         ):
-            event = args[-1]
-            if isinstance(event, Event):
-                origin, sequence = event.id
-                self.record(
-                    Record("dropped", self.engine.now, self.me, None, origin, sequence, detail="input_full")
-                )
+            self._refuse(args[-1])
             return False
+        if kind == "event":
+            self._waiting_events += 1
         self._queue.append((kind, size, action, args))
         self._queued_bytes += size
         if not self._busy:
             self._serve_next()
         return True
+
+    def _refuse(self, what: Any) -> None:
+        events: tuple[Event, ...] = ()
+        client = None
+        if isinstance(what, Event):
+            events = (what,)
+        elif isinstance(what, Routed) and isinstance(what.message, StoredEvents | Forwarded):
+            events, client = what.message.events, what.message.client
+        for event in events:
+            origin, sequence = event.id
+            self.record(
+                Record("dropped", self.engine.now, self.me, client, origin, sequence, detail="input_full")
+            )
 
     def _serve_next(self) -> None:
         assert self._service is not None
@@ -206,17 +241,30 @@ class SimHost:
         self._queued_bytes -= size
         self._busy = True
         self._effects = []
+        changes = self.broker.scheme.index.version
         action(*args)
+        changes = self.broker.scheme.index.version - changes
         effects, self._effects = self._effects, None
         self._outbox = effects
-        deliveries = sum(1 for effect, _ in effects if effect == self._transmit)
-        seconds = self._service.seconds(kind, deliveries, len(effects) - deliveries, self.broker.scheme)
+        if kind == "event":
+            self._waiting_events -= 1
+        seconds = self._service.seconds(self._work(kind, args, effects, changes), self.broker.scheme)
         cell = self._processing.setdefault(kind, [0, 0.0])
         cell[0] += 1
         cell[1] += seconds
         self.engine.after(seconds, self._served, self._life, effects)
 
-    def _served(self, life: int, effects: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
+    def _work(self, kind: str, inputs: tuple[Any, ...], effects: list[Effect], changes: int) -> Work:
+        deliveries = sum(1 for effect, _ in effects if effect == self._transmit)
+        sent = (args[0] for _, args in effects if args[0].__class__ is Routed)
+        handed_on = [routed.message for routed in sent if routed.sender == self.me]
+        if inputs and inputs[-1].__class__ is Routed and inputs[-1].to == self.me:
+            handed_on.append(inputs[-1].message)
+        transferred = sum(len(m.events) for m in handed_on if isinstance(m, StoredEvents))
+        forwarded = sum(len(m.events) for m in handed_on if isinstance(m, Forwarded))
+        return Work(kind, deliveries, len(effects) - deliveries, transferred, forwarded, changes)
+
+    def _served(self, life: int, effects: list[Effect]) -> None:
         if life != self._life:
             return
         self._busy = False
@@ -227,8 +275,14 @@ class SimHost:
             if not self._has_room():
                 break
             self.publisher_waits.popleft()()  # one that is still too large waits again
+        self.network.let_publishers_go_on()
         if self._queue and not self._busy:
             self._serve_next()
+
+    def congested(self) -> bool:
+        """Does flow control hold publishers back because of this broker?"""
+        window = self._service.window if self._service else None
+        return window is not None and self._waiting_events >= window
 
     def _has_room(self) -> bool:
         limit = self._service.queue_bytes if self._service else None
@@ -281,9 +335,10 @@ class SimHost:
         for client in list(self.clients.values()):
             client.connection_broke()
         self.clients.clear()
-        from_neighbours = [item for item in self._queue if item[2] == self.broker.on_message]
-        self._queue = deque(from_neighbours if keep_store else ())
+        kept = (self.broker.on_message, self._send_stored)
+        self._queue = deque(item for item in self._queue if keep_store and item[2] in kept)
         self._queued_bytes = sum(item[1] for item in self._queue)
+        self._waiting_events = sum(item[0] == "event" for item in self._queue)
         if not keep_store:
             self._outbox = []
             for link in self.links.values():
@@ -332,6 +387,8 @@ class Network:
         self.service = service
         self.last_hop_rng = last_hop_rng
         self.hosts: dict[BrokerId, SimHost] = {}
+        self.publishers_held: deque[Callable[[], Any]] = deque()
+        """Publishers that flow control holds back."""
         self._factory: Callable[[SimHost, int], Broker]
 
     def build(
@@ -351,6 +408,14 @@ class Network:
                 self.hosts[source].links[target] = Link(self, source, self.hosts[target], options, stream)
         for host in self.hosts.values():
             host.broker = factory(host, 0)
+
+    def congested(self) -> bool:
+        """Flow control reaches back to the publishers: the slowest broker sets the pace."""
+        return any(host.congested() for host in self.hosts.values())
+
+    def let_publishers_go_on(self) -> None:
+        while self.publishers_held and not self.congested():
+            self.publishers_held.popleft()()
 
     def make_broker(self, host: SimHost, incarnation: int) -> Broker:
         return self._factory(host, incarnation)

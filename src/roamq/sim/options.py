@@ -4,7 +4,7 @@ These are msgspec structs: unknown fields and wrong types are found when a scena
 the field. `roamq simulate SCENARIO --show` prints them with the descriptions below.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -77,15 +77,36 @@ class ServiceOptions(Options, frozen=True):
     )
     send_s: Annotated[Seconds, doc("per message to another broker")] = 0.0
     transfer_s: Annotated[Seconds, doc("per stored event sent or received in a state transfer")] = 0.0
+    forward_s: Annotated[Seconds, doc("per event sent or received while a copy is activated")] = 0.0
     buffer_s: Annotated[Seconds, doc("per event, for each context that buffers it")] = 0.0
+    subscription_s: Annotated[Seconds, doc("per subscription that enters or leaves matching")] = 0.0
     queue_bytes: Annotated[int | None, doc("bound of the input queue; events beyond it are dropped")] = None
+    window: Annotated[
+        int | None,
+        doc("flow control: publishers wait while any broker has so many events in its input queue"),
+    ] = None
 
-    def seconds(self, kind: str, deliveries: int, sends: int, scheme: "Scheme") -> float:
-        """Service time of one operation with so many effects."""
-        seconds = self.operation_s + deliveries * self.delivery_s + sends * self.send_s
-        if kind == "event":
+    def seconds(self, work: "Work", scheme: "Scheme") -> float:
+        """Service time of one operation with its effects."""
+        seconds = self.operation_s + work.deliveries * self.delivery_s + work.sends * self.send_s
+        seconds += work.transferred * self.transfer_s + work.forwarded * self.forward_s
+        if work.kind == "event":
             seconds += self.event_s + self.buffer_s * scheme.buffered_by_last_event
-        return seconds
+        return seconds + work.subscriptions * self.subscription_s
+
+
+class Work(NamedTuple):
+    """What one operation of a broker amounts to."""
+
+    kind: str
+    deliveries: int
+    sends: int
+    transferred: int
+    """Stored events of a state transfer, sent to another broker or received from one."""
+    forwarded: int
+    """Events forwarded to a copy that is being activated, or received for one."""
+    subscriptions: int
+    """Subscriptions that entered or left matching."""
 
 
 class Fault(Options, frozen=True):

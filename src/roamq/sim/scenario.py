@@ -29,6 +29,7 @@ from roamq.schemes.base import Scheme, SchemeOptions
 from roamq.schemes.prefetching import Prefetching
 from roamq.schemes.prehandoff import PreHandoff
 from roamq.sim import mobility, workload
+from roamq.sim import pro_workload as _pro_workload  # noqa: F401  (registers its model)
 from roamq.sim.checkers import Checkers, Delivery
 from roamq.sim.clients import SimClient, SimPublisher
 from roamq.sim.engine import Engine
@@ -75,6 +76,7 @@ class Scenario(Options, frozen=True):
     workload: Annotated[Table, doc("the workload by name, and its parameters")] = msgspec.field(
         default_factory=lambda: {"model": "groups"}
     )
+    visited: Annotated[bool, doc("every client has been at every broker before the run begins")] = False
     records: RecordOptions = RecordOptions()
     faults: Annotated[list[Fault], doc("what goes wrong, and when")] = []
 
@@ -345,6 +347,8 @@ class Simulation:
         for client in self.clients:
             for filter in client.filters:
                 self.checkers.subscribed(client.id, filter)
+            if scenario.visited:
+                client.visit_all()
             client.start()
         for publisher in self.publishers:
             publisher.start()
@@ -410,7 +414,8 @@ class Simulation:
 def enforced(scenario: Scenario) -> frozenset[str]:
     """The invariants that must hold in this scenario: a scheme's guarantees, less what the scenario takes away."""
     guarantees = set(scheme_by_name(scenario.scheme_name).guarantees)
-    bounded = scheme_options(scenario).buffer_bytes is not None
+    options = scheme_options(scenario)
+    bounded = options.buffer_bytes is not None or options.queue_bytes is not None
     overloaded = scenario.service is not None and scenario.service.queue_bytes is not None
     forgetful = any(fault.kind == "crash" and not fault.keep_store for fault in scenario.faults)
     lossy = scenario.last_hop.loss > 0 and not scenario.last_hop.retransmit

@@ -1,0 +1,62 @@
+"""Durable subscriptions: a context stays, active, at every broker the client has ever visited.
+
+Paper: [PRO] section 1: nothing is propagated between brokers, "at the expense of perpetually caching messages for
+inactive subscribers". The client brings its subscriptions to each broker it visits for the first time.
+What follows from it, and is kept here on purpose: a broker delivers what the client has read elsewhere meanwhile
+(duplicates), and what was published on the way to a broker that did not know the client waits at the last one
+until the client returns there. A bound (`buffer_bytes`) is that of the one store all subscriptions share, as a JMS
+broker has it; when it is full, the oldest message makes room.
+"""
+
+from typing import ClassVar
+
+from roamq.core.context import Context, Mode
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import Filter
+from roamq.schemes.base import Scheme, register
+
+
+@register
+class Durable(Scheme):
+    """One broker with durable subscriptions; it knows nothing of the others."""
+
+    name = "durable"
+    guarantees: ClassVar[frozenset[str]] = frozenset()
+    carries_subscriptions: ClassVar[bool] = True
+
+    def on_connect(
+        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+    ) -> None:
+        context = self.contexts.get(client)
+        known = context is not None
+        if context is None:
+            context = self.open(client, self.new_epoch(), Mode.SERVING)
+        for filter in carried:
+            self.add_filter(context, filter)
+        self.serve(context, resumed=known)
+
+    def on_disconnect(self, client: ClientId, reason: str) -> None:
+        context = self.contexts.get(client)
+        if context is not None and context.mode is Mode.SERVING:
+            self.pause(context)
+
+    def on_event(self, event: Event) -> None:
+        limit = self.buffer.limit_bytes
+        if limit is not None and self.buffer.bytes + event.size_bytes > limit:
+            self.make_room(self.buffer.bytes + event.size_bytes - limit)
+        super().on_event(event)
+
+    def make_room(self, wanted_bytes: int) -> None:
+        """Give up the oldest messages, for everybody, but not what is on its way to a connected client."""
+        target = self.buffer.bytes - wanted_bytes
+        for event_id in list(self.buffer.oldest_first()):
+            if self.buffer.bytes <= target:
+                return
+            for context in self.contexts.values():
+                event = context.give_up_first(event_id)
+                if event is not None:
+                    self.drop(context, event, "queue_full")
+
+    def may_keep(self, context: Context) -> bool:
+        """Nobody tells a broker that the client is elsewhere."""
+        return True
