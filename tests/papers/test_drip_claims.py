@@ -11,6 +11,7 @@ from roamq.pipeline.jobs import Job
 from roamq.pipeline.results import Measured, Transform
 from roamq.report.exhibits import Film
 from roamq.reproduce import drip, drip_model
+from roamq.reproduce.drip_film import one_event
 from roamq.reproduce.registry import Verdict, select
 
 Measure = Callable[[Setting], float]
@@ -145,7 +146,7 @@ def test_eq_2_differs_from_the_walk_and_the_exact_mean_does_not() -> None:
 
 
 def test_the_film_follows_one_event_to_its_subscribers() -> None:
-    film = drip.one_event(quick=True)
+    film = one_event(quick=True)
 
     assert 2 <= len(film.frames) <= 6
     assert len(film.frames) == len(film.texts)
