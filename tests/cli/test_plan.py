@@ -151,6 +151,95 @@ def test_a_network_from_a_file(tmp_path: Path) -> None:
     assert pairs["slow"]["saturated_by"] == ["b to slow"]
 
 
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Gold tables as the pipeline writes them: sites a, b, c that are walked in a circle, and one dead end."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def write(table: str, rows: list[dict[str, Any]]) -> None:
+        (tmp_path / table).mkdir()
+        parquet.write_table(pa.Table.from_pylist(rows), tmp_path / table / "part-0.parquet")
+        (tmp_path / table / "_SUCCESS").touch()
+
+    edges = [("a", "b", 1.0), ("b", "c", 0.5), ("b", "a", 0.5), ("c", "a", 0.9), ("c", "end", 0.1)]
+    write(
+        "neighbor_graph",
+        [{"dataset": "d", "from": one, "to": to, "probability": p} for one, to, p in edges],
+    )
+    common = {"dataset": "d", "grouping": "all", "n": 50, "aic": 1.0, "ks_statistic": 0.1}
+    erlang = {"family": "weibull", "params": {"shape": 2.0, "scale": 30.0}, "fit_mean_s": 26.6}
+    fits = [
+        {
+            "period": "on",
+            "mean_s": 20.0,
+            "family": "exponential",
+            "params": {"mean": 20.0},
+            "fit_mean_s": 20.0,
+        },
+        {"period": "off", "mean_s": 26.6, **erlang},
+        {
+            "period": "stay",
+            "mean_s": 40.0,
+            "family": "exponential",
+            "params": {"mean": 40.0},
+            "fit_mean_s": 40.0,
+        },
+    ]
+    write("connectivity", [{**common, **fit, "best": True} for fit in fits])
+    write(
+        "daily_profile",
+        [
+            {"dataset": "d", "kind": "events", "site": site, "minute_of_day": minute, "rate_per_s": rate}
+            for site, minute, rate in [("a", 0, 0.5), ("a", 1380, 0.25), ("*", 60, 1.0)]
+        ],
+    )
+    return tmp_path
+
+
+def test_what_the_pipeline_learned_answers_for_movement(warehouse: Path) -> None:
+    brokers = answer("mobility", "--warehouse", str(warehouse), "--p-disconnect", "0")["brokers"]
+
+    shares = {broker["broker"]: broker["share"] for broker in brokers}
+    assert set(shares) == {"a", "b", "c"}, "the dead end is left out"
+    assert shares["a"] == pytest.approx(shares["b"])
+    assert shares["c"] == pytest.approx(shares["b"] / 2)
+    assert sum(shares.values()) == pytest.approx(40 / 43)  # stays of 40 s, handoffs of 3 s by default
+
+
+def test_what_the_pipeline_learned_answers_for_response_times(warehouse: Path) -> None:
+    asked = ("response-time", "--warehouse", str(warehouse), "--rate", "1", "--site", "a")
+    learned = answer(*asked)
+    given = answer(
+        "response-time", "--rate", "1", "--subscriber-on-s", "20", "--subscriber-off-s", "26.6",
+        "--off-scv", str(4 / 3.141592653589793 - 1),
+    )  # fmt: skip
+
+    assert learned["response_s"] == pytest.approx(given["response_s"])
+    assert len(learned["day"]) == 24
+    assert learned["day"][0]["events/s"] == 0.5
+    assert learned["day"][1]["events/s"] == 0
+    overridden = answer(*asked, "--subscriber-off-s", "5")
+    assert overridden["response_s"] < learned["response_s"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--dataset", "e"], "dataset: name the one that is meant"),
+        (["--site", "x"], "site: 'x' has no events"),
+    ],
+)
+def test_what_a_warehouse_does_not_have_is_named(args: list[str], message: str, warehouse: Path) -> None:
+    result = plan("response-time", "--warehouse", str(warehouse), *args)
+
+    assert result.exit_code == 2
+    assert message in result.stderr
+    missing = plan("response-time", "--warehouse", str(warehouse / "nothing"))
+    assert missing.exit_code == 2
+    assert "`roamq pipeline run` makes it from traces" in missing.stderr
+
+
 def test_simulation_beside_the_model() -> None:
     data = answer("response-time", "--preset", "degraded", "--simulate")
 

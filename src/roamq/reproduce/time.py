@@ -149,7 +149,7 @@ def _recorded_periods(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @claim("TIME-F11/12")
 def metro_paths(evidence: Evidence) -> Outcome:
-    until_s = 20_000.0 if evidence.quick else 400_000.0
+    until_s = 20_000.0 if evidence.quick else 150_000.0
     rows: list[list[str | float]] = []
     series: list[Series] = []
     failing = []

@@ -6,6 +6,7 @@ import msgspec
 
 from roamq.cli.plan.answer import Answer
 from roamq.cli.plan.question import Presets, about, asks
+from roamq.cli.plan.warehouse import mobility_fields
 from roamq.report.exhibits import Cell, Figure, Series, Table
 
 TESTBED_EDGES: Final = ["B1-B2", "B1-B6", "B2-B3", "B2-B6", "B3-B4", "B3-B5", "B3-B6", "B4-B6"]
@@ -26,6 +27,8 @@ class MobilityQuestion(msgspec.Struct, kw_only=True):
     brokers: Annotated[int, about("So many brokers; a client moves to any of them.", ge=1)] | None = None
     edges: Annotated[list[str], about("Or: neighbors, as a-b pairs; a client moves to a neighbor.")] = []
     neighbors: dict[str, dict[str, float]] | None = None
+    warehouse: Annotated[str, about("Take what the pipeline learned: folder of its tables.")] | None = None
+    dataset: Annotated[str, about("Which dataset of the warehouse.")] | None = None
     subscribers: Annotated[int, about("Subscribers in all.", ge=1)] = 200
     connect_s: Annotated[float, about("Mean time connected.", gt=0)] = 60.0
     disconnect_s: Annotated[float, about("Mean time disconnected.", gt=0)] = 12.0
@@ -40,7 +43,7 @@ class MobilityQuestion(msgspec.Struct, kw_only=True):
     ] = []
 
 
-@asks("mobility", MobilityQuestion, PRESETS)
+@asks("mobility", MobilityQuestion, PRESETS, mobility_fields)
 def mobility(question: MobilityQuestion, preset: str | None) -> Answer:
     """Expected subscribers and throughput per broker, from how clients move ([PRO] section 6).
 
@@ -49,6 +52,7 @@ def mobility(question: MobilityQuestion, preset: str | None) -> Answer:
       roamq plan mobility --preset testbed-nbr
       roamq plan mobility --brokers 40 --subscribers 5000 --connect-s 600
       roamq plan mobility --edges a-b,b-c,c-a --figure subscribers.png
+      roamq plan mobility --warehouse warehouse --subscribers 1000
     """
     occupancy = _occupancy(question)
     expected = list(occupancy.expected(question.subscribers).values())

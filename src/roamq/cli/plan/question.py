@@ -1,7 +1,8 @@
 """A question is a struct: its fields are the options, the keys of the TOML file and the names in messages.
 
-`asks` makes a command of a function from question to answer. A preset is overridden by the file, the file by
-options. What is wrong with a value is said with the name of its field, and ends with exit code 2.
+`asks` makes a command of a function from question to answer. A preset is overridden by what the pipeline
+learned, that by the file, the file by options. What is wrong with a value is said with the name of its
+field, and ends with exit code 2.
 """
 
 import re
@@ -23,6 +24,9 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 
 Presets = Mapping[str, Mapping[str, Any]]
 
+Learned = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""From the values given, `warehouse` among them, to the fields that the pipeline's tables can fill."""
+
 
 def about(text: str, **limits: Any) -> Any:
     """What a field means, and its limits: `Annotated[float, about("Events per second.", gt=0)]`."""
@@ -30,7 +34,7 @@ def about(text: str, **limits: Any) -> Any:
 
 
 def asks(
-    name: str, question: type[Q], presets: Presets | None = None
+    name: str, question: type[Q], presets: Presets | None = None, learned: Learned | None = None
 ) -> Callable[[Callable[[Q, str | None], Answer]], click.Command]:
     """Turn `answer(question, preset)` into the command `name`, whose help is the function's docstring."""
 
@@ -41,7 +45,7 @@ def asks(
             if figure is not None:
                 check_name(figure)
             given = {key: value for key, value in options.items() if value is not None}
-            asked = read(question, config, dict((presets or {}).get(preset or "", {})), given)
+            asked = read(question, config, dict((presets or {}).get(preset or "", {})), given, learned)
             try:
                 answer = function(asked, preset)
             except ValueError as error:  # the models name the field at fault
@@ -62,9 +66,17 @@ def json_option_on(command: click.Command) -> click.Command:
     return command
 
 
-def read(question: type[Q], config: Path | None, preset: dict[str, Any], options: dict[str, Any]) -> Q:
-    """Preset, file and options as one question."""
-    values = {**preset, **(_toml(config) if config else {}), **_parsed(question, options)}
+def read(
+    question: type[Q],
+    config: Path | None,
+    preset: dict[str, Any],
+    options: dict[str, Any],
+    learned: Learned | None = None,
+) -> Q:
+    """Preset, tables, file and options as one question, the later ones over the earlier."""
+    given = {**(_toml(config) if config else {}), **_parsed(question, options)}
+    tables = learned(given) if learned and given.get("warehouse") else {}
+    values = {**preset, **tables, **given}
     source = f"{config}: " if config else ""
     known = [field.name for field in msgspec.structs.fields(question)]
     for key in values:

@@ -10,6 +10,7 @@ import msgspec
 from roamq.cli.plan.answer import Answer
 from roamq.cli.plan.network import NetworkSpec, answer_network
 from roamq.cli.plan.question import about, asks
+from roamq.cli.plan.warehouse import response_time_fields
 from roamq.report.exhibits import Cell, Figure, Series, Table
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ class ResponseTimeQuestion(msgspec.Struct, kw_only=True):
     ] = []
     bin_s: Annotated[float, about("Length of a bin.", gt=0)] = 600.0
     simulate: Annotated[bool, about("Also: simulate the path (a few seconds).")] = False
+    warehouse: Annotated[str, about("Take what the pipeline learned: folder of its tables.")] | None = None
+    dataset: Annotated[str, about("Which dataset of the warehouse.")] | None = None
+    site: Annotated[str, about("Site whose daily rates are taken.")] | None = None
     network: NetworkSpec | None = None
 
 
-@asks("response-time", ResponseTimeQuestion, PRESETS)
+@asks("response-time", ResponseTimeQuestion, PRESETS, response_time_fields)
 def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
     """Response time from publisher to subscriber, both connected only at times ([TIME]).
 

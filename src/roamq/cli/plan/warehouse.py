@@ -1,0 +1,125 @@
+"""What the pipeline learned from traces, as parameters of a question: gold tables are Parquet, so no Spark
+is needed.
+
+`plan mobility --warehouse DIR` takes the neighbor graph and the mean times from them, `plan response-time
+--warehouse DIR` the connectivity with its variability and, for a site, the rates of a day.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from roamq.core.errors import ConfigError
+
+
+def mobility_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Neighbors and mean times. Sites that cannot be left and reached again are no place of a steady state."""
+    found: dict[str, Any] = {"neighbors": _largest_part(_graph(values))}
+    for field, period in (("connect_s", "stay"), ("disconnect_s", "off"), ("handoff_s", "handoff")):
+        best = _best_fit(values, period)
+        if best is not None:
+            found[field] = best["mean_s"]
+    return found
+
+
+def response_time_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Connected and disconnected periods, how variable they are, and the day's rates if a site is named."""
+    found: dict[str, Any] = {}
+    for field, scv, period in (
+        ("subscriber_on_s", "on_scv", "on"),
+        ("subscriber_off_s", "off_scv", "off"),
+    ):
+        best = _best_fit(values, period)
+        if best is None:
+            raise ConfigError(f"{values['warehouse']}: connectivity has no {period} periods of this dataset")
+        found[field] = best["mean_s"]
+        found[scv] = _scv(best)
+    if values.get("site"):
+        found |= _day(values, str(values["site"]))
+    return found
+
+
+def _graph(values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    graph: dict[str, dict[str, float]] = {}
+    for row in _rows(values, "neighbor_graph"):
+        graph.setdefault(row["from"], {})[row["to"]] = row["probability"]
+        graph.setdefault(row["to"], {})
+    return graph
+
+
+def _largest_part(graph: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    index = {site: i for i, site in enumerate(graph)}
+    rows = [index[site] for site, others in graph.items() for _ in others]
+    columns = [index[other] for others in graph.values() for other in others]
+    links = csr_array(([1.0] * len(rows), (rows, columns)), shape=(len(index),) * 2)
+    _, label = connected_components(links, connection="strong")
+    largest = max(set(label.tolist()), key=label.tolist().count)
+    kept = {site for site, i in index.items() if label[i] == largest}
+    return {
+        site: {other: weight for other, weight in others.items() if other in kept}
+        for site, others in graph.items()
+        if site in kept
+    }
+
+
+def _best_fit(values: Mapping[str, Any], period: str) -> dict[str, Any] | None:
+    rows = _rows(values, "connectivity")
+    return next(
+        (row for row in rows if row["period"] == period and row["grouping"] == "all" and row["best"]), None
+    )
+
+
+def _scv(row: Mapping[str, Any]) -> float:
+    """Squared coefficient of variation of the fitted distribution."""
+    from roamq.models.fitting import Fit
+    from roamq.models.phase_type import from_fit
+
+    params = row["params"]
+    fit = Fit(
+        family=row["family"],
+        params=dict(params if isinstance(params, dict) else list(params)),
+        log_likelihood=float("nan"),
+        aic=row["aic"],
+        ks_statistic=row["ks_statistic"],
+        ks_pvalue=float("nan"),
+        n=row["n"],
+        mean=row["fit_mean_s"],
+    )
+    law = from_fit(fit)
+    return law.variance() / law.mean() ** 2
+
+
+def _day(values: Mapping[str, Any], site: str) -> dict[str, Any]:
+    rows = [row for row in _rows(values, "daily_profile") if row["kind"] == "events"]
+    mine = {row["minute_of_day"]: row["rate_per_s"] for row in rows if row["site"] == site}
+    if not mine:
+        raise ConfigError(f"site: {site!r} has no events in {values['warehouse']}")
+    # Bins without any event have no row; the bins of the whole network tell how long a bin is.
+    minutes = sorted({row["minute_of_day"] for row in rows})
+    width = min((after - before for before, after in pairwise(minutes)), default=1440)
+    bins = range(0, 1440, width)
+    return {"day_rates": [mine.get(minute, 0.0) for minute in bins], "bin_s": 60.0 * width}
+
+
+def _rows(values: Mapping[str, Any], table: str) -> list[dict[str, Any]]:
+    """The rows of one dataset in a gold table."""
+    from pyarrow import ArrowException
+    from pyarrow import dataset as files
+
+    folder = Path(str(values["warehouse"])) / table
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such table; `roamq pipeline run` makes it from traces")
+    try:
+        rows: list[dict[str, Any]] = files.dataset(folder, format="parquet").to_table().to_pylist()
+    except (ArrowException, OSError) as error:
+        raise ConfigError(f"{folder}: cannot be read as Parquet: {error}") from error
+    names = sorted({row["dataset"] for row in rows})
+    wanted = values.get("dataset") or (names[0] if len(names) == 1 else None)
+    if wanted not in names:
+        known = ", ".join(names) or "none"
+        raise ConfigError(f"dataset: name the one that is meant; {folder} has {known}")
+    return [row for row in rows if row["dataset"] == wanted]
