@@ -11,8 +11,7 @@ import random
 import sys
 from typing import Any
 
-from roamq.sim.config import Source
-
+from roamq.config import Source
 from roamq.core.filters import Filter
 from roamq.geo.city import site_grid
 from roamq.sim.clients import SimClient

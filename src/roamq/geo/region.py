@@ -4,7 +4,18 @@ from dataclasses import dataclass, field
 
 from roamq.core.events import BrokerId
 from roamq.geo.areas import BorderCellTable, LocationAreas
-from roamq.geo.cells import Cell, bearing_deg, center, disk, distance_m, pitch_m, resolution_of, turn_deg
+from roamq.geo.cells import (
+    Cell,
+    Place,
+    adjacent,
+    bearing_deg,
+    center,
+    disk,
+    distance_m,
+    pitch_m,
+    resolution_of,
+    turn_deg,
+)
 from roamq.geo.routes import RouteMap
 
 REACH_RINGS_MAX = 12
@@ -52,3 +63,14 @@ class Region:
                 distance = distance_m(here, there)
                 found[broker] = min(distance, found.get(broker, distance))
         return found
+
+    def entry_heading(self, cell: Cell, came_from: BrokerId) -> float | None:
+        """The direction of a client that has just entered `cell` from another area, over the edge between them."""
+        left = [center(c) for c in adjacent(cell) if self.areas.broker_of.get(c) == came_from]
+        if not left:
+            return None
+        middle = Place(
+            sum(place.latitude for place in left) / len(left),
+            sum(place.longitude for place in left) / len(left),
+        )
+        return bearing_deg(middle, center(cell))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from roamq.core.events import BrokerId, ClientId, Seconds
-from roamq.geo.cells import Cell, bearing_deg, center, distance_m
+from roamq.geo.cells import Cell, bearing_deg, center, distance_m, pitch_m, resolution_of
 from roamq.geo.region import Region
 
 REMEMBERED = 3
@@ -36,12 +36,18 @@ class LocationTable:
 
     def __init__(self) -> None:
         self._sightings: dict[ClientId, deque[Sighting]] = {}
+        self._came_from: dict[ClientId, BrokerId] = {}
 
     def __contains__(self, client: ClientId) -> bool:
         return client in self._sightings
 
     def __len__(self) -> int:
         return len(self._sightings)
+
+    def arrived(self, client: ClientId, came_from: BrokerId) -> None:
+        """The client has come from another area: what was known of its motion here is long ago."""
+        self._sightings.pop(client, None)
+        self._came_from[client] = came_from
 
     def saw(self, client: ClientId, cell: Cell, now: Seconds) -> None:
         sightings = self._sightings.setdefault(client, deque(maxlen=REMEMBERED))
@@ -50,6 +56,10 @@ class LocationTable:
 
     def forget(self, client: ClientId) -> None:
         self._sightings.pop(client, None)
+        self._came_from.pop(client, None)
+
+    def came_from(self, client: ClientId) -> BrokerId | None:
+        return self._came_from.get(client)
 
     def cell_of(self, client: ClientId) -> Cell | None:
         sightings = self._sightings.get(client)
@@ -89,8 +99,29 @@ class Expectation:
         if self.choice is Choice.ALL:
             return self.region.areas.neighbors(self.me)
         beyond = self.region.border_cells(self.me).get(cell, ())
-        motion = table.motion(client) if self.choice is Choice.AHEAD else None
-        if motion is None:
+        if self.choice is Choice.BORDER:
             return beyond  # E = BCT · cell_MHs · NES
+        return self._ahead(client, table, cell, beyond, self.region)
+
+    def _ahead(
+        self,
+        client: ClientId,
+        table: LocationTable,
+        cell: Cell,
+        beyond: tuple[BrokerId, ...],
+        region: Region,
+    ) -> tuple[BrokerId, ...]:
+        """Of the servers beyond the border those in the client's direction; of a fast client, further ones too."""
+        motion = table.motion(client)
+        came_from = table.came_from(client)
+        if motion is None and came_from is not None:
+            heading = region.entry_heading(cell, came_from)
+            motion = None if heading is None else (heading, 0.0)
+        if motion is None:
+            return beyond
         heading, speed = motion
-        return tuple(sorted(self.region.ahead(cell, heading, speed * self.lead_s, self.cone_deg)))
+        reach_m = speed * self.lead_s
+        seen = region.ahead(cell, heading, reach_m, self.cone_deg)
+        if reach_m < 1.5 * pitch_m(resolution_of(cell)):  # no further than the next cell: only over a way out
+            return tuple(server for server in beyond if server in seen)
+        return tuple(sorted(seen))

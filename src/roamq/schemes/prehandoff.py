@@ -1,7 +1,8 @@
 """Location-based pre-handoff: virtual consumers at the servers that a client in a border cell may reach next.
 
-Paper: [PRE] section 4, Fig. 3: algorithm A1, as it runs at ESi, where the client is. A2 is in `virtual_consumers.py`,
-the tables MLT and BCT and the choice of servers in `locations.py`; RT is the router's. Event server = broker.
+Paper: [PRE] section 4, Fig. 3: algorithm A1, as it runs at ESi, where the client is; its last branch, for a client that
+replaces its virtual consumer, is in `replacing.py`, A2 in `virtual_consumers.py`, the tables MLT and BCT and the choice
+of servers in `locations.py`; RT is the router's. An event server is a broker.
 Assumes: reliable FIFO links; clients report the cells they enter; `region` knows the areas.
 Departs: a virtual consumer is filled before it is ready, and the client shows how far it has read, or ESi is asked
 (docs/decisions/0080); one that has its subscriptions is replaced even if it is not filled yet (0081); servers that no
@@ -12,11 +13,11 @@ Without a virtual consumer the handoff is the normal one, of the standard algori
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roamq.core.context import Context, Epoch, Mode, Position, Ticket, digest_of
+from roamq.core.context import Context, Epoch, Mode, Ticket, digest_of
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, Seconds
 from roamq.core.filters import Filter
-from roamq.core.messages import ContextRequest, Subscriptions
+from roamq.core.messages import ContextRequest
 from roamq.core.ports import Host, TimerKey
 from roamq.core.prehandoff_messages import (
     CancelPreforward,
@@ -34,10 +35,9 @@ from roamq.geo.cells import Cell, Place, is_cell
 from roamq.geo.region import Region
 from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions, register
-from roamq.schemes.copies import start_over
 from roamq.schemes.locations import Choice, Expectation, LocationTable
-from roamq.schemes.standard import Arriving, Claim
-from roamq.schemes.virtual_consumers import VirtualConsumer, VirtualConsumerHolder
+from roamq.schemes.replacing import VirtualConsumerReplacer
+from roamq.schemes.standard import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,10 @@ class PreHandoffOptions(SchemeOptions):
     """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, or those 'ahead' of the client."""
     moving_s: Seconds = 120.0
     """T: a client that stays longer in a cell is not moving."""
-    cone_deg: float = 75.0
+    cone_deg: float = 90.0
     """With 'ahead': how far off its direction a client may turn."""
-    lead_s: Seconds = 30.0
-    """With 'ahead': how soon the client must be able to reach an area."""
+    lead_s: Seconds = 0.0
+    """With 'ahead': how much earlier than at the border a pre-handoff may begin, by the client's speed."""
 
     def __post_init__(self) -> None:
         if self.choose not in list(Choice):
@@ -70,6 +70,8 @@ class Prehandoff:
 
     context: Context
     server: BrokerId
+    epoch: Epoch
+    """The connection of the client for which it was asked."""
     attempt: int
     changes: int = 0
     """Sets of subscriptions sent; 0 until the server has enabled the pre-handoff."""
@@ -77,20 +79,8 @@ class Prehandoff:
     """What the server had seen when it subscribed to the last of them."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Replacing(Arriving):
-    """A virtual consumer that its client replaces before it is whole, or before its position is known."""
-
-    virtual: VirtualConsumer
-    position: Position | None
-    """How far the client has read, if it showed that."""
-    inherited: set[Filter]
-    """The subscriptions that came with the virtual consumer."""
-    handed: Handed | None = None
-
-
 @register
-class PreHandoff(VirtualConsumerHolder):
+class PreHandoff(VirtualConsumerReplacer):
     """One event server's part of location-based pre-handoff."""
 
     name = "prehandoff"
@@ -123,8 +113,6 @@ class PreHandoff(VirtualConsumerHolder):
         """VC(ESie) for each client here."""
         self.attempts: dict[int, Prehandoff] = {}
         """The same, by the number of the attempt."""
-        self.replacing: dict[tuple[ClientId, Epoch], Replacing] = {}
-        """Virtual consumers in service that are not whole, by the connection they were made for."""
         self.heirs: dict[Context, Replaced] = {}
         """Contexts that another server serves already, kept until it has all their events."""
         self.filled: dict[Context, dict[BrokerId, tuple[int, int]]] = {}
@@ -132,14 +120,11 @@ class PreHandoff(VirtualConsumerHolder):
         client may have come before the cancellation."""
         self._unfilled: dict[int, Prehandoff] = {}
         """Those that wait for this server to see what the other had seen."""
-        self._handed: list[Replacing] = []
-        """Those that wait for events which the client's last server has seen already."""
         self._last_attempt = 0
         self._ticket: Ticket | None = None
         self.handle(EnablePrehandoff, self.a1_enabled)
         self.handle(Preforwarded, self.on_preforwarded)
         self.handle(Replaced, self.on_replaced)
-        self.handle(Handed, self.on_handed)
 
     # --- A1: the client registers -------------------------------------------------------------------------
 
@@ -169,7 +154,7 @@ class PreHandoff(VirtualConsumerHolder):
     def a1_request(self, context: Context, server: BrokerId) -> None:
         """(a.1) Send Pre_handoffRequest (ESi, MHs) to ESe."""
         self._last_attempt += 1
-        prehandoff = Prehandoff(context, server, self._last_attempt)
+        prehandoff = Prehandoff(context, server, context.epoch, self._last_attempt)
         self.aware.setdefault(context, {})[server] = prehandoff
         self.attempts[prehandoff.attempt] = prehandoff
         self.note("requested", context.client, server, prehandoff.attempt)
@@ -185,7 +170,7 @@ class PreHandoff(VirtualConsumerHolder):
         prehandoff.changes = 1
         preforward = Preforward(
             client=context.client,
-            epoch=context.epoch,
+            epoch=prehandoff.epoch,
             attempt=prehandoff.attempt,
             filters=tuple(context.filters),
             session=context.session,
@@ -201,7 +186,7 @@ class PreHandoff(VirtualConsumerHolder):
                 self._unfilled.pop(prehandoff.attempt, None)
                 message = PreSubforward(
                     client=context.client,
-                    epoch=context.epoch,
+                    epoch=prehandoff.epoch,
                     attempt=prehandoff.attempt,
                     filter=filter,
                     wanted=wanted,
@@ -213,7 +198,7 @@ class PreHandoff(VirtualConsumerHolder):
         context = prehandoff.context
         self.forget_attempt(prehandoff)
         self.note("cancelled", context.client, prehandoff.server, prehandoff.attempt)
-        message = CancelPreforward(client=context.client, epoch=context.epoch, attempt=prehandoff.attempt)
+        message = CancelPreforward(client=context.client, epoch=prehandoff.epoch, attempt=prehandoff.attempt)
         self.router.unicast(prehandoff.server, message)
 
     def cancel_all(self, context: Context, *, but: BrokerId | None = None) -> None:
@@ -246,11 +231,16 @@ class PreHandoff(VirtualConsumerHolder):
         self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
     ) -> None:
         ticket, self._ticket = self._ticket, None
+        context = self.contexts.get(client)
         if old_broker is None or old_broker == self.me:
+            if context is not None:
+                self.cancel_all(context)  # its virtual consumers are of the connection before this one
             super().on_connect(client, old_broker, carried)
+            self.a1_register(self.contexts[client])
             return
-        if (context := self.contexts.get(client)) is not None:
+        if context is not None:
             self.leave_behind(context)
+        self.table.arrived(client, old_broker)
         virtual = self.virtual.get(client)
         if virtual is not None and self.is_usable(virtual, old_broker, ticket):
             self.a1_replace(virtual, ticket)
@@ -258,50 +248,6 @@ class PreHandoff(VirtualConsumerHolder):
             self.note("missed", client, old_broker)
             self.end(client)
             self.step_1_reconnected(client, old_broker, carried)  # execute normal handoff process
-
-    def is_usable(self, virtual: VirtualConsumer, old_broker: BrokerId, ticket: Ticket | None) -> bool:
-        """Is this the surrogate of the connection the client comes from, with the subscriptions it has?
-
-        A client that shows nothing is believed; the server that it names will know.
-        """
-        if virtual.context is None or virtual.epoch.broker != old_broker:
-            return False
-        if ticket is not None and ticket.epoch is not None and ticket.epoch != virtual.epoch:
-            return False
-        return ticket is None or ticket.digest in (None, digest_of(virtual.context.filters))
-
-    def a1_replace(self, virtual: VirtualConsumer, ticket: Ticket | None) -> None:
-        """VC_MHs ∈ VC(ESj): Local(ESj) = Local(ESj) ∪ MHs; VC(ESj) = VC(ESj) - VC_MHs."""
-        client, context = virtual.client, virtual.context
-        assert context is not None
-        shows_all = ticket is not None and ticket.epoch is not None and ticket.digest is not None
-        position = dict(ticket.position) if shows_all and ticket and ticket.position is not None else None
-        del self.virtual[client]
-        self.contexts[client] = context
-        context.epoch = self.new_epoch(above=virtual.epoch)
-        self.note("hit" if virtual.whole else "unready", client, virtual.epoch.broker, virtual.attempt)
-        replaced = Replaced(
-            client=client,
-            epoch=virtual.epoch,
-            attempt=virtual.attempt,
-            heir=context.epoch,
-            whole=virtual.whole,
-            asks=position is None,
-            digest=digest_of(context.filters),
-            changes=virtual.changes,
-        )
-        if virtual.whole and position is not None:
-            context.skip_to(position)
-        else:
-            arriving = Replacing(
-                context, context.epoch, virtual=virtual, position=position, inherited=set(context.filters)
-            )
-            self.arriving[client, context.epoch] = self.incomplete[context] = arriving
-            self.replacing[client, virtual.epoch] = arriving
-            if virtual.whole:
-                context.open_local_queue()  # nothing is delivered until the position is known
-        self.serve(context, resumed=True)
-        self.router.unicast(virtual.epoch.broker, replaced)
 
     # --- filling virtual consumers, at ESi ------------------------------------------------------------------
 
@@ -317,8 +263,6 @@ class PreHandoff(VirtualConsumerHolder):
         if self._unfilled:
             for prehandoff in list(self._unfilled.values()):
                 self.fill_passed(prehandoff)
-        for arriving in list(self._handed):
-            self.complete_passed(arriving)
 
     def fill_passed(self, prehandoff: Prehandoff) -> None:
         """What the server had seen before it subscribed has come here: send it what the client has not read."""
@@ -329,7 +273,7 @@ class PreHandoff(VirtualConsumerHolder):
         self.filled.setdefault(context, {})[prehandoff.server] = (prehandoff.attempt, prehandoff.changes)
         message = Prestored(
             client=context.client,
-            epoch=context.epoch,
+            epoch=prehandoff.epoch,
             attempt=prehandoff.attempt,
             events=tuple(context.events()),
             position=dict(context.position),
@@ -345,31 +289,38 @@ class PreHandoff(VirtualConsumerHolder):
     def on_replaced(self, server: BrokerId, message: Replaced) -> None:
         """The client has replaced its virtual consumer at `server`: its context here is not needed any more.
 
-        Unless the virtual consumer is not of its last connection here, or does not know its subscriptions, or
-        was cancelled before it was whole: then the context is handed over as in a normal handoff.
+        Unless the client has come back since, or the virtual consumer does not know all its subscriptions, or was
+        cancelled before it was whole: then the context is handed over as in a normal handoff.
         """
         claim = ContextRequest(client=message.client, epoch=message.heir, new_broker=server)
-        if message.whole and not message.asks and self.own(message.client, message.epoch) is None:
+        context = self.source_of(server, message)
+        if context is None and message.whole and not message.asks:
             return  # it was given up in the meantime
-        context = self.claimed_by(claim)
-        if context is None or context.epoch != message.epoch or context in self.incomplete:
-            self.claim(context, claim)
-            return
-        has_all = self.filled.get(context, {}).get(server) == (message.attempt, message.changes)
-        prehandoff = self.attempts.get(message.attempt)
-        will_have = prehandoff is not None and prehandoff.changes == message.changes
-        if not (has_all or will_have) or message.digest != digest_of(context.filters):
-            self.hand_over(context, claim)
+        if context is None or context.epoch > message.heir or message.digest != digest_of(context.filters):
+            super().on_context_request(server, claim)
             return
         self.cancel_all(context, but=server)
         if context.mode is Mode.SERVING:
             self.host.detach(context.client, "taken over")
             self.pause(context)
         self.take_off(context)
-        if has_all:
+        self.remember_where(context.client, message.heir)
+        if self.has_all(context, server, message):
             self.hand_all(context, message)
         else:
             self.heirs[context] = message
+
+    def source_of(self, server: BrokerId, message: Replaced) -> Context | None:
+        """The context that the virtual consumer was filled from, or will be."""
+        current = self.contexts.get(message.client)
+        held = [*self.left_behind.get(message.client, ()), *([current] if current is not None else [])]
+        prehandoff = self.attempts.get(message.attempt)
+        if prehandoff is not None and prehandoff.changes == message.changes and prehandoff.context in held:
+            return prehandoff.context
+        return next((context for context in held if self.has_all(context, server, message)), None)
+
+    def has_all(self, context: Context, server: BrokerId, message: Replaced) -> bool:
+        return self.filled.get(context, {}).get(server) == (message.attempt, message.changes)
 
     def hand_all(self, context: Context, message: Replaced) -> None:
         """The server has every event; if it asks, say which of them the client has not read."""
@@ -389,11 +340,6 @@ class PreHandoff(VirtualConsumerHolder):
             self.forget_attempt(prehandoff)
         self.close(context, mobile=True)
 
-    def own(self, client: ClientId, epoch: Epoch) -> Context | None:
-        current = self.contexts.get(client)
-        held = [*self.left_behind.get(client, ()), *([current] if current is not None else [])]
-        return next((context for context in held if context.epoch == epoch), None)
-
     def hand_over(self, context: Context, claim: Claim) -> None:
         self.cancel_all(context)
         super().hand_over(context, claim)
@@ -406,59 +352,6 @@ class PreHandoff(VirtualConsumerHolder):
             self.table.forget(context.client)
             self.moving.discard(context.client)
 
-    # --- replacing a virtual consumer that is not whole, at ESj ---------------------------------------------
-
-    def on_prestored(self, server: BrokerId, message: Prestored) -> None:
-        arriving = self.replacing.get((message.client, message.epoch))
-        if arriving is None or arriving.virtual.attempt != message.attempt:
-            super().on_prestored(server, message)
-        elif arriving.virtual.changes == message.changes:
-            self.fill(arriving.context, message)
-            arriving.virtual.whole = True
-            self.note("ready", message.client, server, message.attempt)
-            if arriving.position is not None:
-                arriving.context.skip_to(arriving.position)
-                self.step_6_replay(arriving)
-
-    def on_handed(self, server: BrokerId, message: Handed) -> None:
-        """What the client has read is known; what it has not may in part be on its way here, as events."""
-        arriving = self.arriving.get((message.client, message.heir))
-        if isinstance(arriving, Replacing):
-            arriving.handed = message
-            self._handed.append(arriving)
-            self.complete_passed(arriving)
-
-    def complete_passed(self, arriving: Replacing) -> None:
-        message = arriving.handed
-        assert message is not None
-        if self.router.passed(message.fence):
-            arriving.context.skip_to(dict(message.position))
-            arriving.context.keep_unread(message.reach, message.held)
-            self.step_6_replay(arriving)
-
-    def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
-        arriving = self.arriving.get((reply.client, reply.epoch))
-        if isinstance(arriving, Replacing):
-            self.begin_anew(arriving, reply.filters)
-        super().on_subscriptions(old_broker, reply)
-
-    def begin_anew(self, arriving: Replacing, filters: tuple[Filter, ...]) -> None:
-        """The virtual consumer was not what the client needs, and nothing of it was delivered: a normal handoff."""
-        context = arriving.context
-        self.expect_no_more(arriving)
-        start_over(context, {})
-        for filter in [f for f in context.filters if f in arriving.inherited and f not in filters]:
-            self.remove_filter(context, filter, mobile=True)
-        anew = self.expect(context, arriving.transfer)
-        anew.unsubscribed, anew.leaves = arriving.unsubscribed, arriving.leaves
-
-    def expect_no_more(self, arriving: Arriving) -> None:
-        super().expect_no_more(arriving)
-        if isinstance(arriving, Replacing):
-            del self.replacing[arriving.context.client, arriving.virtual.epoch]
-            if arriving.handed is not None:
-                self._handed.remove(arriving)
-
     def completed(self, context: Context) -> None:
         super().completed(context)
         if self.contexts.get(context.client) is context and context.mode is Mode.SERVING:
@@ -470,8 +363,6 @@ class PreHandoff(VirtualConsumerHolder):
         context = self.contexts[client]
         known = filter in context.filters
         super().on_subscribe(client, filter)
-        if isinstance(arriving := self.incomplete.get(context), Replacing):
-            arriving.inherited.discard(filter)
         if not known:
             self.a1_subscribed(context, filter, wanted=True)
 
