@@ -54,6 +54,8 @@ class FleetClient:
         self.unfinished: dict[int, tuple[Publish, bool]] = {}
         self.subscriptions: list[SubscriptionRequest] = []
         self.closed_because: Packet | None = None
+        self.shows_ticket = False
+        self.ticket = ""
         self._packet_id = 0
         self._open = False
 
@@ -68,6 +70,8 @@ class FleetClient:
         machine.opened(self.number, self.fleet.now, "test", "client")
         self.fleet.owners[self.at, self.number] = self
         told = (("roamq-previous", previous),) if previous else ()
+        if self.shows_ticket:
+            told = (*told, ("roamq-ticket", self.ticket))
         properties = (
             Properties(session_expiry_interval=FOREVER, user_properties=told)
             if self.version is Version.V5
@@ -136,6 +140,7 @@ class FleetClient:
     def _opened(self, packet: Connack) -> None:
         assert not packet.reason.failed, packet
         self._open = True
+        self.ticket = packet.properties.user_property("roamq-ticket") or ""
         self.present.append(packet.session_present)
         if not packet.session_present:
             self.known.clear()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from roamq.core.events import BrokerId
 from roamq.net.mqtt.codec import Disconnect, ReasonCode, Version
 from tests.net.fleet import Fleet, FleetClient
 
@@ -147,3 +148,99 @@ def test_retained_messages_reach_a_new_subscription_at_any_broker() -> None:
     fleet.settle()
 
     assert late.payloads() == [b"new"]
+
+
+def test_a_shared_group_gives_each_message_to_one_member_wherever_they_are() -> None:
+    fleet = Fleet(6, "standard")
+    publisher = fleet.client("publisher")
+    members = [fleet.client(f"m{n}") for n in range(3)]
+    publisher.connect("b1")
+    for number, member in enumerate(members):
+        member.connect(f"b{number + 1}")
+        member.subscribe("$share/group/t/#", 1)
+    fleet.settle()
+
+    sent = [str(n).encode() for n in range(30)]
+    for payload in sent:
+        publisher.publish("t/x", payload, 1)
+    fleet.settle()
+
+    got = [member.payloads() for member in members]
+    assert sorted((p for payloads in got for p in payloads), key=int) == sent
+    assert all(len(payloads) == 10 for payloads in got), "each takes its turn"
+
+
+def test_a_shared_member_that_moves_takes_its_membership_along() -> None:
+    fleet = Fleet(7, "standard")
+    publisher, member = fleet.client("publisher"), fleet.client("member")
+    publisher.connect("b1")
+    member.connect("b2")
+    member.subscribe("$share/group/t", 1)
+    fleet.settle()
+    member.connect("b3")
+    fleet.settle()
+
+    publisher.publish("t", b"here", 1)
+    fleet.settle()
+
+    assert member.payloads() == [b"here"]
+
+
+def test_a_drained_broker_sends_clients_and_sessions_elsewhere() -> None:
+    fleet = Fleet(8, "standard", references={"b2": "two:1883", "b3": "three:1883"})
+    here, away, publisher = fleet.client("here"), fleet.client("away"), fleet.client("publisher")
+    publisher.connect("b2")
+    for client in (here, away):
+        client.connect("b1")
+        client.subscribe("t", 1)
+    fleet.settle()
+    away.vanish()
+    fleet.settle()
+    publisher.publish("t", b"kept", 1)
+    fleet.settle()
+
+    fleet.machines[BrokerId("b1")].drain(fleet.now)
+    fleet.settle()
+
+    assert isinstance(here.closed_because, Disconnect)
+    assert here.closed_because.reason is ReasonCode.USE_ANOTHER_SERVER
+    assert here.closed_because.properties.server_reference in ("two:1883", "three:1883")
+    assert fleet.machines[BrokerId("b1")].scheme.held_contexts() == []
+    away.connect("b3")
+    fleet.settle()
+    assert away.payloads() == [b"kept"]
+
+
+def test_status_topics_are_there_for_who_asks_and_nobody_may_write_them() -> None:
+    fleet = Fleet(9, "standard")
+    client = fleet.client("c")
+    client.connect("b1")
+    client.subscribe("$SYS/#", 0)
+    client.subscribe("#", 0)
+    fleet.settle()
+
+    client.publish("$SYS/broker/clients/connected", b"a lie", 0)
+    fleet.machines[BrokerId("b1")].publish_status({"clients/connected": "1"}, fleet.now)
+    fleet.settle()
+
+    assert client.payloads() == [b"1"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_ticket_in_connack_lets_an_active_copy_serve_at_once(seed: int) -> None:
+    fleet = Fleet(seed, "proactive")
+    mover, publisher = fleet.client("mover"), fleet.client("publisher")
+    mover.shows_ticket = True
+    publisher.connect("b1")
+    mover.connect("b1")
+    mover.subscribe("t", 2)
+    fleet.settle()
+    for number in range(6):
+        mover.vanish()
+        publisher.publish("t", str(number).encode(), 2)
+        fleet.settle()
+        mover.connect(f"b{number % 2 + 1}")
+        fleet.settle()
+
+    assert mover.payloads() == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert mover.ticket

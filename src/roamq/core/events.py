@@ -41,6 +41,8 @@ class Event:
     retain: bool = False
     properties: object | None = None
     """What the world's protocol wants carried along unread (MQTT 5 properties); the core never looks inside."""
+    assigned: Mapping[str, BrokerId] | None = None
+    """Shared group -> the broker whose member is due, decided where the event entered."""
     match_key: Hashable = field(init=False, repr=False)
     """Events with equal keys match the same filters: what match caches are keyed by."""
     size_bytes: int = field(init=False, repr=False)

@@ -23,7 +23,7 @@ class Record(NamedTuple):
     """The other broker: where a client came from, where a context went."""
     detail: str | None = None
     """The kind of traffic, the reason of a drop, the mode a context entered."""
-    count: int | None = None
+    count: int | None = None  # type: ignore[assignment]  # the column, not the method of tuples
     """How many: receivers, messages, events."""
     hops: int | None = None
     """Link traversals, the last hop to the client included."""

@@ -30,6 +30,14 @@ class Ended(Message):
     epoch: Epoch
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt(Message):
+    """Broker that is drained -> another: claim this client's context, as if the client had come to you."""
+
+    client: ClientId
+    home: BrokerId
+
+
 class Directory:
     """Client -> the epoch of its newest known connection, which names the broker, and its home."""
 

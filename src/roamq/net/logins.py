@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from roamq.net.machine import Login
 from roamq.net.node import Kind
 from roamq.net.options import Listener
 from roamq.net.passwords import Users
 from roamq.net.shell import Shell
+from roamq.net.wiring import Login
 
 log = logging.getLogger("roamq.logins")
 

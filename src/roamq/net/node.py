@@ -13,8 +13,9 @@ import msgspec
 from roamq.core.events import BrokerId
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
-from roamq.net.machine import Machine, Outputs
+from roamq.net.machine import Machine
 from roamq.net.settings import AccessRules, Settings
+from roamq.net.wiring import Outputs
 
 Input = tuple[Any, ...]
 MICROSECONDS: Final = 1_000_000

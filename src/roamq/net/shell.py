@@ -21,10 +21,10 @@ from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.net.journal import Journal, StorageError
 from roamq.net.links import Frame
-from roamq.net.machine import Login
 from roamq.net.mqtt.session import ServerConnection
 from roamq.net.node import Input, Kind, Node
 from roamq.net.options import Durability
+from roamq.net.wiring import Login
 
 log = logging.getLogger("roamq.shell")
 T = TypeVar("T")

@@ -75,6 +75,7 @@ def _event(event: Event) -> bytes:
             event.publisher,
             event.expires_at,
             event.attributes or None,
+            event.assigned,
             mqtt.carried if isinstance(mqtt, MqttMessage) else b"",
         )
     )
@@ -92,6 +93,7 @@ def _read_event(data: bytes) -> Event:
         publisher,
         expires_at,
         attributes,
+        assigned,
         carried,
     ) = msgspec.msgpack.decode(data)
     return Event(
@@ -104,6 +106,7 @@ def _read_event(data: bytes) -> Event:
         publisher=publisher,
         qos=qos,
         retain=retain,
+        assigned=assigned,
         properties=MqttMessage(topic, payload, carried),
     )
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from roamq.core.events import Event, Seconds
 from roamq.core.filters import Filter
 from roamq.net.mqtt import negotiation
@@ -200,10 +202,18 @@ class ServerConnection:
             data = packet.properties.authentication_data or b""
             inputs.append(AuthenticationStep(self.terms.authentication_method, data, again=False))
 
-    def accept(self, state: SessionState | None, now: Seconds, *, data: bytes | None = None) -> list[Input]:
+    def accept(
+        self,
+        state: SessionState | None,
+        now: Seconds,
+        *,
+        data: bytes | None = None,
+        user_properties: tuple[tuple[str, str], ...] = (),
+    ) -> list[Input]:
         """Let the client in, with its session or a new one; gives the meaning of what it has sent meanwhile.
 
-        `data` is the last word of enhanced authentication. The context may hand events over right after.
+        `data` is the last word of enhanced authentication; `user_properties` go to a client that sends any of the
+        same names itself, so that nobody is told what it does not know. The context may hand events over right after.
         """
         assert self.phase is Phase.PENDING
         # [MQTT-3.1.2-4], [MQTT-3.2.2-2]: with Clean Start the shell has ended the old session.
@@ -217,7 +227,13 @@ class ServerConnection:
         self._inbound = Inbound(self.state, terms, self.limits)
         self.phase = Phase.OPEN
         self.received_at = now
-        self._send(negotiation.connack(self.connect, terms, self.limits, session_present=present, data=data))
+        known = {name for name, _ in self.connect.properties.user_properties}
+        told = tuple(pair for pair in user_properties if pair[0] in known)
+        connack = negotiation.connack(self.connect, terms, self.limits, session_present=present, data=data)
+        if told:
+            properties = msgspec.structs.replace(connack.properties, user_properties=told)
+            connack = msgspec.structs.replace(connack, properties=properties)
+        self._send(connack)
         self.outbound.resume()
         early, self._early = self._early, []
         inputs: list[Input] = []
