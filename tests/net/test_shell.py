@@ -10,12 +10,12 @@ import pytest
 
 from roamq.net import shell as shell_module
 from roamq.net.journal import Journal, Reader
-from roamq.net.machine import Login
 from roamq.net.mqtt.codec import Connack, Connect, Decoder, Packet, Pingreq, Publish, Version, encode
 from roamq.net.node import Kind, Node
 from roamq.net.options import Durability
 from roamq.net.shell import Shell
 from roamq.net.transports import connect_end
+from roamq.net.wiring import Login
 from tests.support.live_world import settings
 
 

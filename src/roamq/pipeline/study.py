@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
+from roamq.config import Source
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.replay import Network, learn_network, replay_steps, write_steps
 from roamq.schemes import scheme_names
-from roamq.sim.config import Source
 from roamq.sim.scenario import checked
 
 if TYPE_CHECKING:
