@@ -35,6 +35,7 @@ def test_loss_of_mm1k(capacity: int) -> None:
     assert loss(MM1, capacity) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [1, 10, 60])
 def test_loss_of_the_on_off_centre_matches_the_simulation(capacity: int) -> None:
     runs = replicate(simulated(capacity), rate=2.0, until_s=20_000.0)
@@ -84,6 +85,7 @@ def test_bad_targets_are_named(target: float, capacity: int) -> None:
         capacity_for_loss(ON_OFF, target) if capacity else loss(ON_OFF, capacity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [2.0, 8.0])
 def test_delivery_with_lifetimes_matches_the_simulation_even_under_overload(rate: float) -> None:
     queue = IntermittentQueue(

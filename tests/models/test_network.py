@@ -118,6 +118,7 @@ def test_every_pair_that_shares_a_topic_has_a_response_or_a_culprit() -> None:
     assert set(pairs["q", "r"].saturated_by) == {"publisher q"}
 
 
+@pytest.mark.slow
 def test_a_path_under_cross_traffic_matches_the_simulation() -> None:
     """M/M/1 centres in a row are independent (Burke), so the closed form is exact here."""
     rates = {"B1 in": 3.0, "B1 out to B2": 5.0, "B2 in": 2.0}

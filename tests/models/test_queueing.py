@@ -48,6 +48,7 @@ def test_theorem_2_is_exact_for_exponential_periods(rate: float, period_s: float
     assert centre.response_distribution().mean() == pytest.approx(centre.response_s(), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_theorem_2_lies_in_the_confidence_interval_of_the_simulation(runs_at_2: list[sim.Run]) -> None:
     simulated = estimate(sim.Run.mean_s, runs_at_2)
 
@@ -83,6 +84,7 @@ def test_effective_demand_of_mm1_is_equation_16() -> None:
     assert centre.effective_demand_s() == pytest.approx(0.125 / (1 - 1.3 * 0.125))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 def test_percentiles_of_the_response_time_match_the_simulation(
     runs_at_2: list[sim.Run], share: float
@@ -92,6 +94,7 @@ def test_percentiles_of_the_response_time_match_the_simulation(
     assert simulated.agrees_with(on_off(2).response_distribution().quantile(share), precision=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ttl_s", [5.0, 40.0])
 def test_delivery_within_a_time_to_live_matches_the_simulation(
     runs_at_2: list[sim.Run], ttl_s: float
@@ -101,6 +104,7 @@ def test_delivery_within_a_time_to_live_matches_the_simulation(
     assert simulated.agrees_with(on_off(2).exact().in_time(ttl_s), precision=0.02)
 
 
+@pytest.mark.slow
 def test_periods_and_service_that_are_not_exponential_match_the_simulation() -> None:
     """What Theorem 2 cannot say: the same means give 15.7 s here, and 20.5 s with exponential periods."""
     queue = IntermittentQueue(

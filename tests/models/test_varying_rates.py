@@ -39,6 +39,7 @@ def test_a_saturated_bin_weighs_on_the_following_ones() -> None:
     assert mean_steady_response_s(bins) is None
 
 
+@pytest.mark.slow
 def test_every_bin_matches_the_simulation() -> None:
     bins = through_bins(QUEUE, RATES, 600.0)
     sums, counts = np.zeros((150, 6)), np.zeros((150, 6))

@@ -59,6 +59,7 @@ def test_the_printed_rate_of_the_voluntary_rows_is_impossible() -> None:
     assert home.t_off_s**2 / (home.t_on_s + home.t_off_s) / (1 - at_printed_rate) > 7 * 3600
 
 
+@pytest.mark.slow
 def test_the_degraded_network_is_slower_simulated_than_analysed() -> None:
     """[TIME] Table 3: 2.41 s simulated, 2.26 s analysed: the bursts of the publisher are not in the analysis."""
     row = next(row for row in TABLE_3 if row.name == "degraded")

@@ -115,6 +115,7 @@ def simulate(
     stations: list[_Station] = []
     for centre in reversed(centres):
         after = _make_station(engine, centre, seeds, after, sink)
+        after.expires = ttl is not None
         stations.append(after)
     arrivals = _arrivals(next(seeds), until_s, bin_rates or (rate or 0.0,), bin_s)
     lifetime = _draws(ttl, next(seeds)) if ttl is not None else None
@@ -173,6 +174,7 @@ class _Station:
         "draw_other",
         "draw_service",
         "engine",
+        "expires",
         "is_on",
         "lifetime",
         "next_birth",
@@ -192,6 +194,8 @@ class _Station:
         self.after = after
         self.sink = sink
         self.capacity = math.inf
+        self.expires = False
+        """Whether events have a deadline."""
         self.draw_on: Draw | None = None
         self.draw_off: Draw | None = None
         self.draw_other: Draw | None = None
@@ -251,6 +255,8 @@ class _Station:
 
     def _is_full(self, now: float) -> bool:
         """Expired events leave at once in truth; here they are looked for when their room is wanted."""
+        if not self.expires:
+            return True
         alive: deque[tuple[float, float]] = deque()
         for event in self.queue:
             if event[1] > now:
