@@ -303,8 +303,8 @@ def sf_words(results: Results, quick: bool) -> str:
     last = [results.mean(setting(k, 5, scheme="sf", quick=quick), SPREADING) for k in ks]
     ours = [results.mean(setting(k, 5, m, quick=quick), DELAY) for k in ks]
     words = (
-        "falls with m and grows with k as published, but SF is faster: an epidemic also takes every way that m carriers "
-        "take, so without contention nothing can be earlier; counted until the last broker has an event, SF takes "
+        "falls with m and grows with k as published, but SF is faster: an epidemic also takes every way that m "
+        "carriers take, so without contention nothing can be earlier; until the last broker has an event, SF takes "
         f"{last[0]:.1f} s at k={ks[0]} and {last[1]:.1f} s at k={ks[1]}, where DRIP with m={m} delivers after "
         f"{ours[0]:.1f} s and {ours[1]:.1f} s"
     )
