@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from roamq.cli.main import main
+from roamq.cli.main import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -26,7 +26,7 @@ def test_the_links_lead_somewhere(target: str) -> None:
 
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"roamq ([a-z]+)", README)) - {"is"}))
 def test_the_commands_exist_and_show_an_example(command: str) -> None:
-    answer = CliRunner().invoke(main, [command, "--help"])
+    answer = CliRunner().invoke(cli, [command, "--help"])
 
     assert answer.exit_code == 0
     assert f"roamq {command}" in answer.output
