@@ -95,6 +95,7 @@ class Sessions(Wiring):
         # Which connection is the newest is a matter of its own: a context may be older than who asks for it.
         epoch = Epoch(self.time, self.me)
         connection.epoch = epoch
+        connection.previous = previous
         self.directory.learn(client, epoch, home)
         self._tell_all(Serving(client=client, epoch=epoch, home=home))
         self.record(Record("connected", self.time, self.me, client, peer=previous))
