@@ -56,12 +56,15 @@ KINDS: Final[dict[str, str]] = {
 }
 
 MULTICAST: Final = frozenset({"event", "delivery", "subscribe", "unsubscribe", "advertise"})
-"""Traffic details that a network without moving clients would also carry ([DIS] section 5.2.1): `delivery` is the
-last hop of an event that the multicast brought to the client's broker, at once or after waiting there."""
+"""Traffic details of regular messages, "those delivered using multicast" ([DIS] section 5.2.1): `delivery` is the last
+hop of an event that the multicast brought to the client's broker, at once or while the client was away."""
 
 MIGRATION: Final = frozenset({"context", "mobile_subscribe", "mobile_unsubscribe"})
 """The part of UNICAST that migrates subscriptions: the three messages of [DIS] Eq. 2."""
 
-UNICAST: Final = MIGRATION | {"control", "stored_event", "stored_delivery", "event_ids", "forward"}
-"""Traffic details that exist because clients move: `stored_delivery` is the last hop of an event that another broker
-sent, `forward` each hop from a home broker to its client, the last one included (docs/decisions/0030)."""
+UNICAST: Final = MIGRATION | {"control", "stored_event", "event_ids", "forward"}
+"""Traffic details that exist because clients move: "all the messages exchanged between the two brokers". `forward` is
+each hop from a home broker, which "forwards these events to the client using unicast messages", the last included.
+
+In neither set: `stored_delivery`, the last hop of an event that another broker sent, which was not delivered using
+multicast nor exchanged between brokers; `retransmission`, which is a link's own (docs/decisions/0030)."""

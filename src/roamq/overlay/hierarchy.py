@@ -62,25 +62,25 @@ class Hierarchy(TreeUnicast):
         self.receive_event(self.me, event)
 
     def receive_event(self, sender: BrokerId, event: Event) -> bool:
-        send = self.host.send
-        for neighbour in self._route(event):
-            if neighbour != sender:
-                send(neighbour, event)
-        return True
-
-    def _route(self, event: Event) -> tuple[BrokerId, ...]:
-        """The neighbours an event concerns; cached, since few kinds of events repeat very often."""
         if self._interest.version != self._routes_version or len(self._routes) > ROUTE_CACHE_SIZE:
             self._routes.clear()
             self._routes_version = self._interest.version
         route = self._routes.get(event.match_key)
         if route is None:
-            interested = set(self._interest.match(event))
-            if self.parent is not None and not self.advertisements:
-                interested.add(self.parent)
-            interested.discard(self.me)
-            route = self._routes[event.match_key] = tuple(sorted(interested))
-        return route
+            route = self._routes[event.match_key] = self._route(event)
+        send = self.host.send
+        for neighbour in route:
+            if neighbour != sender:
+                send(neighbour, event)
+        return True
+
+    def _route(self, event: Event) -> tuple[BrokerId, ...]:
+        """The neighbours an event concerns."""
+        interested = set(self._interest.match(event))
+        if self.parent is not None and not self.advertisements:
+            interested.add(self.parent)
+        interested.discard(self.me)
+        return tuple(sorted(interested))
 
     # --- subscriptions ------------------------------------------------------------------------------------
 

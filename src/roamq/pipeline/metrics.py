@@ -22,7 +22,10 @@ from roamq.pipeline.schemas import METRICS, SUMMARY, columns
 Metric = Callable[[DataFrame, DataFrame], DataFrame]
 
 PEAK_BIN_S = 1800.0
-"""[DIS] section 5.3 reports the peak as the worst half hour."""
+"""[DIS] section 5.2.2 reports the peak as the worst half hour."""
+
+MOVES_BIN_S = 300.0
+"""Moves are counted over time in bins of five minutes ([DIS] Fig. 5)."""
 
 _T_TABLE = 60
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -44,9 +47,11 @@ def in_window(records: DataFrame, runs: DataFrame) -> DataFrame:
     is_delivery = F.col("kind") == "delivered"
     happened_s = F.when(is_delivery, F.col("time_s") - F.col("duration_s")).otherwise(F.col("time_s"))
     happened_s = F.round(happened_s, _ROUNDING_DIGITS)
-    is_bin = F.col("kind").isin("traffic", "processing")
-    counts = F.when(is_bin, happened_s > F.col("warmup_s")).otherwise(
-        happened_s.between(F.col("warmup_s"), F.col("until_s"))
+    after_warmup = happened_s > F.col("warmup_s")
+    counts = (
+        F.when(F.col("kind") == "processing", after_warmup)  # counted once, when the run is over
+        .when(F.col("kind") == "traffic", after_warmup & (happened_s <= F.col("until_s")))
+        .otherwise(happened_s.between(F.col("warmup_s"), F.col("until_s")))
     )
     return records.join(F.broadcast(bounds), "run_id").where(counts)
 
@@ -145,6 +150,18 @@ def moves(records: DataFrame, runs: DataFrame) -> DataFrame:
     return _long(counted, {"reconnects": F.col("reconnects"), "handoffs": F.col("handoffs")})
 
 
+def moves_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Handoffs that began in each five minutes; the entity is the bin's end in seconds."""
+    connects = in_window(records, runs).where((F.col("kind") == "connected") & F.col("peer").isNotNull())
+    bin_end_s = (F.ceil(F.col("time_s") / MOVES_BIN_S) * MOVES_BIN_S).cast("double")
+    binned = (
+        connects.where(F.col("peer") != F.col("broker"))
+        .groupBy(*_RUN, bin_end_s.alias("bin_end_s"))
+        .agg(F.count("*").alias("handoffs"))
+    )
+    return _long(binned, {"handoffs_in_bin": F.col("handoffs")}, F.col("bin_end_s"))
+
+
 def _handoffs(records: DataFrame, runs: DataFrame) -> DataFrame:
     """First messages at another broker; a client that came back to its old one had no handoff."""
     is_handoff = (F.col("kind") == "handoff") & (F.col("peer") != F.col("broker"))
@@ -240,13 +257,19 @@ def overhead(records: DataFrame, runs: DataFrame) -> DataFrame:
 def overhead_by_kind(records: DataFrame, runs: DataFrame) -> DataFrame:
     """The overhead ratio's terms: link traversals of each kind of traffic over all multicast ones."""
     traffic = _traffic(records, runs)
-    by_kind = traffic.groupBy(*_RUN, "detail").agg(F.sum("hops").alias("hops"))
+    by_kind = traffic.groupBy(*_RUN, "detail").agg(
+        F.sum("hops").alias("hops"), F.sum("count").alias("messages")
+    )
     whole_run = Window.partitionBy("run_id")
     multicast = F.sum(F.when(F.col("detail").isin(*MULTICAST), F.col("hops"))).over(whole_run)
     with_total = by_kind.withColumn("multicast", multicast)
     return _long(
         with_total,
-        {"hops_of_kind": F.col("hops"), "overhead_of_kind": F.col("hops") / F.nullif("multicast", F.lit(0))},
+        {
+            "hops_of_kind": F.col("hops"),
+            "messages_of_kind": F.col("messages"),
+            "overhead_of_kind": F.col("hops") / F.nullif("multicast", F.lit(0)),
+        },
         F.col("detail"),
     )
 
@@ -257,8 +280,13 @@ def overhead_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
     binned = traffic.groupBy(*_RUN, "time_s").agg(
         _ratio("hops").alias("ratio"),
         F.coalesce(_sum_if(F.col("detail").isin(*UNICAST), "hops"), F.lit(0)).alias("unicast_hops"),
+        F.sum("hops").alias("all_hops"),
     )
-    values = {"overhead_in_bin": F.col("ratio"), "unicast_hops_in_bin": F.col("unicast_hops")}
+    values = {
+        "overhead_in_bin": F.col("ratio"),
+        "unicast_hops_in_bin": F.col("unicast_hops"),
+        "hops_in_bin": F.col("all_hops"),
+    }
     return _long(binned, values, F.col("time_s"))
 
 
@@ -302,6 +330,7 @@ GROUPS: dict[Metric, tuple[str, ...]] = {
     latency: ("latency_s_mean", "latency_s_p50", "latency_s_p95", "latency_s_p99"),
     handoff_latency: ("handoff_s_mean", "handoff_s_p50", "handoff_s_p95", "handoff_s_p99"),
     moves: ("reconnects", "handoffs"),
+    moves_over_time: ("handoffs_in_bin",),
     processing: ("processing_s",),
     buffers: ("buffer_message_s", "buffer_copies_per_message", "buffer_peak_bytes"),
     overhead: (
@@ -312,8 +341,8 @@ GROUPS: dict[Metric, tuple[str, ...]] = {
         "multicast_hops",
         "subscription_migration_pct",
     ),
-    overhead_by_kind: ("hops_of_kind", "overhead_of_kind"),
-    overhead_over_time: ("overhead_in_bin", "unicast_hops_in_bin"),
+    overhead_by_kind: ("hops_of_kind", "messages_of_kind", "overhead_of_kind"),
+    overhead_over_time: ("overhead_in_bin", "unicast_hops_in_bin", "hops_in_bin"),
     overhead_peak: ("overhead_peak",),
 }
 """Every group of metrics with the names it yields."""

@@ -62,7 +62,9 @@ class Link:
         self.waiting: deque[Message | Event] = deque()
         self._free_at = 0.0
         self._last_arrival = 0.0
-        self._plain = not (options.bandwidth_bps or options.loss or options.duplication or options.jitter_s)
+        self._plain = options.is_plain
+        self._delay_s = options.delay_s
+        self._immediate = network.service is None
 
     def send(self, message: Message | Event) -> None:
         engine = self.engine
@@ -73,10 +75,10 @@ class Link:
             units = message.units if message.__class__ is not Routed else message.message.units  # type: ignore[union-attr]
             first = message.__class__ is not Routed or message.sender == self.source
             self.recorder.traffic(now, kind_of(message), units if first else 0, units, message.size_bytes)
-        arrival = now + self.options.delay_s
-        if not self._plain:
-            arrival = self._arrival(now, HEADER_BYTES + message.size_bytes)
-        engine.at(arrival, self.arrive, message)
+        if self._plain:
+            engine.after(self._delay_s, self.arrive, message)
+        else:
+            engine.at(self._arrival(now, HEADER_BYTES + message.size_bytes), self.arrive, message)
 
     def _arrival(self, now: float, size: int) -> float:
         """When a message gets there: after those before it, its own bits, and its retransmissions."""
@@ -100,10 +102,13 @@ class Link:
         return self._last_arrival
 
     def arrive(self, message: Message | Event) -> None:
-        if self.cut or self.waiting or not self.target.alive:
+        target = self.target
+        if self.cut or self.waiting or not target.alive:
             self.waiting.append(message)
+        elif self._immediate:
+            target.broker.on_message(self.source, message)
         else:
-            self.target.receive(self.source, message)
+            target.receive(self.source, message)
 
     def resume(self) -> None:
         """The link or its far end is back: what waited follows, in order."""
@@ -156,12 +161,24 @@ class SimHost:
             return
         if self._effects is not None:
             self._effects.append((self.links[to].send, (message,)))
+        elif self.network.express and message.__class__ is Routed:
+            self._send_express(message)
         else:
             self.links[to].send(message)
 
     def _send_stored(self, to: BrokerId, message: Routed) -> None:
         assert self._effects is not None
         self._effects.append((self.links[to].send, (message,)))
+
+    def _send_express(self, message: Routed) -> None:
+        """All hops of a unicast message at once, where nothing can happen to it on its way (`Network.express`)."""
+        network = self.network
+        hops = network.hops(self.me, message.to)
+        units, now = message.message.units, self.engine.now
+        self.recorder.traffic(now, kind_of(message), units, units * hops, message.size_bytes * hops)
+        for _ in range(hops):  # hop by hop, as the events beside it: the sum is the same to the last bit
+            now += network.link_delay_s
+        self.engine.at(now, network.hosts[message.to].receive, self.me, message)
 
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         if self._effects is not None:
@@ -302,8 +319,11 @@ class SimHost:
             return
         options = self.network.last_hop
         engine = self.engine
-        kind = "stored_delivery" if how == "transferred" else "forward" if how == "forwarded" else "delivery"
-        self.recorder.traffic(engine.now, kind, 1, 1, event.size_bytes)
+        if how == "forwarded":  # the last hop of a message that began at the home broker
+            self.recorder.traffic(engine.now, "forward", 0, 1, event.size_bytes)
+        else:
+            kind = "stored_delivery" if how == "transferred" else "delivery"
+            self.recorder.traffic(engine.now, kind, 1, 1, event.size_bytes)
         arrival = engine.now + options.delay_s
         if options.bandwidth_bps:
             air_s = (HEADER_BYTES + event.size_bytes) * 8 / options.bandwidth_bps
@@ -389,6 +409,11 @@ class Network:
         self.hosts: dict[BrokerId, SimHost] = {}
         self.publishers_held: deque[Callable[[], Any]] = deque()
         """Publishers that flow control holds back."""
+        self.express = False
+        """Unicast messages take all their hops at once: the same times and counts for a fraction of the work. Only
+        where links are plain, brokers take no time and nothing breaks, so that no hop can differ from the next."""
+        self.hops: Callable[[BrokerId, BrokerId], int]
+        self.link_delay_s = 0.0
         self._factory: Callable[[SimHost, int], Broker]
 
     def build(
@@ -401,6 +426,7 @@ class Network:
     ) -> None:
         """Make a host per broker, two directed links per edge, and the brokers themselves."""
         self._factory = factory
+        self.link_delay_s = options.delay_s
         self.hosts = {broker: SimHost(broker, self) for broker in brokers}
         for a, b in links:
             for source, target in ((a, b), (b, a)):

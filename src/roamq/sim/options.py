@@ -49,6 +49,11 @@ class LinkOptions(Options, frozen=True):
     duplication: Annotated[Probability, doc("probability that a transmission arrives twice")] = 0.0
     retransmit_s: Annotated[Seconds, doc("how long a loss delays a message")] = 0.2
 
+    @property
+    def is_plain(self) -> bool:
+        """Every message takes the same time."""
+        return not (self.bandwidth_bps or self.loss or self.duplication or self.jitter_s)
+
 
 class LastHopOptions(Options, frozen=True):
     """The way from a broker to its clients."""

@@ -28,6 +28,8 @@ from roamq.schemes import scheme_by_name, scheme_names
 from roamq.schemes.base import Scheme, SchemeOptions
 from roamq.schemes.prefetching import Prefetching
 from roamq.schemes.prehandoff import PreHandoff
+from roamq.sim import city as _city  # noqa: F401  (registers its models)
+from roamq.sim import city_news as _city_news  # noqa: F401  (registers its model)
 from roamq.sim import mobility, workload
 from roamq.sim import pro_workload as _pro_workload  # noqa: F401  (registers its model)
 from roamq.sim.checkers import Checkers, Delivery
@@ -273,6 +275,8 @@ class Simulation:
         self.network.build(
             self.topology.brokers, self.topology.links, scenario.link, self._make_broker, self.stream
         )
+        self.network.hops = cache(self.topology.distance)
+        self.network.express = scenario.link.is_plain and scenario.service is None and not scenario.faults
         self.clients = self._make_clients()
         self.publishers = self._make_publishers()
 

@@ -1,0 +1,123 @@
+"""The city of [DIS] section 5.2: who is where, who wants what, and that express unicast changes nothing."""
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from roamq.core.errors import ConfigError
+from roamq.core.events import BrokerId, Event, EventId
+from roamq.sim.city import Commute, PervasiveTravel, RandomTravel, downtown
+from roamq.sim.city_news import EVENTS, SUBSCRIPTIONS, CityNews
+from roamq.sim.mobility import Step
+from roamq.sim.scenario import Simulation, load_scenario, topology_of, world_of
+
+WORLD = world_of(load_scenario("random"), topology_of(load_scenario("random")))
+LEAVES = WORLD.leaves
+
+
+def steps_of(model: object, client: int, count: int) -> list[Step]:
+    steps = model.steps(client, WORLD, random.Random(client))  # type: ignore[attr-defined]
+    return [step for step, _ in zip(steps, range(count), strict=False)]
+
+
+def test_the_city_has_64_leaf_brokers_among_85() -> None:
+    """[DIS] Table 2: num brokers 85, num leaf brokers 64, height 4, degree 4."""
+    assert (len(WORLD.brokers), len(LEAVES)) == (85, 64)
+
+
+def test_downtown_is_in_the_middle() -> None:
+    assert list(downtown(LEAVES, 10)) == list(LEAVES[27:37])
+    assert list(downtown(LEAVES, 20)) == list(LEAVES[22:42])
+    with pytest.raises(ConfigError, match="65"):
+        downtown(LEAVES, 65)
+
+
+def test_the_forty_subscriptions_match_1_3_9_and_27_events() -> None:
+    """ "The first 27 [...] exactly match one [...] 9 match 3 publications each, 3 match 9 [...], one matches all" """
+    events = [Event(id=EventId(BrokerId("o"), n), topic=topic) for n, topic in enumerate(EVENTS, 1)]
+    matched = [sum(filter.matches(event) for event in events) for filter in SUBSCRIPTIONS]
+
+    assert matched == [1] * 27 + [3] * 9 + [9] * 3 + [27]
+
+
+def test_commuters_follow_table_3() -> None:
+    home, near = 0, set(downtown(LEAVES, 30))
+    model = Commute()
+    for client in range(400):
+        work, out, arrival = steps_of(model, client, 9)
+        assert work.broker in downtown(LEAVES, 20)
+        assert 16 * 3600 <= out.time_s + model.clock_s <= 18 * 3600
+        minutes = (arrival.time_s - out.time_s) / 60
+        if arrival.broker in near:
+            home += 1
+            assert 15 <= minutes <= 45
+        else:
+            assert 45 <= minutes <= 90
+    assert home / 400 == pytest.approx(0.4, abs=0.07)
+
+
+def test_random_travellers_are_away_10_to_30_minutes_and_stay_in_the_city() -> None:
+    """ "each period varying uniformly between 10 and 30 minutes"; speeds of 5, 50 and 100 km/h."""
+    cells = Counter[int]()
+    for client in range(200):
+        steps = steps_of(RandomTravel(), client, 9)
+        places = [LEAVES.index(step.broker) for step in steps if step.broker is not None]
+        for gone, back in zip(steps[1::2], steps[2::2], strict=True):
+            assert gone.broker is None
+            assert 600 <= back.time_s - gone.time_s <= 1800
+        cells.update(abs(a - b) for a, b in itertools.pairwise(places))
+    assert max(cells) <= 63
+    assert min(distance for distance in cells if distance) <= 5, "on foot: at most 2.5 km"
+
+
+def test_pervasive_travellers_connect_to_every_broker_on_their_way() -> None:
+    """ "by connecting in turn to the intermediate brokers between the source and destination brokers" """
+    for client in range(20):
+        steps = steps_of(PervasiveTravel(), client, 60)
+        places = [LEAVES.index(step.broker) for step in steps if step.broker is not None]
+        assert all(abs(a - b) == 1 for a, b in itertools.pairwise(places))
+        assert [s.time_s for s in steps] == sorted(s.time_s for s in steps)
+
+
+def test_locality_gives_that_share_one_interest_and_the_others_another() -> None:
+    load = CityNews(locality=0.6, subscription_count=27)
+    wanted = Counter(load.subscriptions(n, WORLD, random.Random(n))[0] for n in range(2000))
+
+    assert wanted[SUBSCRIPTIONS[0]] / 2000 == pytest.approx(0.6, abs=0.04)
+    assert len(wanted) == 27
+
+
+def test_publishers_of_the_commute_are_downtown_and_publish_once_a_minute() -> None:
+    load = CityNews(publisher_brokers=10)
+    publishers = load.publishers(WORLD, lambda name: random.Random(name))
+
+    assert len(publishers) == 100
+    for publisher in publishers:
+        assert publisher.broker in downtown(LEAVES, 10)
+        said = [next(publisher.publications) for _ in range(3)]
+        assert len({publication.topic for publication in said}) == 1
+        assert said[2].time_s - said[0].time_s == pytest.approx(120)
+
+
+@pytest.mark.parametrize("scheme", ["standard", "prefetching", "home-broker"])
+def test_express_unicast_delivers_and_counts_the_same(scheme: str) -> None:
+    """The same run hop by hop: same deliveries, same link traversals of every kind."""
+    overrides = {"clients": "12", "duration_s": "2400.0", "records.level": "all"}
+    scenario = load_scenario("random", overrides=overrides, scheme=scheme)
+
+    def outcome(express: bool) -> tuple[list[object], Counter[str]]:
+        simulation = Simulation(scenario, seed=3)
+        assert simulation.network.express
+        simulation.network.express = express
+        result = simulation.run()
+        assert result.violations == []
+        delivered = sorted(r[:8] for r in result.records if r.kind == "delivered")
+        hops = Counter[str]()
+        for record in result.records:
+            if record.kind == "traffic":
+                hops[record.detail or ""] += record.hops or 0
+        return delivered, hops  # type: ignore[return-value]
+
+    assert outcome(express=True) == outcome(express=False)
