@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {"config", "core", "geo", "overlay", "schemes", "broker"},
     "manet": {"core", "geo", "sim"},
     "net": {"config", "core", "geo", "overlay", "schemes", "broker"},
-    "pipeline": {"core", "geo", "overlay", "schemes", "sim", "manet", "models"},
+    "pipeline": {"config", "core", "geo", "overlay", "schemes", "sim", "manet", "models"},
     "report": {"pipeline.schemas", "models", "core", "geo"},
     "reproduce": {"core", "geo", "overlay", "schemes", "sim", "manet", "models", "pipeline", "report"},
     "console": {"core", "net", "report", "pipeline.schemas"},

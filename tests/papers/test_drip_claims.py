@@ -27,7 +27,8 @@ class Invented:
     def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         kinds = ("all", "event", "hello", "beacon", "contact")
         own = {drip.COVERAGE, drip.DELAY}
-        other = {drip.RATIO, drip.TRANSMISSIONS, drip.PUBLICATION, drip.BY_SOURCE, "delivery_delay_s_p50"}
+        other = {drip.RATIO, drip.TRANSMISSIONS, drip.PUBLICATION, drip.SPREADING, drip.BY_SOURCE}
+        other |= {"delivery_delay_s_p50"}
         metrics = sorted(own | other | {"transmissions_per_s", "bytes_per_s"})
         return [
             {

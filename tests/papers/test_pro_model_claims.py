@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from roamq.models.curves import paper_throughput
+from roamq.pipeline.results import Measured
 from roamq.reproduce.pro_models import (
     Observation,
     fit_outcome,
     neighboring_occupancy,
+    observations,
     random_occupancy,
 )
 from roamq.reproduce.registry import Verdict, select
@@ -44,6 +46,19 @@ def rows(connected: np.ndarray, *, noise: float, lift: float = 1.0) -> list[Obse
         for population in (10, 50, 100, 150, 200, 250, 300)
         for broker, share in enumerate(connected)
     ]
+
+
+def test_rows_of_a_campaign_become_observations() -> None:
+    def row(metric: str, broker: str, clients: int, mean: float) -> Measured:
+        return Measured(
+            "testbed", "proactive", {"clients": str(clients)}, metric, broker, 5, mean, mean, mean
+        )
+
+    rows = [row("broker_throughput", "b3", 200, 250.0), row("loss", "b3", 200, 1.0)]
+
+    (one,) = observations(rows, neighboring_occupancy())
+    assert one.subscribers == pytest.approx(43.96, abs=0.01)
+    assert one.throughput == 250.0
 
 
 def test_rows_that_follow_one_curve_are_predicted() -> None:

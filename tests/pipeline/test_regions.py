@@ -68,6 +68,7 @@ def test_delay_ratio_and_transmissions(spark: SparkSession) -> None:
             published(1, 3),
             published(2, 1),
             copied(0.5, "n0", role="source"),
+            copied(4.0, "n1"),
             delivered(1.0, "n5"),
             delivered(5.0, "n6", broker="n1"),
             Record("traffic", 10.0, detail="hello", count=30, hops=30, bytes=9),
@@ -78,13 +79,14 @@ def test_delay_ratio_and_transmissions(spark: SparkSession) -> None:
 
     assert found == pytest.approx(
         {
-            ("broker_coverage", "all"): 1 / 4,
+            ("broker_coverage", "all"): (1 / 4 + 2 / 4) / 2,
             ("delivery_delay_s", "all"): 3.0,
             ("delivery_delay_s_p50", "all"): 3.0,
             ("delivery_delay_s_p90", "all"): 4.6,
             ("delivered_by_source", "all"): 0.5,
             ("delivery_ratio", "all"): 0.5,
             ("publication_delay_s", "all"): 0.5,
+            ("spreading_s", "all"): 4.0,
             ("transmissions_per_delivery", "all"): 22.0,
             ("transmissions_per_delivery", "hello"): 20.0,
             ("transmissions_per_delivery", "event"): 2.0,

@@ -11,14 +11,16 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from roamq.core.context import Mode
-from roamq.net.recording import Recorder
 from roamq.net.shell import Shell
+
+if TYPE_CHECKING:
+    from roamq.net.recording import Recorder
 
 REQUEST_BYTES_MAX: Final = 8192
 REQUEST_S_MAX: Final = 5.0
@@ -36,7 +38,7 @@ _SHELL_COUNTS: Final = {
 class BrokerCollector:
     """The state of one broker as metrics."""
 
-    def __init__(self, shell: Shell, recorder: Recorder | None) -> None:
+    def __init__(self, shell: Shell, recorder: "Recorder | None") -> None:
         self.shell = shell
         self.recorder = recorder
 

@@ -67,7 +67,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     connections_per_address_max: int = 0
     """0 for no bound."""
     connect_timeout_s: float = 10.0
-    """From the socket to a whole CONNECT."""
+    """From the socket to being let in."""
     connect_bytes_max: int = 256 * KIB
     write_buffer_bytes: int = 1 * MIB
     """A client that leaves more than this unread is a slow consumer: its events wait in its session."""

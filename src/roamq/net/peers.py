@@ -32,7 +32,7 @@ from roamq.net.shell import Shell
 log = logging.getLogger("roamq.links")
 
 BACK_OFF_S_MIN: Final = 0.1
-BACK_OFF_S_MAX: Final = 10.0
+BACK_OFF_S_MAX: Final = 3.0
 HANDSHAKE_S_MAX: Final = 5.0
 WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 CHUNK_FRAMES: Final = 1000

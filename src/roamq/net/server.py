@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,9 +22,11 @@ from roamq.net.node import Kind, Node
 from roamq.net.observe import BrokerCollector, Observatory
 from roamq.net.options import Durability, Listener, ServerOptions
 from roamq.net.peers import Peers
-from roamq.net.recording import Recorder
 from roamq.net.shell import Shell
 from roamq.net.transports import Doorkeeper, make_connection
+
+if TYPE_CHECKING:
+    from roamq.net.recording import Recorder
 
 log = logging.getLogger("roamq.server")
 
@@ -76,9 +78,6 @@ class Server:
             await self.observatory.start(options.metrics_host, options.metrics_port)
         self._snapshots = loop.create_task(self._snapshot_when_due())
         self._started_at = time.monotonic()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         log.info("broker %s serves %s", options.me, ", ".join(listener.url for listener in options.listeners))
 
     async def run(self) -> None:
@@ -88,6 +87,9 @@ class Server:
             loop.add_signal_handler(number, self._stopping.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
         await self.start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         await self._stopping.wait()
         await self.stop()
 
@@ -124,10 +126,12 @@ class Server:
 
     # --- parts -------------------------------------------------------------------------------------------------
 
-    def _make_recorder(self) -> Recorder | None:
+    def _make_recorder(self) -> "Recorder | None":
         recording = self.options.recording
         if recording is None:
             return None
+        from roamq.net.recording import Recorder  # brings pyarrow, which takes a while
+
         settings = self.options.settings
         return Recorder(
             recording.folder,

@@ -24,6 +24,8 @@ from roamq.net.wiring import Connection, Login, Wiring
 
 TICKET_PROPERTY: Final = "roamq-ticket"
 """The user property of CONNECT and CONNACK with the epoch of a connection; a client may send it empty to get one."""
+CELL_PROPERTY: Final = "roamq-cell"
+"""The user property of CONNECT with the cell a client is in, for schemes that look at it."""
 PATIENCE: Final = 30
 """How many handoff time-outs a transfer that makes progress may take before the client is let in without it."""
 
@@ -95,6 +97,7 @@ class Sessions(Wiring):
         # Which connection is the newest is a matter of its own: a context may be older than who asks for it.
         epoch = Epoch(self.time, self.me)
         connection.epoch = epoch
+        connection.previous = previous
         self.directory.learn(client, epoch, home)
         self._tell_all(Serving(client=client, epoch=epoch, home=home))
         self.record(Record("connected", self.time, self.me, client, peer=previous))
@@ -171,6 +174,9 @@ class Sessions(Wiring):
         self.out.dirty[connection.number] = mqtt
         self.cancel_timer(("session", context.client))
         self._share_all(context.client, mqtt.state, True)
+        cell = mqtt.connect.properties.user_property(CELL_PROPERTY)
+        if cell:
+            self.broker.on_location(context.client, cell)
         if context.local_queue is None and context.mode is Mode.SERVING:
             context.return_in_flight()
             self.scheme.pump(context)

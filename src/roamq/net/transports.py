@@ -16,6 +16,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from roamq.net.mqtt.session import Phase
 from roamq.net.node import Kind
 from roamq.net.options import Bounds, Listener
 from roamq.net.shell import Shell
@@ -185,13 +186,12 @@ class ClientConnection(asyncio.Protocol):
         mqtt = self.shell.mqtt(self.number)
         if mqtt is None:
             return None
-        if self.take == self._take_first:
-            deadline: float | None = self._opened_at + bounds.connect_timeout_s
-            if deadline is not None and now >= deadline:
+        if mqtt.phase in (Phase.NEW, Phase.PENDING):
+            if now >= self._opened_at + bounds.connect_timeout_s:
                 self.shell.counts["refused connect_timeout_s"] += 1
                 self.abort()
                 return None
-            return deadline
+            return self._opened_at + bounds.connect_timeout_s
         deadline = mqtt.keep_alive_deadline()
         if deadline is not None and now >= deadline and not self._paused:
             self.shell.feed(Kind.KEEP_ALIVE, self.number)

@@ -55,7 +55,7 @@ class Outputs:
 class Connection:
     """A connection, and what the machine knows about it."""
 
-    __slots__ = ("client", "entered_at", "epoch", "listener", "mqtt", "number", "peer", "user")
+    __slots__ = ("client", "entered_at", "epoch", "listener", "mqtt", "number", "peer", "previous", "user")
 
     def __init__(self, number: int, mqtt: ServerConnection, listener: str, peer: str) -> None:
         self.number = number
@@ -67,6 +67,8 @@ class Connection:
         self.user: str | None = None
         self.entered_at = 0.0
         """When the client was found to be allowed in."""
+        self.previous: BrokerId | None = None
+        """Where the client was before, until its first message here has gone out."""
         self.epoch = Epoch(0.0, BrokerId(""))
         """Which of the client's connections in the whole network this is."""
 
@@ -167,6 +169,14 @@ class Wiring:
             if outcome is not Outcome.DONE:
                 self._record_drop(to, event, outcome.value)
                 return
+        if connection.previous is not None:
+            waited = self.time - connection.entered_at
+            self.record(
+                Record(
+                    "handoff", self.time, self.me, to, peer=connection.previous, detail=how, duration_s=waited
+                )
+            )
+            connection.previous = None
         self.out.records.append(
             Record(
                 "delivered",

@@ -65,16 +65,19 @@ def delivery_delay(records: DataFrame) -> DataFrame:
 
 
 def publication_delay(records: DataFrame) -> DataFrame:
-    """Seconds from the detection of an event until the first broker has it: none, where that broker detected it."""
+    """Seconds from the detection of an event until the first broker has it, and until the last copy was made."""
     is_published, is_copied = F.col("kind") == "published", F.col("kind") == "copied"
     events = records.where(is_published | is_copied).groupBy(*EVENT)
-    waited = F.min(F.when(is_copied, F.col("time_s"))) - F.min(F.when(is_published, F.col("time_s")))
-    mean = (
-        events.agg(waited.alias("waited_s"))
-        .groupBy("run_id")
-        .agg(F.avg("waited_s").alias("publication_delay_s"))
+    published_at = F.min(F.when(is_published, F.col("time_s")))
+    copied_at = F.when(is_copied, F.col("time_s"))
+    waited = events.agg(
+        (F.min(copied_at) - published_at).alias("first"), (F.max(copied_at) - published_at).alias("last")
     )
-    return _unpivoted(mean)
+    return _unpivoted(
+        waited.groupBy("run_id").agg(
+            F.avg("first").alias("publication_delay_s"), F.avg("last").alias("spreading_s")
+        )
+    )
 
 
 def delivered_by_source(records: DataFrame) -> DataFrame:

@@ -4,7 +4,7 @@ The claims that need no testbed. `fit_outcome` takes measured rows, so that a ca
 testbed is judged by the same code as the paper's printed numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from roamq.models.markov import (
     random_mobility,
     stationary,
 )
+from roamq.pipeline.results import Measured
 from roamq.report.exhibits import Cell, Figure, Series, Table
 from roamq.reproduce.registry import Evidence, Outcome, Verdict, claim
 
@@ -141,6 +142,18 @@ def throughput_from_subscribers(_: Evidence) -> Outcome:
             )
         ],
     )
+
+
+def observations(rows: Iterable[Measured], occupancy: Occupancy) -> list[Observation]:
+    """A campaign's `broker_throughput` rows, one per population (the parameter `clients`) and broker."""
+    share = {
+        broker.lower(): float(p) for broker, p in zip(occupancy.brokers, occupancy.connected, strict=True)
+    }
+    return [
+        Observation(row.entity, float(row.params["clients"]) * share[row.entity.lower()], row.mean)
+        for row in rows
+        if row.metric == "broker_throughput"
+    ]
 
 
 def fit_outcome(rnd: Sequence[Observation], nbr: Sequence[Observation]) -> Outcome:

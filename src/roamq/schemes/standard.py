@@ -246,7 +246,10 @@ class Standard(Scheme):
 
     def on_release(self, new_broker: BrokerId, release: Release) -> None:
         """At Broker 1: unsubscribe only when everything Broker 2 may have missed has been stored here."""
-        leaving = self.leaving[release.client, release.epoch, release.new_broker]
+        leaving = self.leaving.get((release.client, release.epoch, release.new_broker))
+        if leaving is None:  # this broker lost its store since it answered: nothing will come from here
+            self.tell(release.new_broker, NoContext(client=release.client, epoch=release.epoch))
+            return
         leaving.release = release
         if self.router.passed(release.fence):
             self.step_5_forward(leaving)

@@ -1,0 +1,356 @@
+"""Brokers on real sockets: bounds, access, operation. Each test runs its own broker inside this process."""
+
+import asyncio
+import json
+import ssl
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from roamq.core.events import BrokerId
+from roamq.net.keys import make_keys
+from roamq.net.local import free_ports, local_network
+from roamq.net.mqtt.codec import Connect, Disconnect, Pingreq, ReasonCode, Version, encode
+from roamq.net.passwords import hash_password
+from tests.net.live import PlainClient, eventually, port_of, running, write_network
+
+pytestmark = pytest.mark.live
+
+
+def single(folder: Path, extra: str = "", **options: Any) -> Any:
+    return write_network(folder, local_network(1, scheme="standard", extra=extra, **options))
+
+
+def test_a_client_publishes_and_another_receives(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path)
+        async with running(network):
+            reader, writer = PlainClient("reader"), PlainClient("writer")
+            await reader.connect(port_of(network, "b1"))
+            await reader.subscribe("news/#", 2)
+            await writer.connect(port_of(network, "b1"))
+            for qos in range(3):
+                writer.publish("news/x", b"%d" % qos, qos)
+            await eventually(lambda: len(reader.received) == 3)
+            assert [(payload, qos) for _, payload, qos, _ in reader.received] == [
+                (b"0", 0),
+                (b"1", 1),
+                (b"2", 2),
+            ]
+            await eventually(lambda: not writer.unacknowledged)
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_says_goodbye_and_a_start_finds_the_session(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path)
+        client, writer = PlainClient("c"), PlainClient("w")
+        async with running(network):
+            await client.connect(port_of(network, "b1"))
+            await client.subscribe("t", 1)
+        assert isinstance(client.closed_because, Disconnect)
+        assert client.closed_because.reason is ReasonCode.SERVER_SHUTTING_DOWN
+        async with running(network) as servers:
+            assert servers["b1"].recovered.inputs == 0, "a graceful stop leaves a snapshot and no journal"
+            await writer.connect(port_of(network, "b1"))
+            writer.publish("t", b"missed", 1)
+            await client.connect(port_of(network, "b1"))
+            assert client.session_present
+            await eventually(lambda: [payload for _, payload, *_ in client.received] == [b"missed"])
+
+    asyncio.run(scenario())
+
+
+def test_strangers_bytes_close_their_connection_and_nobody_elses(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path, "\n[bounds]\nconnect_timeout_s = 0.5\nconnect_bytes_max = 2000\n")
+        port = port_of(network, "b1")
+        async with running(network) as servers:
+            good = PlainClient("good")
+            await good.connect(port)
+            for nonsense in (
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"\x10\xff\xff\xff\x7f" + bytes(3000),
+                b"\xf0\x00",
+            ):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(nonsense)
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+                writer.close()
+            # Half a CONNECT, and nothing at all: both are given a bounded time.
+            half = encode(Connect(client_id="slow"), Version.V5)[:-1]
+            for beginning in (half, b"", b"\x00"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(beginning)
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+                writer.close()
+            assert not good.closed
+            assert servers["b1"].shell.counts["refused connect_timeout_s"] == 3
+            assert servers["b1"].shell.counts["fault"] == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_consumer_that_does_not_read_harms_only_itself(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path, "\n[bounds]\nwrite_buffer_bytes = 65536\n", durability="memory")
+        port = port_of(network, "b1")
+        async with running(network) as servers:
+            shell = servers["b1"].shell
+            fast, writer = PlainClient("fast"), PlainClient("writer")
+            await fast.connect(port)
+            await fast.subscribe("t", 0)
+            slow = PlainClient("slow")
+            await slow.connect(port)
+            await slow.subscribe("t", 0)
+            assert slow._task is not None
+            slow._task.cancel()  # from now on it reads nothing
+            await writer.connect(port)
+            payload = bytes(10_000)
+            for number in range(1500):
+                writer.publish("t", payload, 0)
+                if number % 50 == 0:
+                    await asyncio.sleep(0)
+            await eventually(lambda: len(fast.received) == 1500)
+            assert shell.counts["slow_consumer"] >= 1
+            assert shell.machine.scheme.buffer.bytes > 5_000_000, "what it does not read waits in its session"
+            slow.drop()
+            await eventually(lambda: "slow" not in shell.machine.by_client)
+            assert not fast.closed
+
+    asyncio.run(scenario())
+
+
+def test_a_flood_is_read_no_faster_than_its_rate(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path, "\n[quotas]\npublish_rate_max = 200.0\n")
+        port = port_of(network, "b1")
+        async with running(network) as servers:
+            flood, calm = PlainClient("flood"), PlainClient("calm")
+            await flood.connect(port)
+            await calm.connect(port)
+            began = asyncio.get_running_loop().time()
+            for number in range(400):  # 200 are allowed at once; the rest is worth a second of silence
+                flood.publish("t", b"%d" % number, 1)
+            await eventually(lambda: not flood.unacknowledged)
+            flood.publish("t", b"the next", 1)
+            calm.publish("t", b"x", 1)
+            await eventually(lambda: not calm.unacknowledged)
+            assert asyncio.get_running_loop().time() - began < 0.8, "others do not wait"
+            await eventually(lambda: not flood.unacknowledged)
+            assert asyncio.get_running_loop().time() - began > 0.8
+            assert servers["b1"].shell.counts["rate_limited"] > 0
+
+    asyncio.run(scenario())
+
+
+def test_connections_beyond_the_bound_are_closed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path, "\n[bounds]\nconnections_max = 2\n")
+        port = port_of(network, "b1")
+        async with running(network) as servers:
+            clients = [PlainClient(f"c{number}") for number in range(2)]
+            for client in clients:
+                await client.connect(port)
+            reader, _ = await asyncio.open_connection("127.0.0.1", port)
+            with pytest.raises(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+                raise ConnectionResetError
+            assert servers["b1"].shell.counts["refused connections_max"] == 1
+            clients[0].drop()
+            await eventually(lambda: len(servers["b1"].shell.clients) == 1)
+            await clients[0].connect(port)
+
+    asyncio.run(scenario())
+
+
+def test_users_rules_and_their_reload(tmp_path: Path) -> None:
+    access = f"""
+[access]
+anonymous = "never"
+users = {{ ann = "{hash_password(b"sesame")}" }}
+
+[[access.rules]]
+user = "ann"
+topics = ["open/#"]
+"""
+
+    async def scenario() -> None:
+        network = single(tmp_path, access)
+        port = port_of(network, "b1")
+        async with running(network) as servers:
+            client = PlainClient("c")
+            assert (await client.connect(port)).reason is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+            for password in (b"wrong", None):
+                answer = await client.connect(port, user_name="ann", password=password)
+                assert answer.reason is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+            for _ in range(2):  # hashed the first time, remembered the second
+                assert (
+                    await client.connect(port, user_name="ann", password=b"sesame")
+                ).reason is ReasonCode.SUCCESS
+            assert (await client.subscribe("open/x", 1)).reasons == (ReasonCode.GRANTED_QOS_1,)
+            assert (await client.subscribe("closed/x", 1)).reasons == (ReasonCode.NOT_AUTHORIZED,)
+
+            path = Path(network.source.name)
+            path.write_text(path.read_text().replace('"open/#"', '"closed/#"'))
+            servers["b1"].reload()
+            assert (await client.subscribe("closed/x", 1)).reasons == (ReasonCode.GRANTED_QOS_1,)
+
+            path.write_text("[nonsense")
+            with pytest.raises(ValueError, match="not valid TOML"):
+                servers["b1"].reload()
+            assert (await client.subscribe("closed/y", 1)).reasons == (ReasonCode.GRANTED_QOS_1,)
+
+    asyncio.run(scenario())
+
+
+def test_keep_alive_is_watched(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path)
+        async with running(network):
+            silent, lively = PlainClient("silent"), PlainClient("lively")
+            await silent.connect(port_of(network, "b1"), keep_alive=1)
+            await lively.connect(port_of(network, "b1"), keep_alive=1)
+            for _ in range(8):
+                await asyncio.sleep(0.5)
+                lively.send_raw(encode(Pingreq(), Version.V5))
+            assert silent.closed
+            assert isinstance(silent.closed_because, Disconnect)
+            assert silent.closed_because.reason is ReasonCode.KEEP_ALIVE_TIMEOUT
+            assert not lively.closed
+
+    asyncio.run(scenario())
+
+
+def test_metrics_and_health_are_there_to_see(tmp_path: Path) -> None:
+    def get(url: str) -> bytes:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own port
+            body: bytes = answer.read()
+        return body
+
+    async def scenario() -> None:
+        network = single(tmp_path)
+        port = network.brokers["b1"].metrics_port
+        async with running(network):
+            client = PlainClient("c")
+            await client.connect(port_of(network, "b1"))
+            client.publish("t", b"x", 1)
+            await eventually(lambda: client.acknowledged)
+            metrics = (await asyncio.to_thread(get, f"http://127.0.0.1:{port}/metrics")).decode()
+            health = json.loads(await asyncio.to_thread(get, f"http://127.0.0.1:{port}/health"))
+        assert "roamq_connections 1.0" in metrics
+        assert 'roamq_records_total{kind="published"} 1.0' in metrics
+        assert 'roamq_contexts{mode="serving"} 1.0' in metrics
+        assert (health["status"], health["connections"], health["durability"]) == ("ok", 1, "process")
+
+    asyncio.run(scenario())
+
+
+def test_a_snapshot_takes_the_journals_place_while_clients_are_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path, records=tmp_path / "records")
+        folder = tmp_path / "data" / "b1"
+        async with running(network) as servers:
+            client = PlainClient("c")
+            await client.connect(port_of(network, "b1"))
+            await client.subscribe("t", 2)
+            for number in range(200):
+                client.publish("t", b"%d" % number, 2)
+                if number in (50, 120):
+                    await servers["b1"].snapshot()
+            await eventually(lambda: len(client.received) == 200)
+            assert sorted(path.name for path in folder.iterdir()) == [
+                "00000003.snapshot",
+                "segment-00000003.journal",
+            ]
+            client.drop()
+        rows = pq.read_table(tmp_path / "records" / "part=records").to_pylist()
+        assert sum(row["kind"] == "delivered" for row in rows) == 200
+        assert len({row["position"] for row in rows}) == len(rows)
+
+    asyncio.run(scenario())
+
+
+def test_a_link_that_is_cut_under_load_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = write_network(tmp_path, local_network(2, scheme="standard"))
+        async with running(network) as servers:
+            reader, writer = PlainClient("reader"), PlainClient("writer")
+            await reader.connect(port_of(network, "b2"))
+            await reader.subscribe("t", 2)
+            await writer.connect(port_of(network, "b1"))
+            expected = [b"%d" % number for number in range(600)]
+            for number, payload in enumerate(expected):
+                writer.publish("t", payload, number % 3)
+                await asyncio.sleep(0.002)
+                if number % 150 == 75:
+                    name = "b1" if number % 300 == 75 else "b2"
+                    link = next(iter(servers[name].peers.links.values()), None)
+                    if link is not None:
+                        link.transport.abort()
+            await eventually(lambda: len(reader.received) >= 600)
+            await asyncio.sleep(0.1)
+            assert [payload for _, payload, *_ in reader.received] == expected
+            await eventually(lambda: not writer.unacknowledged)
+            await eventually(lambda: not servers["b1"].shell.machine.outbox[BrokerId("b2")])
+
+    asyncio.run(scenario())
+
+
+def test_links_and_clients_over_tls(tmp_path: Path) -> None:
+    ports = free_ports(4)
+    text = f"""
+[network]
+scheme = "standard"
+keys = "keys"
+
+[storage]
+durability = "memory"
+
+[brokers.b1]
+link_port = {ports[0]}
+listeners = [{{ port = {ports[2]} }}]
+
+[brokers.b2]
+link_port = {ports[1]}
+listeners = [{{ port = {ports[3]} }}]
+"""
+
+    async def scenario() -> None:
+        network = write_network(tmp_path, text)
+        assert len(make_keys(network, tmp_path / "keys")) == 6
+        assert make_keys(network, tmp_path / "keys") == []
+        assert (tmp_path / "keys" / "b1.key").stat().st_mode & 0o077 == 0
+        async with running(network) as servers:
+            reader, writer = PlainClient("reader"), PlainClient("writer")
+            await reader.connect(ports[3])
+            await reader.subscribe("t", 1)
+            await writer.connect(ports[2])
+            writer.publish("t", b"x", 1)
+            await eventually(lambda: reader.received)
+            assert servers["b1"].peers.links.keys() == {"b2"}
+
+            # A broker that shows keys of another authority, or no keys at all, is no neighbour.
+            before = servers["b2"].shell.counts["link_refused"]
+            impostor = tmp_path / "impostor"
+            make_keys(network, impostor)
+            context = ssl.create_default_context(cafile=str(tmp_path / "keys" / "ca.pem"))
+            context.load_cert_chain(impostor / "b1.pem", impostor / "b1.key")
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                stream, _ = await asyncio.open_connection(
+                    "127.0.0.1", ports[1], ssl=context, server_hostname="b2"
+                )
+                assert await stream.read() == b""
+                raise ConnectionResetError
+            plain, out = await asyncio.open_connection("127.0.0.1", ports[1])
+            out.write(b"\x00\x00\x00\x00\x01")
+            with pytest.raises(ConnectionError):
+                assert not (await plain.read()).startswith(b"\x00")
+                raise ConnectionResetError
+            assert servers["b2"].shell.counts["link_refused"] == before
+
+    asyncio.run(scenario())

@@ -1,0 +1,173 @@
+"""Broker processes that are killed: what was acknowledged is not lost, and QoS 2 stays exactly once."""
+
+import asyncio
+import contextlib
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.net.live import BrokerProcesses, PlainClient, eventually
+
+pytestmark = pytest.mark.live
+
+
+class Traffic:
+    """Publishers that go on whatever happens, each with a window of unacknowledged messages."""
+
+    def __init__(self, processes: BrokerProcesses, homes: dict[str, str], qos: int, window: int = 20) -> None:
+        self.processes = processes
+        self.qos = qos
+        self.window = window
+        self.writers = {PlainClient(name): broker for name, broker in homes.items()}
+        self.stopping = False
+
+    async def write(self, writer: PlainClient, broker: str) -> None:
+        number = 0
+        while not self.stopping or writer.unacknowledged:
+            if not writer.is_open or writer.closed:
+                with contextlib.suppress(OSError, AssertionError):
+                    await writer.connect(self.processes.port(broker))
+                await asyncio.sleep(0.02)
+                continue
+            while not self.stopping and len(writer.unacknowledged) < self.window:
+                writer.publish(f"t/{writer.name}", b"%s %d" % (writer.name.encode(), number), self.qos)
+                number += 1
+            await asyncio.sleep(0.002)
+
+    async def keep_reading(self, reader: PlainClient, broker: str) -> None:
+        while not self.stopping:
+            if not reader.is_open or reader.closed:
+                with contextlib.suppress(OSError, AssertionError):
+                    await reader.connect(self.processes.port(broker))
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path, qos: int) -> None:
+    async def scenario(processes: BrokerProcesses) -> None:
+        reader = PlainClient("reader")
+        await reader.connect(processes.port("b1"))
+        await reader.subscribe("t/#", qos)
+        traffic = Traffic(processes, {"near": "b1", "far": "b2"}, qos)
+        tasks = [
+            asyncio.ensure_future(traffic.write(writer, home)) for writer, home in traffic.writers.items()
+        ]
+        tasks.append(asyncio.ensure_future(traffic.keep_reading(reader, "b1")))
+        for _ in range(2):
+            await asyncio.sleep(0.7)
+            processes.kill("b1")
+            await asyncio.to_thread(processes.start, "b1")
+        await asyncio.sleep(0.7)
+        traffic.stopping = True
+        await asyncio.wait_for(asyncio.gather(*tasks), 30)
+        await reader.connect(processes.port("b1"))
+        assert reader.session_present
+
+        acknowledged = {payload for writer in traffic.writers for payload in writer.acknowledged}
+
+        def received() -> Counter[bytes]:
+            return Counter(payload for _, payload, *_ in reader.received)
+
+        await eventually(lambda: acknowledged <= received().keys(), 20)
+        assert len(acknowledged) > 100
+        if qos == 2:
+            assert max(received().values()) == 1
+        # First occurrences of each publisher are in the order of publication.
+        for writer in traffic.writers:
+            mine = list(dict.fromkeys(p for topic, p, *_ in reader.received if topic == f"t/{writer.name}"))
+            assert mine == sorted(mine, key=lambda payload: int(payload.split()[1]))
+        # What came twice at QoS 1 was flagged: the client had not acknowledged it.
+        seen: set[bytes] = set()
+        for _, payload, _, dup in reader.received:
+            assert payload not in seen or dup or payload in resent(traffic)
+            seen.add(payload)
+        reader.drop()
+
+    with BrokerProcesses(tmp_path, 2, scheme="standard", durability="process") as processes:
+        processes.start()
+        asyncio.run(scenario(processes))
+
+
+def resent(traffic: Traffic) -> set[bytes]:
+    """At QoS 1 a publisher that did not see the acknowledgement publishes again, and the broker cannot know."""
+    return (
+        {payload for writer in traffic.writers for payload in writer.acknowledged}
+        if traffic.qos == 1
+        else set()
+    )
+
+
+def test_records_of_a_killed_broker_are_complete_and_single(tmp_path: Path) -> None:
+    """What was not in the folder yet is made again from the journal."""
+
+    async def scenario(processes: BrokerProcesses) -> None:
+        client = PlainClient("c")
+        await client.connect(processes.port("b1"))
+        await client.subscribe("t", 1)
+        for number in range(300):
+            client.publish("t", b"%d" % number, 1)
+        await eventually(lambda: len(client.acknowledged) == 300 and len(client.received) == 300)
+        processes.kill("b1")
+        client.drop()
+
+    records = tmp_path / "records"
+    with BrokerProcesses(tmp_path, 1, scheme="standard", durability="process", records=records) as processes:
+        processes.start()
+        asyncio.run(scenario(processes))
+        processes.start("b1")
+        processes.processes["b1"].send_signal(signal.SIGTERM)
+        assert processes.processes["b1"].wait(20) == 0
+
+    rows = pq.read_table(records / "part=records").to_pylist()
+    assert sum(row["kind"] == "published" for row in rows) == 300
+    assert sum(row["kind"] == "delivered" for row in rows) == 300
+    assert len({row["position"] for row in rows}) == len(rows)
+
+
+def test_a_broker_that_is_down_stops_nobody_and_hears_of_everything_afterwards(tmp_path: Path) -> None:
+    async def scenario(processes: BrokerProcesses) -> None:
+        reader, writer, other = PlainClient("reader"), PlainClient("writer"), PlainClient("other")
+        await reader.connect(processes.port("b2"))
+        await reader.subscribe("t", 2)
+        await other.connect(processes.port("b1"))
+        await other.subscribe("t", 2)
+        await writer.connect(processes.port("b1"))
+        processes.kill("b2")
+        for number in range(200):
+            writer.publish("t", b"%d" % number, 1)
+        await eventually(lambda: len(writer.acknowledged) == 200 and len(other.received) == 200)
+        await asyncio.to_thread(processes.start, "b2")
+        await reader.connect(processes.port("b2"))
+        await eventually(lambda: len(reader.received) >= 200)
+        assert [payload for _, payload, *_ in reader.received] == [b"%d" % number for number in range(200)]
+        for client in (reader, writer, other):
+            client.drop()
+
+    with BrokerProcesses(tmp_path, 2, scheme="standard", durability="disk") as processes:
+        processes.start()
+        asyncio.run(scenario(processes))
+
+
+def test_a_restart_without_memory_is_a_new_life_that_others_understand(tmp_path: Path) -> None:
+    """With durability `memory` a killed broker forgets; its neighbours must not take its new numbers for old ones."""
+
+    async def scenario(processes: BrokerProcesses) -> None:
+        reader, writer = PlainClient("reader"), PlainClient("writer")
+        await reader.connect(processes.port("b2"))
+        await reader.subscribe("t", 1)
+        for life in range(2):
+            await writer.connect(processes.port("b1"))
+            for number in range(20):
+                writer.publish("t", b"%d %d" % (life, number), 1)
+            await eventually(lambda life=life: len(reader.received) == 20 * (life + 1))
+            if not life:
+                processes.kill("b1")
+                await asyncio.to_thread(processes.start, "b1")
+        reader.drop()
+
+    with BrokerProcesses(tmp_path, 2, scheme="standard", durability="memory") as processes:
+        processes.start()
+        asyncio.run(scenario(processes))

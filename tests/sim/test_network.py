@@ -1,0 +1,183 @@
+"""Links, the last hop, service times and faults."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from roamq.config import Source
+from roamq.core.events import BrokerId
+from roamq.sim.engine import Engine
+from roamq.sim.network import Link, Network, SimHost
+from roamq.sim.options import LastHopOptions, LinkOptions
+from roamq.sim.recorder import Recorder
+from roamq.sim.scenario import Scenario, checked, run
+from tests.support.events import event
+
+SIX = {
+    "brokers": ["b1", "b2", "b3", "b4", "b5", "b6"],
+    "links": [["b1", "b2"], ["b2", "b3"], ["b3", "b4"], ["b4", "b5"], ["b5", "b6"], ["b1", "b6"]],
+}
+
+
+def restless(**more: Any) -> Scenario:
+    """Clients that hardly stay anywhere: most transfers are overtaken by the next move."""
+    data: dict[str, Any] = {
+        "name": "restless",
+        "clients": 8,
+        "duration_s": 60.0,
+        "drain_s": 60.0,
+        "network": SIX,
+        "link": {"delay_s": 0.05},
+        "mobility": {"model": "three-state", "connect_s": 1.0, "disconnect_s": 0.1, "handoff_s": 0.05},
+        "workload": {"model": "groups", "rate": 10.0, "share": 0.4, "publishers_count": 2},
+    }
+    for key, value in more.items():
+        data[key] = {**data.get(key, {}), **value} if isinstance(value, Mapping) else value
+    return checked(data, Source("test"))
+
+
+class Sink:
+    """Stands for a host at the far end of a link."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.got: list[tuple[float, int]] = []
+        self.engine: Engine | None = None
+
+    def receive(self, sender: BrokerId, message: Any) -> None:
+        assert self.engine is not None
+        self.got.append((self.engine.now, message.id.sequence))
+
+
+def a_link(**options: Any) -> tuple[Engine, Link, Sink]:
+    engine, sink = Engine(), Sink()
+    sink.engine = engine
+    network = Network(
+        engine, Recorder(), last_hop=LastHopOptions(), service=None, last_hop_rng=random.Random(0)
+    )
+    target: SimHost = sink  # type: ignore[assignment]
+    return engine, Link(network, BrokerId("a"), target, LinkOptions(**options), random.Random(7)), sink
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"jitter_s": 0.5},
+        {"loss": 0.4},
+        {"loss": 0.3, "duplication": 0.3, "jitter_s": 0.2, "bandwidth_bps": 1e5},
+    ],
+)
+def test_a_link_delivers_everything_once_and_in_order(options: dict[str, float]) -> None:
+    engine, link, sink = a_link(**options)
+    for sequence in range(200):
+        engine.at(sequence * 0.01, link.send, event(sequence))
+    engine.run()
+
+    assert [sequence for _, sequence in sink.got] == list(range(200))
+
+
+def test_bandwidth_makes_messages_wait_for_each_other() -> None:
+    engine, link, sink = a_link(delay_s=0.0, bandwidth_bps=8 * 1041)  # 1041 bytes a second
+    for sequence in range(3):
+        link.send(event(sequence, payload=bytes(1000)))  # 1000 payload + 1 topic + 40 header
+    engine.run()
+
+    assert [time for time, _ in sink.got] == pytest.approx([1.0, 2.0, 3.0])
+
+
+def test_what_a_cut_link_holds_follows_in_order_when_it_is_mended() -> None:
+    engine, link, sink = a_link(delay_s=0.1)
+    link.send(event(1))
+    link.cut = True
+    link.send(event(2))
+    engine.run()
+    assert sink.got == []
+
+    link.cut = False
+    link.resume()
+    link.send(event(3))
+    engine.run()
+
+    assert [sequence for _, sequence in sink.got] == [1, 2, 3]
+
+
+def test_lost_transmissions_are_counted_as_retransmissions() -> None:
+    engine, link, _ = a_link(loss=0.5)
+    for sequence in range(100):
+        link.send(event(sequence))
+    engine.run()
+    link.recorder.finish(engine.now)
+
+    counted = {r.detail: r.count for r in link.recorder.records}
+    assert counted["event"] == 100
+    assert 60 < (counted["retransmission"] or 0) < 150
+
+
+FAULTS = [
+    {"at_s": 10.0, "kind": "crash", "target": "b2", "duration_s": 5.0},
+    {"at_s": 12.0, "kind": "cut", "target": "b4-b5", "duration_s": 8.0},
+    {"at_s": 30.0, "kind": "crash", "target": "b6", "duration_s": 2.0},
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_lost_or_repeated_by_clients_that_outrun_their_contexts(seed: int) -> None:
+    result = run(restless(), seed=seed)
+
+    assert result.violations == []
+    assert result.summary()["delivered"] > 500
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_lost_or_repeated_when_brokers_fall_and_links_break(seed: int) -> None:
+    scenario = restless(faults=FAULTS, link={"loss": 0.05, "jitter_s": 0.05}, last_hop={"detect_s": 0.3})
+
+    result = run(scenario, seed=seed)
+
+    assert result.violations == []
+
+
+def test_a_broker_that_loses_its_store_loses_messages_and_the_checkers_say_so() -> None:
+    forgetful = [{**FAULTS[0], "keep_store": False}]
+
+    lost = [run(restless(faults=forgetful), seed=seed).lost() for seed in range(4)]
+
+    assert any(lost)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_lossy_last_hop_with_acknowledgements_repeats_until_the_client_has_it(seed: int) -> None:
+    """What was not acknowledged is sent again at the next connection, so a move heals the loss."""
+    result = run(restless(last_hop={"loss": 0.2, "retransmit": True}), seed=seed)
+
+    assert result.lost() == []
+    assert result.duplicated() == []
+
+
+def test_service_times_delay_and_a_full_queue_drops() -> None:
+    slow = restless(service={"operation_s": 0.001, "delivery_s": 0.002})
+    choked = restless(service={"event_s": 0.2, "queue_bytes": 2000})
+
+    relaxed, stuffed = run(slow, seed=1), run(choked, seed=1)
+
+    assert relaxed.violations == []
+    assert {r.detail for r in relaxed.records if r.kind == "processing"} >= {"event", "control"}
+    assert any(r.kind == "dropped" and r.detail == "input_full" for r in stuffed.records)
+
+
+def test_a_bounded_buffer_drops_what_does_not_fit_and_records_it() -> None:
+    scenario = restless(
+        scheme={"name": "standard", "buffer_bytes": 2000},
+        mobility={"disconnect_s": 5.0, "handoff_s": 5.0},
+        workload={"payload_bytes": 500},
+    )
+
+    result = run(scenario, seed=3)
+    dropped = [r for r in result.records if r.kind == "dropped" and r.detail == "queue_full"]
+
+    assert dropped
+    assert result.lost()
+    assert result.duplicated() == []
