@@ -39,14 +39,15 @@ def restless(**more: Any) -> Scenario:
 
 
 class Sink:
-    """Stands for a host at the far end of a link."""
+    """Stands for a host and its broker at the far end of a link."""
 
     def __init__(self) -> None:
         self.alive = True
+        self.broker = self
         self.got: list[tuple[float, int]] = []
         self.engine: Engine | None = None
 
-    def receive(self, sender: BrokerId, message: Any) -> None:
+    def on_message(self, sender: BrokerId, message: Any) -> None:
         assert self.engine is not None
         self.got.append((self.engine.now, message.id.sequence))
 
