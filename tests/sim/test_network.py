@@ -51,6 +51,8 @@ class Sink:
         assert self.engine is not None
         self.got.append((self.engine.now, message.id.sequence))
 
+    receive = on_message
+
 
 def a_link(**options: Any) -> tuple[Engine, Link, Sink]:
     engine, sink = Engine(), Sink()
