@@ -64,7 +64,6 @@ class Link:
         self._last_arrival = 0.0
         self._plain = options.is_plain
         self._delay_s = options.delay_s
-        self._immediate = network.service is None
 
     def send(self, message: Message | Event) -> None:
         engine = self.engine
@@ -105,8 +104,6 @@ class Link:
         target = self.target
         if self.cut or self.waiting or not target.alive:
             self.waiting.append(message)
-        elif self._immediate:
-            target.broker.on_message(self.source, message)
         else:
             target.receive(self.source, message)
 
