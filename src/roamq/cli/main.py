@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": "One broker of a network, for a real deployment.",
     "keys": "A certificate authority and a certificate for each broker of a network.",
     "password": "The hash of a password, for a network's configuration.",
+    "bench": "Live brokers under load: throughput beside other brokers, clients that roam.",
     "console": "The live web console of a running network.",
     "simulate": "Simulate a broker network with moving clients, on Spark.",
     "reproduce": "Rerun the papers' experiments and print the scorecard.",

@@ -7,7 +7,7 @@ therefore the whole test for "not yet seen" (docs/decisions/0002).
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", str)
 ClientId = NewType("ClientId", str)
@@ -26,38 +26,68 @@ class EventId(NamedTuple):
     sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, init=False)
 class Event:
-    """Something a client said. Compared and hashed by identity: one stored copy serves everybody."""
+    """Something a client said. Compared and hashed by identity: one stored copy serves everybody.
 
-    id: EventId
-    topic: str
-    attributes: Mapping[str, Value] = field(default_factory=lambda: NO_ATTRIBUTES)
-    payload: bytes = b""
-    published_at: Seconds = 0.0
-    expires_at: Seconds | None = None
-    publisher: ClientId | None = None
-    qos: int = 1
-    retain: bool = False
-    properties: object | None = None
+    Nobody assigns to an event: `Final` has the type checker see to that, because a frozen dataclass would take as long
+    to make an event as a broker takes to deliver it (docs/decisions/0057).
+    """
+
+    id: Final[EventId]
+    topic: Final[str]
+    attributes: Final[Mapping[str, Value]]
+    payload: Final[bytes]
+    published_at: Final[Seconds]
+    expires_at: Final[Seconds | None]
+    publisher: Final[ClientId | None]
+    qos: Final[int]
+    retain: Final[bool]
+    properties: Final[object | None]
     """What the world's protocol wants carried along unread (MQTT 5 properties); the core never looks inside."""
-    assigned: Mapping[str, BrokerId] | None = None
+    assigned: Final[Mapping[str, BrokerId] | None]
     """Shared group -> the broker whose member is due, decided where the event entered."""
     match_key: Hashable = field(init=False, repr=False)
     """Events with equal keys match the same filters: what match caches are keyed by."""
     size_bytes: int = field(init=False, repr=False)
     """What the event weighs in a buffer: its payload, its topic and its attributes as text."""
 
-    def __post_init__(self) -> None:
-        key: Hashable = self.topic
-        size = len(self.payload) + len(self.topic)
-        if self.attributes:
+    def __init__(
+        self,
+        *,
+        id: EventId,
+        topic: str,
+        attributes: Mapping[str, Value] = NO_ATTRIBUTES,
+        payload: bytes = b"",
+        published_at: Seconds = 0.0,
+        expires_at: Seconds | None = None,
+        publisher: ClientId | None = None,
+        qos: int = 1,
+        retain: bool = False,
+        properties: object | None = None,
+        assigned: Mapping[str, BrokerId] | None = None,
+    ) -> None:
+        self.id = id
+        self.topic = topic
+        self.attributes = attributes
+        self.payload = payload
+        self.published_at = published_at
+        self.expires_at = expires_at
+        self.publisher = publisher
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+        self.assigned = assigned
+        if attributes:
             # True == 1 for Python, but not for a filter: the type is part of the key.
-            items = self.attributes.items()
-            key = (self.topic, frozenset((n, v, v.__class__ is bool) for n, v in items))
-            size += sum(len(name) + len(str(value)) for name, value in items)
-        object.__setattr__(self, "match_key", key)
-        object.__setattr__(self, "size_bytes", size)
+            items = attributes.items()
+            self.match_key = (topic, frozenset((n, v, v.__class__ is bool) for n, v in items))
+            self.size_bytes = (
+                len(payload) + len(topic) + sum(len(name) + len(str(value)) for name, value in items)
+            )
+        else:
+            self.match_key = topic
+            self.size_bytes = len(payload) + len(topic)
 
     def expired(self, now: Seconds) -> bool:
         return self.expires_at is not None and now >= self.expires_at
