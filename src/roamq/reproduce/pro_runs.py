@@ -1,0 +1,129 @@
+"""The runs behind [PRO] section 5: the simulated testbed with Table 1's values.
+
+What Table 1's queue size bounds is not said in the paper. Here it bounds the one store of a broker for durable
+subscriptions and reactive transfer, and the queue of one subscriber for pro-active caching (docs/pro.md says why).
+"""
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from roamq.pipeline.jobs import Job
+from roamq.sim.scenario import load_scenario
+
+SCENARIO: Final = "pro-testbed"
+SCHEMES: Final = ("durable", "reactive", "proactive")
+PATTERNS: Final = ("RND", "NBR")
+TABLE_POPULATIONS: Final = (10, 100, 200)
+FIGURE_POPULATIONS: Final = (10, 50, 100, 150, 200)
+QUEUE_BYTES: Final = "1000000"
+LONG_STAY_S: Final = "150"
+
+BOUNDS: Final[dict[str, dict[str, str]]] = {
+    "durable": {"scheme.buffer_bytes": QUEUE_BYTES, "visited": "true"},
+    "reactive": {"scheme.buffer_bytes": QUEUE_BYTES},
+    "proactive": {"scheme.queue_bytes": QUEUE_BYTES},
+}
+
+
+def populations(quick: bool) -> tuple[int, ...]:
+    """Of Tables 2 to 4."""
+    return (10, 40) if quick else TABLE_POPULATIONS
+
+
+def seeds(quick: bool) -> range:
+    return range(2) if quick else range(5)
+
+
+def job(scheme: str, subscribers: int, pattern: str, seed: int, quick: bool, **more: str) -> Job:
+    """One run. `more` are further overrides; `bounds="none"` takes the bounds away."""
+    overrides = dict(BOUNDS[scheme])
+    if more.pop("bounds", "") == "none":
+        overrides = {key: value for key, value in overrides.items() if not key.endswith("_bytes")}
+    overrides |= {"clients": str(subscribers), "mobility.pattern": pattern}
+    overrides |= {key.replace("__", "."): value for key, value in more.items()}
+    if quick:
+        overrides |= {"duration_s": "120", "warmup_s": "60", "drain_s": "20"}
+    return Job(
+        scenario=SCENARIO,
+        scheme=scheme,
+        seed=seed,
+        params=overrides,
+        payload=_payload(scheme, tuple(sorted(overrides.items()))),
+        cost=float(subscribers),
+    )
+
+
+@functools.cache
+def _payload(scheme: str, overrides: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    scenario = load_scenario(SCENARIO, scheme=scheme, overrides=dict(overrides))
+    payload: dict[str, Any] = json.loads(scenario.to_json())
+    return payload
+
+
+def table_jobs(quick: bool) -> Sequence[Job]:
+    """Tables 2 to 4: three schemes, two patterns, three populations."""
+    return [
+        job(scheme, subscribers, pattern, seed, quick)
+        for scheme in SCHEMES
+        for pattern in PATTERNS
+        for subscribers in populations(quick)
+        for seed in seeds(quick)
+    ]
+
+
+def figure_5_jobs(quick: bool) -> Sequence[Job]:
+    """Fig. 5: five populations under random mobility."""
+    return [
+        job(scheme, subscribers, "RND", seed, quick)
+        for scheme in SCHEMES
+        for subscribers in (populations(quick) if quick else FIGURE_POPULATIONS)
+        for seed in seeds(quick)
+    ]
+
+
+def largest(quick: bool) -> int:
+    return populations(quick)[-1]
+
+
+def figure_6_jobs(quick: bool) -> Sequence[Job]:
+    """Fig. 6: Table 1's default population, random mobility."""
+    return [job(scheme, largest(quick), "RND", seed, quick) for scheme in SCHEMES for seed in seeds(quick)]
+
+
+def long_stay_jobs(quick: bool) -> Sequence[Job]:
+    """Fig. 7: clients that stay for 150 s rather than 60."""
+    return [
+        job(scheme, largest(quick), "RND", seed, quick, mobility__connect_s=LONG_STAY_S)
+        for scheme in SCHEMES
+        for seed in seeds(quick)
+    ]
+
+
+def figure_7_jobs(quick: bool) -> Sequence[Job]:
+    return [*figure_6_jobs(quick), *long_stay_jobs(quick)]
+
+
+def figure_8_jobs(quick: bool) -> Sequence[Job]:
+    """Fig. 8: pro-active caching in both patterns."""
+    return [job("proactive", largest(quick), p, seed, quick) for p in PATTERNS for seed in seeds(quick)]
+
+
+def unbounded_jobs(quick: bool) -> Sequence[Job]:
+    """Beyond the paper: pro-active caching with sufficient buffers."""
+    return [
+        job("proactive", subscribers, pattern, seed, quick, bounds="none")
+        for pattern in PATTERNS
+        for subscribers in populations(quick)[:2]
+        for seed in seeds(quick)
+    ]
+
+
+def shared_store_jobs(quick: bool) -> Sequence[Job]:
+    """What if the bound were that of one store for all, in pro-active caching too?"""
+    return [
+        job("proactive", subscribers, "RND", seed, quick, bounds="none", scheme__buffer_bytes=QUEUE_BYTES)
+        for subscribers in (populations(quick)[0], populations(quick)[1])
+        for seed in seeds(quick)
+    ]

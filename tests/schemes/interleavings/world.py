@@ -1,0 +1,318 @@
+"""A network of a few brokers and one client, in which every next step is a choice.
+
+Links keep their order, and that is all that is promised: which link delivers next, when a broker notices that the
+client is gone, when the client consumes what was sent to it and when an event is published may happen in any order.
+A step is a string, so that a way through the choices can be written down and played again.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from roamq.broker import Broker
+from roamq.core.context import Context, Epoch, Mode, Ticket
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.filters import Filter
+from roamq.core.messages import Message
+from roamq.core.ports import TimerKey
+from roamq.core.records import Record
+from roamq.overlay.flooding import Flooding
+from roamq.overlay.topology import Topology
+from roamq.schemes import scheme_by_name
+
+CLIENT = ClientId("s")
+FILTER = Filter.parse("t")
+
+TRIANGLE = Topology(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
+LINE = Topology(["a", "b", "c"], [("a", "b"), ("b", "c")])
+
+
+class ChoiceHost:
+    """A broker's world: what it sends waits until somebody chooses to deliver it."""
+
+    def __init__(self, me: BrokerId, world: "World") -> None:
+        self.me = me
+        self.world = world
+
+    def now(self) -> float:
+        return float(self.world.time)
+
+    def send(self, to: BrokerId, message: Message | Event) -> None:
+        text = str(message.id) if isinstance(message, Event) else message_text(message)
+        self.world.links[self.me, to].append((message, text))
+
+    def deliver(self, to: ClientId, event: Event, how: str) -> None:
+        if self.world.at == self.me:
+            self.world.inbox.append(event.id)
+
+    def attached(self, client: ClientId, resumed: bool) -> None:
+        """The client does not wait for an answer."""
+
+    def detach(self, client: ClientId, reason: str) -> None:
+        self.world.believed.discard(self.me)
+
+    def set_timer(self, key: TimerKey, after: float) -> None:
+        """Timers do not run out here: a time-out is a step of its own."""
+
+    def cancel_timer(self, key: TimerKey) -> None: ...
+
+    def store(self, client: ClientId) -> None: ...
+
+    def record(self, record: Record) -> None: ...
+
+
+class World:
+    """The whole network, as one state that steps change."""
+
+    def __init__(
+        self,
+        scheme: str,
+        plan: Iterable[str],
+        says: Iterable[str] = (),
+        *,
+        topology: Topology = TRIANGLE,
+        known: Iterable[tuple[str, str]] = (),
+        shows_epoch: bool = True,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.time = 0
+        self.plan = deque(plan)
+        """What the client will do, in this order: `go b`, `vanish`, `leave`."""
+        self.says = deque(BrokerId(broker) for broker in says)
+        """Where events will be published, in this order, as soon as the client has subscribed."""
+        self.shows_epoch = shows_epoch
+        self.links: dict[tuple[BrokerId, BrokerId], deque[tuple[Message | Event, str]]] = {
+            (one, other): deque() for one in topology.brokers for other in topology.neighbours[one]
+        }
+        self.brokers: dict[BrokerId, Broker] = {}
+        kind = scheme_by_name(scheme)
+        values = dict(options or {})
+        if scheme == "proactive":
+            values["warm_start"] = [(one, other, 1.0, 0.0) for one, other in known]
+        for broker in topology.brokers:
+            host = ChoiceHost(broker, self)
+            router = Flooding(broker, host, topology)
+            made = kind(broker, host, router, kind.options_type.parse(values))
+            self.brokers[broker] = Broker(broker, host, router, made)
+        self.at: BrokerId | None = None
+        self.last: BrokerId | None = None
+        self.ticket: Ticket | None = None
+        self.gone = False
+        self.believed: set[BrokerId] = set()
+        """Brokers that think the client is connected there."""
+        self.inbox: deque[EventId] = deque()
+        self.read: list[EventId] = []
+        self.owed: list[EventId] = []
+        self.subscribed = False
+        self._texts: dict[BrokerId, str] = {}
+        """What each broker's state looks like, until something happens to it."""
+
+    # --- choices ------------------------------------------------------------------------------------------
+
+    def choices(self) -> list[str]:
+        """All that may happen next."""
+        found = [f"link {one} {other}" for (one, other), waiting in self.links.items() if waiting]
+        found += [f"notice {broker}" for broker in sorted(self.believed) if broker != self.at]
+        if self.inbox:
+            found.append("read")
+        if self.plan:
+            found.append("plan")
+        if self.says and self.subscribed:
+            found.append("say")
+        return found
+
+    def step(self, choice: str) -> None:
+        self.time += 1
+        if not choice.startswith("link"):
+            self._texts.clear()
+        what, *where = choice.split()
+        if what == "link":
+            one, other = BrokerId(where[0]), BrokerId(where[1])
+            self.brokers[other].on_message(one, self.links[one, other].popleft()[0])
+            self._texts.pop(other, None)
+        elif what == "notice":
+            self.notice(BrokerId(where[0]))
+        elif what == "read":
+            self.consume()
+        elif what == "say":
+            self.publish(self.says.popleft())
+        else:
+            self.do(self.plan.popleft())
+
+    def do(self, action: str) -> None:
+        what, *where = action.split()
+        if what == "go":
+            self.connect(BrokerId(where[0]))
+        elif what == "vanish":
+            self.at = None
+            self.inbox.clear()
+        elif what == "timeout":
+            self.brokers[BrokerId(where[0])].on_timer(("timeout", CLIENT))
+        elif what == "leave":
+            assert self.at is not None
+            self.gone = True
+            self.inbox.clear()
+            self.brokers[self.at].on_leave(CLIENT)
+            self.believed.discard(self.at)
+            self.at = None
+        else:
+            raise AssertionError(f"no such action: {action}")
+
+    def publish(self, broker: BrokerId) -> None:
+        event = self.brokers[broker].on_publish(None, "t")
+        if not self.gone:
+            self.owed.append(event.id)
+
+    def connect(self, broker: BrokerId) -> None:
+        if self.at is not None:
+            self.inbox.clear()
+        if broker in self.believed:
+            self.brokers[broker].on_disconnect(CLIENT, "replaced")
+        self.at = broker
+        self.believed.add(broker)
+        shown = self.ticket if self.shows_epoch else None
+        self.brokers[broker].on_connect(CLIENT, self.last, (FILTER,), shown)
+        self.last = broker
+        epoch = self.brokers[broker].scheme.epoch_of(CLIENT)
+        self.ticket = Ticket(broker, epoch)
+        if not self.subscribed:
+            self.subscribed = True
+            self.brokers[broker].on_subscribe(CLIENT, FILTER)
+
+    def notice(self, broker: BrokerId) -> None:
+        self.believed.discard(broker)
+        self.brokers[broker].on_disconnect(CLIENT, "vanished")
+
+    def consume(self) -> None:
+        event = self.inbox.popleft()
+        self.read.append(event)
+        assert self.at is not None
+        self.brokers[self.at].on_acknowledge(CLIENT, event)
+
+    def settle(self, *links: str) -> None:
+        """Let what is under way arrive: on these links (`ab` is from a to b), or on all; and the client reads."""
+        while ready := [
+            choice
+            for choice in self.choices()
+            if choice == "read"
+            or (choice.startswith("link") and (not links or choice[5] + choice[7] in links))
+        ]:
+            self.step(ready[0])
+
+    def tell(self, *actions: str) -> None:
+        """The client does this, and brokers notice at once that it is gone."""
+        for action in actions:
+            self.time += 1
+            self._texts.clear()
+            self.do(action)
+            for broker in sorted(self.believed - {self.at}):
+                self.notice(broker)
+
+    # --- what must hold -----------------------------------------------------------------------------------
+
+    def broken_now(self) -> str | None:
+        """What may never be, in any state: something read twice or out of order."""
+        for place, event in enumerate(self.read):
+            earlier = [e for e in self.read[:place] if e.origin == event.origin]
+            if event in earlier:
+                return f"duplicate: {event} read twice"
+            if earlier and earlier[-1].sequence > event.sequence:
+                return f"order: {event} read after {earlier[-1]}"
+        return None
+
+    def broken_at_rest(self) -> str | None:
+        """What may not be when nothing more happens: loss, a second serving broker, something left behind."""
+        missing = [event for event in self.owed if event not in self.read]
+        if missing and not self.gone:
+            return f"loss: {missing[0]} was never read"
+        holding = {broker: self.brokers[broker].scheme.held_contexts() for broker in self.brokers}
+        serving = [b for b, held in holding.items() for c in held if c.mode is Mode.SERVING]
+        expected = [] if self.gone else [self.at]
+        if serving != expected:
+            return f"serving: {serving}, and the client is at {self.at}"
+        for broker, held in holding.items():
+            for context in held:
+                if context.mode is Mode.ACTIVE or (self.gone and context.mode is Mode.PASSIVE):
+                    return f"left behind: {context} at {broker}"
+        return self._stray_copy(holding)
+
+    def _stray_copy(self, holding: Mapping[BrokerId, list[Context]]) -> str | None:
+        """A passive copy that the serving broker does not know of will never be deleted."""
+        if self.at is None:
+            return None
+        scheme: Any = self.brokers[self.at].scheme
+        if not hasattr(scheme, "holders"):
+            return None
+        known = {b for held in scheme.holders.values() for b in held}
+        stray = [b for b, held in holding.items() if b != self.at and held and b not in known]
+        return f"stray: a copy at {stray[0]} that {self.at} does not know of" if stray else None
+
+    # --- identity of a state ------------------------------------------------------------------------------
+
+    def fingerprint(self) -> int:
+        """Equal for states from which the same can follow: all but the clock's absolute value."""
+        parts = [f"{one}{other}:{text}" for (one, other), queue in self.links.items() for _, text in queue]
+        parts.append(
+            f"{list(self.plan)} {list(self.says)} {self.at} {self.last} {self.ticket} {sorted(self.believed)} "
+            f"{list(self.inbox)} {self.read}"
+        )
+        for name, broker in self.brokers.items():
+            text = self._texts.get(name)
+            if text is None:
+                router: Any = broker.router
+                text = self._texts[name] = f"{router.frontier} {describe(broker.scheme)}"
+            parts.append(text)
+        return hash(numbered("|".join(parts)))
+
+
+EPOCH = re.compile(r"connected_at=([0-9.e-]+)")
+
+
+def numbered(text: str) -> str:
+    """Epochs are times: what matters of them is their order, so they are numbered."""
+    times = sorted({float(time) for time in EPOCH.findall(text)})
+    rank = {time: place for place, time in enumerate(times)}
+    return EPOCH.sub(lambda found: f"#{rank[float(found.group(1))]}", text)
+
+
+def message_text(message: Message) -> str:
+    return re.sub(r"published_at=[0-9.]+", "", str(message))
+
+
+PLAIN = (str, int, float, Epoch, EventId, Message, type(None))
+IRRELEVANT = frozenset(
+    {"host", "router", "buffer", "index", "options", "care", "_handlers", "_matches", "_matches_version"}
+    | {"last_seen", "crossings", "buffered_by_last_event", "me", "lifetime_s", "limit", "outlier_crossings"}
+    | {"outlier_s", "ticket", "session"}
+)
+"""What does not decide what can follow: ports, parameters, caches, and times that nothing waits for."""
+
+
+def describe(value: Any) -> Any:
+    """A scheme's own state: its tables, with contexts spelled out."""
+    if isinstance(value, PLAIN):
+        return str(value)
+    if isinstance(value, Context):
+        return (
+            value.epoch,
+            value.mode.value,
+            value.position,
+            value.reach,
+            [held.event.id for held in value.stored],
+            value.in_flight,
+            None if value.local_queue is None else [event.id for event in value.local_queue],
+            len(value.filters),
+        )
+    if isinstance(value, dict):
+        return sorted([str(describe(key)), str(describe(item))] for key, item in value.items())
+    if isinstance(value, list | tuple | deque):
+        return [describe(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted(str(describe(item)) for item in value)
+    names = getattr(type(value), "__slots__", None) or vars(value)
+    return [
+        (name, describe(item))
+        for name in names
+        if name not in IRRELEVANT and (item := getattr(value, name)) and not callable(item)
+    ]

@@ -1,0 +1,61 @@
+"""Exhaustive exploration in a bounded form; `python -m tests.schemes.interleavings` explores further."""
+
+import pytest
+
+from tests.schemes.interleavings.explore import Finding, explore, play
+from tests.schemes.interleavings.plans import Plan, plans
+from tests.schemes.interleavings.world import World
+
+BOUND = 1200
+
+
+@pytest.mark.parametrize("plan", list(plans("standard", moves=2)), ids=str)
+def test_standard_in_every_order(plan: Plan) -> None:
+    result = explore(plan.world, max_states=BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+    assert result.complete
+
+
+@pytest.mark.parametrize("plan", list(plans("proactive", moves=1)), ids=str)
+def test_proactive_in_every_order(plan: Plan) -> None:
+    result = explore(plan.world, max_states=BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+
+
+def test_the_explorer_finds_a_scheme_that_repeats() -> None:
+    """Seen to fail: durable subscriptions deliver again what was read elsewhere."""
+    plan = Plan("durable", ("go a", "vanish", "go b", "vanish", "go a"), "c")
+
+    result = explore(plan.world)
+
+    assert result.finding is not None
+    assert result.finding.what.startswith(("duplicate", "loss", "left behind"))
+    assert isinstance(result.finding, Finding)
+
+
+def test_a_way_can_be_played_again() -> None:
+    def make() -> World:
+        return World("standard", ("go a", "vanish", "go b"), "c")
+
+    way = ["plan", "say", "link c a", "read", "plan", "notice a", "plan"]
+    one, other = play(make, way), play(make, way)
+
+    assert one.fingerprint() == other.fingerprint()
+    assert one.at == "b"
+    assert len(one.read) == 1
+
+
+def test_states_that_differ_only_in_the_clock_are_one() -> None:
+    def make() -> World:
+        return World("standard", ("go a", "vanish", "go b"), "cb")
+
+    steps = ["plan", "say", "say"]
+    one = play(make, [*steps, "link c a", "link b a"])
+    late = make()
+    late.time = 1000
+    for step in [*steps, "link c a", "link b a"]:
+        late.step(step)
+
+    assert one.fingerprint() == late.fingerprint()
