@@ -204,6 +204,19 @@ def test_subscriptions_are_told_once() -> None:
     assert greeting.interests == (interest(31),)
 
 
+def test_subscriptions_are_not_told_to_who_told_them() -> None:
+    broker = broker_at()
+    receive(broker, Greeting(1, 1, (interest(30),), (), ()), path=(PEER,))
+    broker.table.learn(interest(31))
+    host(broker).forget()
+
+    with_bridge(broker)
+
+    ((_, _, greeting),) = host(broker).sent()
+    assert isinstance(greeting, Greeting)
+    assert greeting.interests == (interest(31),)
+
+
 def test_a_failed_contact_is_opened_again_over_another_bridge() -> None:
     broker = broker_at()
     broker.table.learn(interest(30))

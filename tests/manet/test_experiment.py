@@ -1,6 +1,9 @@
 """Whole runs: the same seed gives the same records; a broker that vanishes and a network that splits."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -34,6 +37,27 @@ def test_the_same_seed_gives_the_same_records(scheme: str, channel: Channel | No
 
     assert run(setting, 7) == run(setting, 7)
     assert run(setting, 7) != run(setting, 8)
+
+
+DIGEST = """
+import hashlib
+from tests.manet.test_experiment import SMALL, replace, run
+records = run(replace(SMALL, publishing_s=10.0, drain_s=10.0), 7)
+print(hashlib.sha256(repr(records).encode()).hexdigest())
+"""
+
+
+def test_the_records_do_not_depend_on_the_process() -> None:
+    """Python shuffles the hashes of strings in every process; nothing may follow the order of a set of them."""
+
+    def digest(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        finished = subprocess.run(
+            [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True
+        )
+        return finished.stdout
+
+    assert digest("1") == digest("2")
 
 
 @pytest.mark.parametrize("scheme", ["drip", "sf"])

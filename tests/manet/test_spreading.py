@@ -16,7 +16,7 @@ def test_the_source_spreads_to_the_first_m_brokers_it_meets() -> None:
 
     for peer in (1, 2):
         assert source.offers(peer) == [(E, Role.CARRIER)]
-        source.given(E, peer)
+        source.given(E, peer, copied=True)
 
     assert not source.has_work(3)
     assert source.offers(3) == []
@@ -25,9 +25,19 @@ def test_the_source_spreads_to_the_first_m_brokers_it_meets() -> None:
 def test_a_broker_gets_its_copy_once() -> None:
     source = MultiCopyMultiDestination(m=2)
     source.published(E, {7, 8})
-    source.given(E, 1)
+    source.given(E, 1, copied=True)
 
     assert not source.has_work(1)
+
+
+def test_a_broker_that_has_the_event_already_costs_no_copy() -> None:
+    source = MultiCopyMultiDestination(m=1)
+    source.published(E, {7, 8})
+
+    source.given(E, 7, copied=False)
+
+    assert source.offers(1) == [(E, Role.CARRIER)]
+    assert source.destinations(E) == {8}
 
 
 def test_carriers_look_for_the_destinations_and_for_nobody_else() -> None:
@@ -37,7 +47,7 @@ def test_carriers_look_for_the_destinations_and_for_nobody_else() -> None:
 
     assert not carrier.has_work(1)
     assert carrier.offers(7) == [(E, Role.DESTINATION)]
-    carrier.given(E, 7)
+    carrier.given(E, 7, copied=True)
     assert not carrier.has_work(7)
     assert carrier.destinations(E) == {8}
 
@@ -54,7 +64,7 @@ def test_no_more_copies_once_every_destination_was_found() -> None:
     source = MultiCopyMultiDestination(m=2)
     source.published(E, {7})
 
-    source.given(E, 7)
+    source.given(E, 7, copied=True)
 
     assert not source.has_work(1)
     assert not source.unfinished(E)
@@ -73,7 +83,7 @@ def test_a_destination_met_early_takes_one_of_the_m_copies() -> None:
     source.published(E, {7, 8})
     assert source.offers(7) == [(E, Role.CARRIER)]
 
-    source.given(E, 7)
+    source.given(E, 7, copied=True)
 
     assert not source.has_work(1)
     assert source.offers(8) == [(E, Role.DESTINATION)]
@@ -97,15 +107,15 @@ def test_epidemic_gives_everything_to_everybody_once() -> None:
 
     for peer in (1, 2, 3):
         assert broker.offers(peer) == [(E, Role.EPIDEMIC), (F, Role.EPIDEMIC)]
-        broker.given(E, peer)
-        broker.given(F, peer)
+        broker.given(E, peer, copied=True)
+        broker.given(F, peer, copied=True)
         assert not broker.has_work(peer)
 
 
 def test_epidemic_offers_what_came_after_the_last_contact() -> None:
     broker = Epidemic()
     broker.published(E, ())
-    broker.given(E, 1)
+    broker.given(E, 1, copied=True)
     broker.published(F, ())
     broker.discard(E)
 

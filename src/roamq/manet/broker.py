@@ -179,8 +179,8 @@ class Broker:
         for event in events:
             self.node.take(event)
 
-    def _learn(self, interest: Interest) -> None:
-        if self.table.learn(interest) is News.CONDITIONS:
+    def _learn(self, interest: Interest, source: NodeId | None = None) -> None:
+        if self.table.learn(interest, source) is News.CONDITIONS:
             wanted = [event for event in self.buffer.events() if wants(interest, event)]
             self.buffer.add_subscriber(interest.subscriber, wanted)
 
@@ -201,7 +201,7 @@ class Broker:
         self._contacts += 1
         self._hear_of([Alive(self.node.candidate, now)])
         offers = self.spreading.offers(route.peer)
-        news = self.table.since(self.contacts.acknowledged(route.peer))
+        news = self.table.news_for(route.peer, self.contacts.acknowledged(route.peer))
         contact = Contact(self._contacts, route.peer, route, self.table.revision, dict(offers))
         self.contact = contact
         greeting = Greeting(
@@ -212,7 +212,7 @@ class Broker:
 
     def on_greeting(self, greeting: Greeting, path: tuple[NodeId, ...]) -> None:
         for interest in reversed(greeting.interests):
-            self._learn(interest)
+            self._learn(interest, source=path[0])
         wanted = tuple(event for event, _ in greeting.offers if not self.buffer.met(event))
         reply = Reply(greeting.contact, greeting.revision, wanted)
         self.node.send(path[0], reply, ahead=path[::-1])
@@ -226,7 +226,7 @@ class Broker:
         wanted = set(reply.wanted)
         for offered in contact.offered:
             if offered not in wanted:
-                self.spreading.given(offered, contact.peer)
+                self.spreading.given(offered, contact.peer, copied=False)
         copies = []
         for event_id in reply.wanted:
             event = self.buffer.get(event_id)
@@ -252,7 +252,7 @@ class Broker:
         contact = self.contact
         if contact is not None and contact.number == number:
             for event in contact.handed:
-                self.spreading.given(event, contact.peer)
+                self.spreading.given(event, contact.peer, copied=True)
             self._contact_over()
 
     def _contact_over(self) -> None:

@@ -31,7 +31,7 @@ class Epidemic:
     def destinations(self, event: EventId) -> frozenset[NodeId]:
         return frozenset()
 
-    def given(self, event: EventId, peer: NodeId) -> None:
+    def given(self, event: EventId, peer: NodeId, *, copied: bool) -> None:
         self._of(peer).pop(event, None)
 
     def unfinished(self, event: EventId) -> bool:

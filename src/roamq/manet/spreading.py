@@ -32,8 +32,8 @@ class Spreading(Protocol):
     def destinations(self, event: EventId) -> frozenset[NodeId]:
         """The brokers that a copy handed over now should still find."""
 
-    def given(self, event: EventId, peer: NodeId) -> None:
-        """`peer` has the event now, from us or from another."""
+    def given(self, event: EventId, peer: NodeId, *, copied: bool) -> None:
+        """`peer` has the event: `copied` from us just now, or it had it from another."""
 
     def unfinished(self, event: EventId) -> bool:
         """Would anything be lost for other brokers if this one gave the event up?"""
@@ -76,11 +76,11 @@ class MultiCopyMultiDestination:
     def destinations(self, event: EventId) -> frozenset[NodeId]:
         return frozenset(self._to_find.get(event, ()))
 
-    def given(self, event: EventId, peer: NodeId) -> None:
+    def given(self, event: EventId, peer: NodeId, *, copied: bool) -> None:
         if event not in self._to_find:
             return
         self._given[event].add(peer)
-        if event in self._copies_left:
+        if copied and event in self._copies_left:
             self._copies_left[event] -= 1
         self._to_find[event].discard(peer)
         self._by_destination.get(peer, {}).pop(event, None)

@@ -27,16 +27,17 @@ class SubscriptionTable:
 
     def __init__(self) -> None:
         self.revision = 0
-        self._interests: dict[NodeId, tuple[int, Interest]] = {}
+        self._interests: dict[NodeId, tuple[int, Interest, NodeId | None]] = {}
         self._index: MatchIndex[NodeId] = MatchIndex()
 
-    def learn(self, interest: Interest) -> News:
+    def learn(self, interest: Interest, source: NodeId | None = None) -> News:
+        """`source` is the broker that told us, None for the subscriber itself."""
         known = self._interests.get(interest.subscriber)
         if known is not None and known[1].sequence >= interest.sequence:
             return News.NOTHING
         self.revision += 1
         self._interests.pop(interest.subscriber, None)  # to the end: the newest revision comes last
-        self._interests[interest.subscriber] = (self.revision, interest)
+        self._interests[interest.subscriber] = (self.revision, interest, source)
         if known is not None and known[1].filters == interest.filters:
             return News.MOVED
         for condition in known[1].filters if known is not None else ():
@@ -45,13 +46,14 @@ class SubscriptionTable:
             self._index.add(interest.subscriber, condition)
         return News.CONDITIONS
 
-    def since(self, revision: int) -> tuple[Interest, ...]:
-        """What changed after `revision`, newest first; costs as much as it returns."""
+    def news_for(self, peer: NodeId, revision: int) -> tuple[Interest, ...]:
+        """What changed after `revision` and did not come from the peer itself, newest first."""
         changed = []
-        for number, interest in reversed(self._interests.values()):
+        for number, interest, source in reversed(self._interests.values()):
             if number <= revision:
                 break
-            changed.append(interest)
+            if source != peer:
+                changed.append(interest)
         return tuple(changed)
 
     def interested(self, event: Event) -> list[Interest]:
@@ -60,7 +62,7 @@ class SubscriptionTable:
         return [self._interests[node][1] for node in subscribers if name_of(node) != event.publisher]
 
     def __iter__(self) -> Iterator[Interest]:
-        return (interest for _, interest in self._interests.values())
+        return (interest for _, interest, _ in self._interests.values())
 
     def __len__(self) -> int:
         return len(self._interests)

@@ -220,9 +220,9 @@ def growth_settings(quick: bool) -> list[Setting]:
             nodes=nodes,
             parameters=Parameters(k=nodes // 10, l=5, m=3),
             walk=Walk(side_m=1000.0 * (nodes / 200) ** 0.5),
-            warm_up_s=30.0,
+            warm_up_s=20.0,
             publishing_s=20.0,
-            drain_s=20.0,
+            drain_s=0.0,
         )
         for nodes in grid(quick).nodes
     ]
@@ -414,7 +414,7 @@ def selection_words(results: Results, pairs: Sequence[tuple[Setting, Setting]]) 
         return sum(results.mean(pair[which], metric) for pair in pairs) / len(pairs)
 
     words = (
-        "the step that is saved, from the detecting node to its broker, takes "
+        "the step from the detecting node to the first broker, which ability is to save, takes "
         f"{average(PUBLICATION, 1):.2f} s at random and {average(PUBLICATION, 0):.2f} s by ability, of a delay of "
         f"{average(DELAY, 1):.1f} s"
     )
