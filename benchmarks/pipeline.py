@@ -1,0 +1,170 @@
+"""Traces to gold: rows per second, against a plain Spark job that reads and sorts the same rows, and against pandas.
+
+    python -m benchmarks pipeline --rows 1000000 10000000 100000000
+    python -m benchmarks pipeline --rows 10000000 --driver-memory 1g    # more rows than memory: it spills
+
+Everything of one size runs in one process, one after the other: the generator writes a city, the plain job reads its
+files and sorts them by client and time, the pipeline takes the same files to gold, and pandas, at the sizes it
+can do, gives the same sojourns, moves and neighbor graph. The pipeline's time includes landing, the metastore and all
+tables; sessions are started before the clock.
+"""
+
+import argparse
+import itertools
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from roamq.pipeline.generator import City, write_city
+from roamq.pipeline.landing import add_source, load_sources
+from roamq.pipeline.runner import run_pipeline, warehouse_settings
+from roamq.pipeline.session import open_session
+from roamq.pipeline.traces import FORMATS
+
+PANDAS_ROWS_MAX = 10_000_000
+ROWS_PER_PARTITION = 2_000_000
+
+
+def main(argv: list[str]) -> dict[str, object]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks pipeline", description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000], help="sizes to measure")
+    parser.add_argument("--master", default="local[2]", help="where the tasks run")
+    parser.add_argument(
+        "--driver-memory", default="6g", help="memory of Spark; less than the rows makes it spill"
+    )
+    parser.add_argument("--work", type=Path, help="folder for files and tables (default: a temporary one)")
+    parser.add_argument("--no-pandas", action="store_true", help="leave pandas out")
+    options = parser.parse_args(argv)
+    results = []
+    for rows in options.rows:
+        work = Path(tempfile.mkdtemp(prefix="roamq-bench-", dir=options.work))
+        try:
+            results.append(measure(rows, work, options))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        print(line(results[-1]), flush=True)
+    return {"sizes": results, "growth": growth(results)}
+
+
+def measure(rows: int, work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """One size: generate, plain job, pipeline, pandas."""
+    warehouse = work / "warehouse"
+    city, partitions = City.with_rows(rows), max(4, rows // ROWS_PER_PARTITION)
+    settings = warehouse_settings(
+        warehouse,
+        master=options.master,
+        driver_memory=options.driver_memory,
+        shuffle_partitions=partitions,
+        # Rows and shuffles go where there is room, beside the tables.
+        config={"spark.local.dir": str(work / "spark")},
+    )
+    traces = work / "traces"
+    with open_session(settings) as spark:
+        generated = timed(lambda: write_city(spark, city, traces, files=partitions))
+        plain = timed(lambda: read_and_sort(spark, traces))
+        spilled_before = spilled_bytes()
+        flows: dict[str, float] = {}
+        began = time.perf_counter()
+
+        def progress(flow: str, state: str) -> None:
+            if state == "COMPLETED":
+                flows[flow] = time.perf_counter() - began
+
+        add_source(warehouse, str(traces), "associations", "city", {})
+        run_pipeline(spark, load_sources(warehouse), warehouse, progress=progress)
+        pipeline = time.perf_counter() - began
+        counted = {row.name: row.rows for row in spark.read.table("summary").collect()}
+        spilled = spilled_bytes() - spilled_before
+        graph = {
+            (row["from"], row["to"]): row.moves
+            for row in spark.read.table("neighbor_graph").select("from", "to", "moves").collect()
+        }
+    result: dict[str, Any] = {
+        "rows": counted["rows"],
+        "generate_s": generated,
+        "read_and_sort_s": plain,
+        "pipeline_s": pipeline,
+        "ratio": pipeline / plain,
+        "rows_per_s": counted["rows"] / pipeline,
+        "spilled_mb": spilled / 1e6,
+        "driver_memory": options.driver_memory,
+        "tables_ready_s": flows,
+        "moves": counted["moves"],
+        "sojourns": counted["sojourns"],
+    }
+    if rows <= PANDAS_ROWS_MAX and not options.no_pandas:
+        took, answer = pandas_answers(traces)
+        assert answer == (counted["sojourns"], counted["moves"], graph), "pandas and Spark disagree"
+        result |= {"pandas_s": took, "pandas_ratio": took / pipeline}
+    return result
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def read_and_sort(spark: Any, traces: Path) -> None:
+    """The yardstick: the same files, read with types and sorted by client and time, written nowhere."""
+    rows = spark.read.schema("time bigint, client string, site string").csv(str(traces))
+    rows.orderBy("client", "time").write.format("noop").mode("overwrite").save()
+
+
+def spilled_bytes() -> int:
+    """What the embedded Spark wrote to disk because memory was short, so far; 0 where it runs elsewhere."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext._active_spark_context
+    if context is None:
+        return 0
+    no_quantiles = context._gateway.new_array(context._jvm.double, 0)
+    stages = context._jsc.sc().statusStore().stageList(None, False, False, no_quantiles, None)
+    return sum(stages.apply(number).diskBytesSpilled() for number in range(stages.size()))
+
+
+def pandas_answers(traces: Path) -> tuple[float, tuple[int, int, dict[tuple[str, str], int]]]:
+    """The same sojourns, moves and graph with pandas, in memory and on one core."""
+    import pandas as pd
+
+    rules = FORMATS["associations"].rules
+    began = time.perf_counter()
+    names, kinds = ["time", "client", "site"], {"time": "int64", "client": str, "site": str}
+    parts = [pd.read_csv(file, names=names, dtype=kinds) for file in sorted(traces.glob("*.csv"))]
+    rows = pd.concat(parts, ignore_index=True).sort_values(["client", "time"], kind="stable")
+    rows = rows.drop_duplicates(["client", "time"], keep="last")
+    rows = rows[rows.groupby("client")["time"].transform("size") >= rules.min_observations]
+    same = rows["client"].eq(rows["client"].shift())
+    silent = ~same | (rows["time"] - rows["time"].shift() > rules.gap_s)
+    opens = silent | rows["site"].ne(rows["site"].shift())
+    stays = rows[opens]
+    gaps = int((silent & same).sum())
+    followed = stays["client"].eq(stays["client"].shift(-1)) & stays["site"].ne(stays["site"].shift(-1))
+    moved = pd.DataFrame({"from": stays["site"], "to": stays["site"].shift(-1)})[followed]
+    counted: Any = moved.value_counts(["from", "to"]).items()
+    graph = {(source, target): int(moves) for (source, target), moves in counted}
+    return time.perf_counter() - began, (len(stays) + gaps, len(moved), graph)
+
+
+def growth(results: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """Time against n log n between one size and the next: 1 is just that, less is better."""
+    grown = []
+    for before, after in itertools.pairwise(results):
+        expected = after["rows"] * math.log(after["rows"]) / (before["rows"] * math.log(before["rows"]))
+        grown.append(
+            {"rows": after["rows"], "of_n_log_n": after["pipeline_s"] / before["pipeline_s"] / expected}
+        )
+    return grown
+
+
+def line(result: dict[str, Any]) -> str:
+    text = (
+        f"{result['rows']:>12,} rows  read and sort {result['read_and_sort_s']:7.1f} s  pipeline "
+        f"{result['pipeline_s']:7.1f} s  ratio {result['ratio']:5.2f}  {result['rows_per_s']:>10,.0f} rows/s  "
+        f"spilled {result['spilled_mb']:,.0f} MB"
+    )
+    return text + (f"  pandas {result['pandas_s']:.1f} s" if "pandas_s" in result else "")
