@@ -133,7 +133,7 @@ def pandas_answers(traces: Path) -> tuple[float, tuple[int, int, dict[tuple[str,
 
     rules = FORMATS["associations"].rules
     began = time.perf_counter()
-    names, kinds = ["time", "client", "site"], {"time": "int64", "client": str, "site": str}
+    names, kinds = ["time", "client", "site"], {"time": "int64", "client": "str", "site": "str"}
     parts = [pd.read_csv(file, names=names, dtype=kinds) for file in sorted(traces.glob("*.csv"))]
     rows = pd.concat(parts, ignore_index=True).sort_values(["client", "time"], kind="stable")
     rows = rows.drop_duplicates(["client", "time"], keep="last")

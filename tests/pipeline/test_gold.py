@@ -193,6 +193,17 @@ def test_a_large_group_is_fitted_on_a_sample_that_is_always_the_same(spark: Spar
     assert 150 < len(drawn[0]) < 250
 
 
+def test_the_ccdf_is_that_of_the_complete_durations(spark: SparkSession) -> None:
+    rows = [sojourn("connected", "A", n * 2000, n * 2000 + 1 + n) for n in range(1000)]
+    rows.append(sojourn("connected", "A", 9e6, 9e6 + 5e5, complete=False))
+    found = connectivity.ccdf(spark.createDataFrame(rows, schema=SOJOURNS)).collect()
+
+    assert {(r.dataset, r.period) for r in found} == {("d", "stay")}
+    assert len(found) == len(connectivity.SHARES_ABOVE)
+    for row in found:
+        assert row.duration_s == pytest.approx(1000 * (1 - row.share_above), abs=2)
+
+
 def test_a_handoff_lasts_from_last_seen_to_first_seen_and_belongs_to_where_it_leads(
     spark: SparkSession,
 ) -> None:

@@ -103,10 +103,12 @@ def ccdf(sojourns: DataFrame) -> DataFrame:
     """Sojourns -> gold `ccdf`: points of the complementary distribution, dense in the tail."""
     shares = F.array(*(F.lit(1.0 - share) for share in SHARES_ABOVE))
     points = F.percentile_approx("duration_s", shares, F.lit(10_000))
-    measured = durations(sojourns).where("complete").groupBy("dataset", "period").agg(points.alias("points"))
-    indexed = measured.select("dataset", "period", F.posexplode("points").alias("index", "duration_s"))
-    above = F.element_at(F.array(*map(F.lit, SHARES_ABOVE)), F.col("index") + 1)
-    return conform(indexed.withColumn("share_above", above), CCDF)
+    measured = durations(sojourns).where("complete").groupBy("dataset", "period")
+    curves = measured.agg(points.alias("duration_s")).withColumn(
+        "share_above", F.array(*map(F.lit, SHARES_ABOVE))
+    )
+    zipped = curves.select("dataset", "period", F.inline(F.arrays_zip("share_above", "duration_s")))
+    return conform(zipped, CCDF)
 
 
 def group_counts(measured: DataFrame) -> DataFrame:

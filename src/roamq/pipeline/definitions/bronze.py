@@ -28,7 +28,6 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
             table_of(name),
             comment=FORMATS[name].about,
             schema=struct_of(f"{PROVENANCE}, {FORMATS[name].fields}"),
-            partition_cols=["dataset"],
         )
     for source in sources:
         dp.append_flow(target=table_of(source.format), name=f"{table_of(source.format)}_{source.dataset}")(
