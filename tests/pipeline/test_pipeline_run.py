@@ -39,24 +39,23 @@ def run_here(spark: SparkSession, warehouse: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def reference(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A warehouse that was made in three runs: three days, then the same again, then a fourth day."""
+    """A warehouse that was made in two runs: three days, then the same again under other names, and a fourth day."""
     root = tmp_path_factory.mktemp("reference")
     warehouse = root / "w"
     traces = small_traces(root / "traces", days=range(3))
     add_source(warehouse, str(traces), "associations", "walks", {})
     tables = run_here(spark, warehouse)
     assert set(tables) == {*TABLES, "bronze_associations"}
-    first = {name: table(spark, warehouse, name).count() for name in tables}
+    first = table(spark, warehouse, "bronze_associations").count()
 
-    shutil.copy(traces / "day-0.csv", traces / "day-0-again.csv")
-    add_source(warehouse, str(traces), "associations", "walks", {})
-    run_here(spark, warehouse)
-    assert {name: table(spark, warehouse, name).count() for name in tables} == first
-
+    for day in range(3):
+        shutil.copy(traces / f"day-{day}.csv", traces / f"day-{day}-again.csv")
     small_traces(traces, days=range(4))
     add_source(warehouse, str(traces), "associations", "walks", {})
     run_here(spark, warehouse)
-    assert table(spark, warehouse, "bronze_associations").count() == first["bronze_associations"] * 4 // 3
+    assert table(spark, warehouse, "bronze_associations").count() == first * 4 // 3, (
+        "known files were read again"
+    )
     yield warehouse
     spark.sql("drop database trace_tests cascade")
 
