@@ -115,13 +115,15 @@ class LiveWorld:
             self.random.choice(moves)()
             self.take_all()
 
-    def settle(self) -> None:
-        """Let everything arrive."""
-        for _ in range(10_000):
+    def settle(self) -> bool:
+        """Let everything arrive; False if it does not come to an end."""
+        for _ in range(2_000):
             self.take_all()
             if not any(self.links.values()):
-                return
+                return True
             self.carry()
+        self.take_all()
+        return False
 
     # --- moves -------------------------------------------------------------------------------------------------
 

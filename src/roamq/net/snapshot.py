@@ -5,6 +5,7 @@ a pickle: the files are ours, made by this program for itself, and lie in a fold
 Passwords are left out of it, as they are of the journal.
 """
 
+import copyreg
 import gc
 import io
 import os
@@ -14,13 +15,15 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from roamq.core.errors import ConfigError
+from roamq.core.events import Event
 from roamq.core.records import Record
 from roamq.net.journal import Reader, StorageError, segments, sync_folder
 from roamq.net.mqtt.codec import Connect
@@ -32,11 +35,25 @@ _HEADER: Final = struct.Struct("<4sQI")
 _SUFFIX: Final = ".snapshot"
 
 
+_EVENT_FIELDS: Final = tuple(field.name for field in fields(Event) if field.init)
+_event_values: Final = attrgetter(*_EVENT_FIELDS)
+
+
+def _event(*values: Any) -> Event:
+    return Event(**dict(zip(_EVENT_FIELDS, values, strict=True)))
+
+
+def _reduce_event(event: Event) -> tuple[Any, ...]:
+    """Most of a snapshot is events: this takes a third of the time that a dataclass takes by itself."""
+    return _event, _event_values(event)
+
+
+def _reduce_connect(connect: Connect) -> Any:
+    return msgspec.structs.replace(connect, password=None).__reduce__()
+
+
 class _Pickler(pickle.Pickler):
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is Connect and value.password is not None:
-            return msgspec.structs.replace(value, password=None).__reduce__()
-        return NotImplemented
+    dispatch_table = {**copyreg.dispatch_table, Event: _reduce_event, Connect: _reduce_connect}  # noqa: RUF012
 
 
 def dump(node: Node) -> bytes:
@@ -147,10 +164,13 @@ def _read(path: Path) -> Node:
     body = memoryview(data)[_HEADER.size :]
     if len(body) != length or zlib.crc32(body) != checksum:
         raise StorageError(f"{path}: damaged; restore it from a copy, or move the folder away to start empty")
+    gc.disable()  # nothing that is made here is garbage, and there is much to look at
     try:
         node = pickle.loads(body)  # noqa: S301 - our own file, see above
     except Exception as error:
         raise StorageError(f"{path}: was written by another version: {error}") from error
+    finally:
+        gc.enable()
     assert isinstance(node, Node)
     return node
 
