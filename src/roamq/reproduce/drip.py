@@ -221,7 +221,7 @@ def growth_settings(quick: bool) -> list[Setting]:
             parameters=Parameters(k=nodes // 10, l=5, m=3),
             walk=Walk(side_m=1000.0 * (nodes / 200) ** 0.5),
             warm_up_s=20.0,
-            publishing_s=20.0,
+            publishing_s=10.0,
             drain_s=0.0,
         )
         for nodes in grid(quick).nodes
@@ -254,10 +254,12 @@ def growth(results: Results, quick: bool) -> Table:
 
 # ---- Figure 3(b): delivery delay ----------------------------------------------------------------------------
 
+CONTENDED_SEEDS = 2
+
 
 def delay_jobs(quick: bool) -> list[Job]:
     contended = [one for pair in contended_settings(quick) for one in pair]
-    return jobs_of(figure_3_settings(5, quick), grid(quick).seeds) + jobs_of(contended, grid(quick).seeds)
+    return jobs_of(figure_3_settings(5, quick), grid(quick).seeds) + jobs_of(contended, CONTENDED_SEEDS)
 
 
 def contended_settings(quick: bool) -> list[tuple[Setting, Setting]]:
