@@ -12,7 +12,7 @@ from roamq.pipeline.schemas import METRICS, RECORDS, RUNS, columns
 pytestmark = pytest.mark.spark
 
 
-def metrics_of(spark: SparkSession, records: list[Record]) -> dict[tuple[str, str], float]:
+def metrics_of(spark: SparkSession, records: list[Record]) -> dict[tuple[str, str], Any]:
     rows: list[Any] = [("run-1", position, *record) for position, record in enumerate(records)]
     frame = spark.createDataFrame(rows, schema=RECORDS)
     described: dict[str, Any] = {
@@ -98,3 +98,13 @@ def test_delay_ratio_and_transmissions(spark: SparkSession) -> None:
             ("bytes_per_s", "event"): 0.45,
         }
     )
+
+
+def test_a_run_without_deliveries_has_no_cost_of_one(spark: SparkSession) -> None:
+    found = metrics_of(
+        spark, [published(1, 2), Record("traffic", 10.0, detail="hello", count=30, hops=30, bytes=9)]
+    )
+
+    assert found["delivery_ratio", "all"] == 0.0
+    assert found["transmissions_per_delivery", "all"] is None
+    assert found["transmissions_per_s", "all"] == 3.0

@@ -94,7 +94,9 @@ def delivery_ratio(records: DataFrame) -> DataFrame:
     """Deliveries over the pairs of an event and a subscriber that wants it."""
     is_published, is_delivered = F.col("kind") == "published", F.col("kind") == "delivered"
     wanted = F.sum(F.when(is_published, F.col("count")))
-    counted = records.groupBy("run_id").agg((F.count_if(is_delivered) / wanted).alias("delivery_ratio"))
+    counted = records.groupBy("run_id").agg(
+        F.try_divide(F.count_if(is_delivered), wanted).alias("delivery_ratio")
+    )
     return _unpivoted(counted)
 
 
@@ -115,7 +117,7 @@ def transmissions(records: DataFrame) -> DataFrame:
     wide = sent.select(
         "run_id",
         "entity",
-        (F.col("sent") / F.col("deliveries")).alias("transmissions_per_delivery"),
+        F.try_divide(F.col("sent"), F.col("deliveries")).alias("transmissions_per_delivery"),
         (F.col("sent") / F.col("ran_s")).alias("transmissions_per_s"),
         (F.col("bytes") / F.col("ran_s")).alias("bytes_per_s"),
     )
