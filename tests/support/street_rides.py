@@ -66,7 +66,7 @@ def ride(number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0) -
             "rate": 6.0,
             "topics": 2,
             "share": rng.choice([0.2, 0.6]),
-            "begin_s": 2.0,
+            "begin_s": 3.0,  # when the first subscriptions have spread
         },
         "records": {"level": "moves"},
     }
@@ -83,7 +83,7 @@ def ride(number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0) -
 
 def _options(rng: random.Random) -> dict[str, Any]:
     return {
-        "choose": rng.choice(["border", "border", "all", "ahead"]),
+        "choose": rng.choice(["border", "border", "all", "ahead", "cone"]),
         "moving_s": rng.choice([0.2, 1.0, 5.0]),
         "lead_s": rng.choice([0.3, 2.0]),
         "cone_deg": rng.choice([30.0, 90.0, 180.0]),

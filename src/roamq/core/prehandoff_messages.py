@@ -37,11 +37,12 @@ class EnablePrehandoff(PrehandoffMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preforward(PrehandoffMessage):
-    """ESi -> ESe: SSUBQ, the subscriptions of the client (A1, a.2)."""
+    """ESi -> ESe: SSUBQ, the subscriptions of the client (A1, a.2), and how fast it is, where that is known."""
 
     kind: ClassVar[str] = "context"
     filters: tuple[Filter, ...]
     session: object | None = None
+    speed_mps: float | None = None
 
     @property
     def units(self) -> int:

@@ -1,5 +1,6 @@
 """A region: areas, the streets through them, and the answers that a broker and a moving client ask of both."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from roamq.core.events import BrokerId
@@ -64,9 +65,29 @@ class Region:
                 found[broker] = min(distance, found.get(broker, distance))
         return found
 
+    def onward(self, befores: Iterable[Cell], cell: Cell, crossings: int) -> set[BrokerId]:
+        """The other areas that streets lead to within so many crossings, for who does not turn back."""
+        assert self.routes is not None
+        mine = self.areas.broker_of.get(cell)
+        found: set[BrokerId] = set()
+        edges = {(before, cell) for before in befores}
+        seen = set(edges)
+        for _ in range(crossings):
+            further = {(here, there) for before, here in edges for there in self.routes.onward(before, here)}
+            reached = {self.areas.broker_of.get(there) for _, there in further}
+            found |= {broker for broker in reached if broker is not None and broker != mine}
+            edges = {edge for edge in further - seen if self.areas.broker_of.get(edge[1]) == mine}
+            seen |= edges
+        return found
+
+    def entries(self, cell: Cell, came_from: BrokerId) -> list[Cell]:
+        """The cells of another area from which a street, or without streets an edge, leads into `cell`."""
+        ways = adjacent(cell) if self.routes is None else sorted(self.routes.next_cells.get(cell, ()))
+        return [other for other in ways if self.areas.broker_of.get(other) == came_from]
+
     def entry_heading(self, cell: Cell, came_from: BrokerId) -> float | None:
         """The direction of a client that has just entered `cell` from another area, over the edge between them."""
-        left = [center(c) for c in adjacent(cell) if self.areas.broker_of.get(c) == came_from]
+        left = [center(other) for other in self.entries(cell, came_from)]
         if not left:
             return None
         middle = Place(

@@ -47,6 +47,7 @@ class RouteMap:
             by_junction[b].add(a)
         self.neighbors = {number: tuple(sorted(others)) for number, others in by_junction.items()}
         self._passages: dict[tuple[Junction, Junction], tuple[Passage, ...]] = {}
+        self._onward: dict[tuple[Cell, Cell], frozenset[Cell]] = {}
         if junctions and connected_components(self._lengths, directed=False)[0] > 1:
             raise ConfigError("the streets leave a part of the map unconnected; add a street to it")
 
@@ -117,6 +118,42 @@ class RouteMap:
                 found.setdefault(one, set()).add(other)
                 found.setdefault(other, set()).add(one)
         return {cell: frozenset(others) for cell, others in found.items()}
+
+    @cached_property
+    def _entries(self) -> Mapping[tuple[Cell, Cell], list[tuple[Junction, Junction, int]]]:
+        """Edge between two cells -> the streets that lead over it, and the place of the second cell in each."""
+        found: dict[tuple[Cell, Cell], list[tuple[Junction, Junction, int]]] = {}
+        for a, others in self.neighbors.items():
+            for b in others:
+                passages = self.passages(a, b)
+                for place in range(1, len(passages)):
+                    edge = passages[place - 1].cell, passages[place].cell
+                    found.setdefault(edge, []).append((a, b, place))
+        return found
+
+    def onward(self, before: Cell, cell: Cell) -> frozenset[Cell]:
+        """Where streets lead from `cell` who came from `before` and does not turn back."""
+        known = self._onward.get((before, cell))
+        if known is None:
+            found: set[Cell] = set()
+            walked: set[tuple[Junction, Junction]] = set()
+            for a, b, place in self._entries.get((before, cell), ()):
+                self._follow(a, b, place, found, walked)
+            known = self._onward[before, cell] = frozenset(found)
+        return known
+
+    def _follow(
+        self, a: Junction, b: Junction, place: int, found: set[Cell], walked: set[tuple[Junction, Junction]]
+    ) -> None:
+        passages = self.passages(a, b)
+        if place + 1 < len(passages):
+            found.add(passages[place + 1].cell)
+            return
+        others = [c for c in self.neighbors[b] if c != a] or [a]  # a dead end leads back
+        for c in others:
+            if (b, c) not in walked:
+                walked.add((b, c))
+                self._follow(b, c, 0, found, walked)
 
     def border_cell_table(self, areas: LocationAreas, broker: BrokerId) -> BorderCellTable:
         """BCT found "statically from the regional route map" ([PRE] section 2.3): border cells with a way out."""

@@ -23,7 +23,9 @@ class Choice(StrEnum):
     ALL = "all"
     """All whose area touches this one, wherever the client is: what section 3.1 calls unnecessary."""
     AHEAD = "ahead"
-    """Those that the client heads for and may reach soon: the paper's future work."""
+    """Those that streets lead to without turning back, sooner for who is fast: the paper's future work."""
+    CONE = "cone"
+    """Those in the direction of the client: the same where there is no route map."""
 
 
 class Sighting(NamedTuple):
@@ -37,6 +39,9 @@ class LocationTable:
     def __init__(self) -> None:
         self._sightings: dict[ClientId, deque[Sighting]] = {}
         self._came_from: dict[ClientId, BrokerId] = {}
+        self._speed_mps: dict[ClientId, float] = {}
+        self.lingering: set[ClientId] = set()
+        """Clients that have been in their cell for longer than it takes to cross it."""
 
     def __contains__(self, client: ClientId) -> bool:
         return client in self._sightings
@@ -44,19 +49,24 @@ class LocationTable:
     def __len__(self) -> int:
         return len(self._sightings)
 
-    def arrived(self, client: ClientId, came_from: BrokerId) -> None:
+    def arrived(self, client: ClientId, came_from: BrokerId, speed_mps: float | None) -> None:
         """The client has come from another area: what was known of its motion here is long ago."""
-        self._sightings.pop(client, None)
+        self.forget(client)
         self._came_from[client] = came_from
+        if speed_mps is not None:
+            self._speed_mps[client] = speed_mps
 
     def saw(self, client: ClientId, cell: Cell, now: Seconds) -> None:
         sightings = self._sightings.setdefault(client, deque(maxlen=REMEMBERED))
         if not sightings or sightings[-1].cell != cell:
             sightings.append(Sighting(now, cell))
+            self.lingering.discard(client)
 
     def forget(self, client: ClientId) -> None:
         self._sightings.pop(client, None)
         self._came_from.pop(client, None)
+        self._speed_mps.pop(client, None)
+        self.lingering.discard(client)
 
     def came_from(self, client: ClientId) -> BrokerId | None:
         return self._came_from.get(client)
@@ -64,6 +74,11 @@ class LocationTable:
     def cell_of(self, client: ClientId) -> Cell | None:
         sightings = self._sightings.get(client)
         return sightings[-1].cell if sightings else None
+
+    def before(self, client: ClientId) -> Cell | None:
+        """The cell from which the client came into the one where it is."""
+        sightings = self._sightings.get(client)
+        return sightings[-2].cell if sightings and len(sightings) > 1 else None
 
     def motion(self, client: ClientId) -> tuple[float, float] | None:
         """Direction in degrees and speed in metres per second; None for who has not moved yet."""
@@ -78,18 +93,38 @@ class LocationTable:
             return None
         return bearing_deg(first, last), distance_m(first, last) / elapsed
 
+    def speed_mps(self, client: ClientId) -> float | None:
+        """How fast the client is; as long as it has not moved here, how fast it came."""
+        motion = self.motion(client)
+        return self._speed_mps.get(client) if motion is None else motion[1]
+
 
 class Expectation:
     """Decides, from a client's place and motion, where it may be next."""
 
     def __init__(
-        self, me: BrokerId, region: Region | None, choice: Choice, *, cone_deg: float, lead_s: Seconds
+        self,
+        me: BrokerId,
+        region: Region | None,
+        choice: Choice,
+        *,
+        cone_deg: float,
+        lead_s: Seconds,
+        patience: float,
     ) -> None:
         self.me = me
         self.region = region
         self.choice = choice
         self.cone_deg = cone_deg
         self.lead_s = lead_s
+        self.patience = patience
+
+    def until_lingering_s(self, client: ClientId, table: LocationTable) -> Seconds | None:
+        """How long the client may stay in its cell and still be believed to go straight on; None: for ever."""
+        cell, speed = table.cell_of(client), table.speed_mps(client)
+        if self.choice not in (Choice.AHEAD, Choice.CONE) or cell is None or not speed:
+            return None
+        return self.patience * pitch_m(resolution_of(cell)) / speed
 
     def servers(self, client: ClientId, table: LocationTable) -> tuple[BrokerId, ...]:
         """E: the servers at which the client is to have a virtual consumer now."""
@@ -99,11 +134,31 @@ class Expectation:
         if self.choice is Choice.ALL:
             return self.region.areas.neighbors(self.me)
         beyond = self.region.border_cells(self.me).get(cell, ())
-        if self.choice is Choice.BORDER:
+        if self.choice is Choice.BORDER or client in table.lingering:
             return beyond  # E = BCT · cell_MHs · NES
-        return self._ahead(client, table, cell, beyond, self.region)
+        if self.choice is Choice.AHEAD and self.region.routes is not None:
+            return self._by_streets(client, table, cell, beyond, self.region)
+        return self._by_direction(client, table, cell, beyond, self.region)
 
-    def _ahead(
+    def _by_streets(
+        self,
+        client: ClientId,
+        table: LocationTable,
+        cell: Cell,
+        beyond: tuple[BrokerId, ...],
+        region: Region,
+    ) -> tuple[BrokerId, ...]:
+        before, came_from = table.before(client), table.came_from(client)
+        befores = [before] if before is not None else []
+        if before is None and came_from is not None:
+            befores = region.entries(cell, came_from)
+        motion = table.motion(client)
+        if not befores:
+            return beyond
+        crossings = 1 if motion is None else 1 + int(motion[1] * self.lead_s / pitch_m(resolution_of(cell)))
+        return tuple(sorted(region.onward(befores, cell, crossings)))
+
+    def _by_direction(
         self,
         client: ClientId,
         table: LocationTable,
@@ -112,8 +167,7 @@ class Expectation:
         region: Region,
     ) -> tuple[BrokerId, ...]:
         """Of the servers beyond the border those in the client's direction; of a fast client, further ones too."""
-        motion = table.motion(client)
-        came_from = table.came_from(client)
+        motion, came_from = table.motion(client), table.came_from(client)
         if motion is None and came_from is not None:
             heading = region.entry_heading(cell, came_from)
             motion = None if heading is None else (heading, 0.0)

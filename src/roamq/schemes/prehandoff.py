@@ -51,13 +51,17 @@ class PreHandoffOptions(SchemeOptions):
     border_rings: int = 1
     """How many cells deep a border of these areas is."""
     choose: str = "border"
-    """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, or those 'ahead' of the client."""
+    """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, 'ahead' by street, or in a 'cone' ahead."""
     moving_s: Seconds = 120.0
     """T: a client that stays longer in a cell is not moving."""
     cone_deg: float = 90.0
-    """With 'ahead': how far off its direction a client may turn."""
+    """With 'cone': how far off its direction a client may turn."""
     lead_s: Seconds = 0.0
-    """With 'ahead': how much earlier than at the border a pre-handoff may begin, by the client's speed."""
+    """With 'ahead' and 'cone': how much earlier than at the border a pre-handoff may begin, by the client's speed."""
+
+    patience: float = 1.0
+    """With 'ahead' and 'cone': after how many times the time it takes to cross a cell at its speed a client that is
+    still in it may as well have turned back."""
 
     def __post_init__(self) -> None:
         if self.choose not in list(Choice):
@@ -106,6 +110,7 @@ class PreHandoff(VirtualConsumerReplacer):
             Choice(parsed.choose),
             cone_deg=parsed.cone_deg,
             lead_s=parsed.lead_s,
+            patience=parsed.patience,
         )
         self.moving: set[ClientId] = set()
         """The clients with flag_mov = 1: those that crossed into another cell no longer than T ago."""
@@ -137,6 +142,9 @@ class PreHandoff(VirtualConsumerReplacer):
         if context is not None and context.mode is Mode.SERVING:
             self.moving.add(client)  # flag_mov(MHs) = 1
             self.host.set_timer(("moving", client), self.moving_s)
+            linger_s = self.expectation.until_lingering_s(client, self.table)
+            if linger_s is not None:
+                self.host.set_timer(("lingering", client), linger_s)
             self.a1_register(context)
 
     def a1_register(self, context: Context) -> None:
@@ -174,6 +182,7 @@ class PreHandoff(VirtualConsumerReplacer):
             attempt=prehandoff.attempt,
             filters=tuple(context.filters),
             session=context.session,
+            speed_mps=self.table.speed_mps(context.client),
         )
         self.router.unicast(server, preforward)
 
@@ -219,6 +228,10 @@ class PreHandoff(VirtualConsumerReplacer):
             self.moving.discard(ClientId(key[1]))  # flag_mov(MHs) = 0
             if (context := self.contexts.get(ClientId(key[1]))) is not None:
                 self.cancel_all(context)
+        elif key[0] == "lingering":
+            self.table.lingering.add(ClientId(key[1]))
+            if (context := self.contexts.get(ClientId(key[1]))) is not None:
+                self.a1_register(context)
         else:
             super().on_timer(key)
 
@@ -240,8 +253,8 @@ class PreHandoff(VirtualConsumerReplacer):
             return
         if context is not None:
             self.leave_behind(context)
-        self.table.arrived(client, old_broker)
         virtual = self.virtual.get(client)
+        self.table.arrived(client, old_broker, virtual.speed_mps if virtual is not None else None)
         if virtual is not None and self.is_usable(virtual, old_broker, ticket):
             self.a1_replace(virtual, ticket)
         else:
@@ -294,6 +307,8 @@ class PreHandoff(VirtualConsumerReplacer):
         """
         claim = ContextRequest(client=message.client, epoch=message.heir, new_broker=server)
         context = self.source_of(server, message)
+        if message.asks and context is not self.claimed_by(claim):
+            context = None  # the client showed nothing, and comes from a later connection than was believed
         if context is None and message.whole and not message.asks:
             return  # it was given up in the meantime
         if context is None or context.epoch > message.heir or message.digest != digest_of(context.filters):
@@ -339,6 +354,10 @@ class PreHandoff(VirtualConsumerReplacer):
         for prehandoff in list(self.aware.get(context, {}).values()):
             self.forget_attempt(prehandoff)
         self.close(context, mobile=True)
+
+    def leave_behind(self, context: Context) -> None:
+        self.cancel_all(context)  # where the client went from here is known, or will be said
+        super().leave_behind(context)
 
     def hand_over(self, context: Context, claim: Claim) -> None:
         self.cancel_all(context)

@@ -42,6 +42,7 @@ class VirtualConsumer:
     context: Context | None = None
     """Nothing until the subscriptions have come."""
     changes: int = 0
+    speed_mps: float | None = None
     whole: bool = False
     """Whether all that came before its routes were established has come too."""
 
@@ -81,6 +82,7 @@ class VirtualConsumerHolder(Standard):
         context.session = message.session
         context.open_local_queue()
         virtual.context = context
+        virtual.speed_mps = message.speed_mps
         self.record_mode(context)
         for filter in message.filters:
             self.add_filter(context, filter, mobile=True)

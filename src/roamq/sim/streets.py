@@ -70,10 +70,11 @@ def _ground(areas: LocationAreas, options: MapOptions) -> list[Place]:
 
 
 class Whereabouts(NamedTuple):
-    """A client enters `cell` at `time_s`."""
+    """A client enters `cell` at `time_s`, at `place`."""
 
     time_s: float
     cell: Cell
+    place: Place
 
 
 @mobility_model("streets")
@@ -128,27 +129,28 @@ class Streets(Mobility, frozen=True):
         at = self.ways[client % len(self.ways)][0] if self.ways else rng.randrange(junctions)
         time = rng.random()
         cell = routes.passages(at, routes.neighbors[at][0])[0].cell
-        yield Whereabouts(time, cell), 0.0
+        yield Whereabouts(time, cell, routes.junctions[at]), 0.0
         while True:
             origin = at
             way = self._way(client, at, routes, rng)
             speed = rng.uniform(*self.speed_mps)
-            place = 1
-            while place < len(way):
-                to = way[place]
+            reached = 1
+            while reached < len(way):
+                to = way[reached]
                 for at_m, entered in routes.passages(at, to):
                     if entered != cell:
                         cell = entered
-                        yield Whereabouts(time + at_m / speed, cell), 0.0
+                        crossing = routes.point(at, to, at_m / routes.length_m(at, to))
+                        yield Whereabouts(time + at_m / speed, cell, crossing), 0.0
                 time += routes.length_m(at, to) / speed
                 at = to
-                place += 1
+                reached += 1
                 if rng.random() < self.stop:
                     time += rng.expovariate(1 / self.stop_s) if self.stop_s else 0.0
                 if self.off and rng.random() < self.off:
-                    yield Whereabouts(time, cell), rng.expovariate(1 / self.off_s)
+                    yield Whereabouts(time, cell, routes.junctions[at]), rng.expovariate(1 / self.off_s)
                 if at != origin and rng.random() < self.turn_back:
-                    way, place, origin = routes.way(at, origin), 1, at
+                    way, reached, origin = routes.way(at, origin), 1, at
             if self.ways:
                 return
 

@@ -1,0 +1,208 @@
+"""Metrics of pre-handoff ([PRE]): how just its time was, and what the virtual consumers cost.
+
+Both take records and runs. `just_in_time` gives one row per bin of the ratio of travel time to route set-up time;
+`prehandoff_summary` rows of `schemas.SUMMARY`, the mean over seeds.
+
+A virtual consumer is followed by the number of its attempt, which its server counts: `requested` is written there,
+`ready`, `hit` and `unready` at the server it is for.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from roamq.core.records import MIGRATION
+from roamq.pipeline.metrics import in_window, summary
+from roamq.pipeline.schemas import METRICS, columns
+
+RUN = ["run_id", "scenario", "scheme", "params", "seed"]
+ATTEMPT = ["run_id", "client", "last_server", "new_server", "attempt"]
+PAIR = ["run_id", "last_server", "new_server"]
+EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+"""Lower edges of the bins of travel time over set-up time; the last one is open."""
+
+CONTROL = sorted(MIGRATION | {"control"})
+"""Traffic that exists to hand clients over, without the events themselves."""
+
+
+# --- just in time --------------------------------------------------------------------------------------------
+
+
+def attempts(records: DataFrame) -> DataFrame:
+    """When virtual consumers were asked for, and when they were ready; by `ATTEMPT`."""
+    noted = records.where(F.col("kind") == "prehandoff")
+    asked = noted.where(F.col("detail") == "requested").select(
+        "run_id",
+        "client",
+        F.col("broker").alias("last_server"),
+        F.col("peer").alias("new_server"),
+        F.col("count").alias("attempt"),
+        F.col("time_s").alias("requested_s"),
+    )
+    ready = (
+        noted.where(F.col("detail") == "ready")
+        .groupBy(
+            "run_id",
+            "client",
+            F.col("peer").alias("last_server"),
+            F.col("broker").alias("new_server"),
+            F.col("count").alias("attempt"),
+        )
+        .agg(F.min("time_s").alias("ready_s"))
+    )
+    return asked.join(ready, ATTEMPT, "left")
+
+
+def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Every handoff with the pre-handoff that was made for it: `travel_s`, `setup_s`, `delay_s`, `is_hit`.
+
+    The set-up time is that of the pair of servers, over all their virtual consumers in the run: a client that comes
+    too early never lets its own be seen. The travel time counts from the request that was not cancelled since.
+    """
+    made = attempts(records)
+    setup = made.groupBy(*PAIR).agg(F.avg(F.col("ready_s") - F.col("requested_s")).alias("setup_s"))
+    came = (
+        in_window(records, runs)
+        .where((F.col("kind") == "prehandoff") & F.col("detail").isin("hit", "unready", "missed"))
+        .select(
+            *RUN,
+            "client",
+            F.col("peer").alias("last_server"),
+            F.col("broker").alias("new_server"),
+            F.col("time_s").alias("came_s"),
+            (F.col("detail") == "hit").alias("is_hit"),
+        )
+    )
+    cancelled = records.where((F.col("kind") == "prehandoff") & (F.col("detail") == "cancelled")).select(
+        "run_id",
+        "client",
+        F.col("broker").alias("last_server"),
+        F.col("peer").alias("new_server"),
+        F.col("count").alias("attempt"),
+        F.col("time_s").alias("cancelled_s"),
+    )
+    who = ["run_id", "client", "last_server", "new_server"]
+    open_then = (F.col("requested_s") < F.col("came_s")) & (
+        F.col("cancelled_s").isNull() | (F.col("cancelled_s") > F.col("came_s"))
+    )
+    candidates = came.join(made.join(cancelled, ATTEMPT, "left"), who, "left")
+    travelled = candidates.groupBy(*RUN, "client", "last_server", "new_server", "came_s", "is_hit").agg(
+        (F.col("came_s") - F.max(F.when(open_then, F.col("requested_s")))).alias("travel_s")
+    )
+    return (
+        travelled.join(setup, PAIR, "left")
+        .join(_first_messages(records), who, "left")
+        .where(F.col("first_from_s").isNull() | F.col("came_s").between("first_from_s", "first_until_s"))
+        .drop("first_from_s", "first_until_s")
+    )
+
+
+def _first_messages(records: DataFrame) -> DataFrame:
+    """The first message after a handoff, and between which times its connection was accepted."""
+    return records.where((F.col("kind") == "handoff") & (F.col("peer") != F.col("broker"))).select(
+        "run_id",
+        "client",
+        F.col("peer").alias("last_server"),
+        F.col("broker").alias("new_server"),
+        (F.col("time_s") - F.col("duration_s") - 1e-6).alias("first_from_s"),
+        F.col("time_s").alias("first_until_s"),
+        F.col("duration_s").alias("delay_s"),
+    )
+
+
+def just_in_time(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """By bin of travel time over set-up time: handoffs, the share just in time, and the delay in set-up times."""
+    ratio = F.col("travel_s") / F.col("setup_s")
+    compared = arrivals(records, runs).where(ratio.isNotNull()).withColumn("ratio", ratio)
+    relative = F.col("delay_s") / F.col("setup_s")
+    return (
+        compared.withColumn("bin", _bin(F.col("ratio")))
+        .groupBy("scenario", "scheme", "bin")
+        .agg(
+            F.avg("ratio").alias("ratio"),
+            F.count("*").alias("handoffs"),
+            F.avg(F.col("is_hit").cast("int")).alias("just_in_time"),
+            F.avg(relative).alias("delay"),
+            (1.96 * F.stddev_samp(relative) / F.sqrt(F.count(relative))).alias("delay_error"),
+            F.avg("delay_s").alias("delay_s"),
+        )
+    )
+
+
+def normal_handoff_delay(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """The delay of the normal handoff in set-up times: runs of the standard scheme beside those of pre-handoff.
+
+    Runs are compared by their parameters and seed; the pair's set-up time is taken from the run with pre-handoff.
+    """
+    described = runs.select("run_id", "scheme", F.to_json("params").alias("setting"), "seed")
+    setup = (
+        attempts(records)
+        .join(described, "run_id")
+        .groupBy("setting", "seed", "last_server", "new_server")
+        .agg(F.avg(F.col("ready_s") - F.col("requested_s")).alias("setup_s"))
+    )
+    normal = _first_messages(records).join(described.where(F.col("scheme") == "standard"), "run_id")
+    relative = F.col("delay_s") / F.col("setup_s")
+    return normal.join(setup, ["setting", "seed", "last_server", "new_server"]).agg(
+        F.count("*").alias("handoffs"),
+        F.avg(relative).alias("delay"),
+        (1.96 * F.stddev_samp(relative) / F.sqrt(F.count(relative))).alias("delay_error"),
+    )
+
+
+def _bin(ratio: Column) -> Column:
+    place = F.lit(None).cast("double")
+    for edge in EDGES:
+        place = F.when(ratio >= edge, F.lit(edge)).otherwise(place)
+    return place
+
+
+# --- what it costs -------------------------------------------------------------------------------------------
+
+
+def prehandoff_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Hit rate, virtual consumers, control messages and wasted events per handoff of every run, `schemas.METRICS`."""
+    noted = in_window(records, runs).where(F.col("kind") == "prehandoff")
+    counted = noted.groupBy(*RUN).agg(
+        F.count_if(F.col("detail").isin("hit", "unready", "missed")).alias("handoffs"),
+        F.count_if(F.col("detail") == "hit").alias("hits"),
+        F.count_if(F.col("detail") == "requested").alias("requested"),
+        F.sum(F.when(F.col("detail") == "wasted", F.col("count"))).alias("wasted"),
+    )
+    traffic = in_window(records, runs).where((F.col("kind") == "traffic") & F.col("detail").isin(*CONTROL))
+    control = traffic.groupBy("run_id").agg(F.sum("hops").alias("control_hops"))
+    lived = _lifetimes(records, runs).groupBy("run_id").agg(F.sum("lived_s").alias("lived_s"))
+    joined = counted.join(control, "run_id", "left").join(lived, "run_id", "left")
+    handoffs = F.nullif("handoffs", F.lit(0))
+    values: dict[str, Column] = {
+        "handoffs": F.col("handoffs"),
+        "hit_pct": 100 * F.col("hits") / handoffs,
+        "virtual_consumers_per_handoff": F.col("requested") / handoffs,
+        "virtual_consumer_s_per_handoff": F.coalesce("lived_s", F.lit(0.0)) / handoffs,
+        "control_hops_per_handoff": F.coalesce("control_hops", F.lit(0)) / handoffs,
+        "wasted_events_per_handoff": F.coalesce("wasted", F.lit(0)) / handoffs,
+    }
+    pairs = F.array(
+        *(
+            F.struct(F.lit(name).alias("metric"), value.cast("double").alias("value"))
+            for name, value in values.items()
+        )
+    )
+    return (
+        joined.select(*RUN, F.lit("all").alias("entity"), F.explode(pairs).alias("pair"))
+        .select(*RUN, "entity", F.col("pair.metric").alias("metric"), F.col("pair.value").alias("value"))
+        .select(*columns(METRICS))
+    )
+
+
+def _lifetimes(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """How long each virtual consumer was there: from `ready` to the next thing that is said of it at its server."""
+    life = Window.partitionBy("run_id", "broker", "client").orderBy("time_s", "position")
+    noted = in_window(records, runs).where(
+        (F.col("kind") == "prehandoff") & F.col("detail").isin("ready", "hit", "wasted")
+    )
+    ended_s = F.lead("time_s").over(life)
+    return noted.withColumn("lived_s", ended_s - F.col("time_s")).where(F.col("detail") == "ready")
+
+
+def prehandoff_summary(records: DataFrame, runs: DataFrame) -> DataFrame:
+    return summary(prehandoff_metrics(records, runs))
