@@ -88,11 +88,14 @@ def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
     travelled = candidates.groupBy(*RUN, "client", "last_server", "new_server", "came_s", "is_hit").agg(
         (F.col("came_s") - F.max(F.when(open_then, F.col("requested_s")))).alias("travel_s")
     )
+    first = _first_messages(records).withColumnsRenamed({name: f"first_{name}" for name in who})
+    is_its_first = F.col("came_s").between(F.col("first_from_s"), F.col("first_until_s"))
+    for name in who:
+        is_its_first &= F.col(name) == F.col(f"first_{name}")
     return (
         travelled.join(setup, PAIR, "left")
-        .join(_first_messages(records), who, "left")
-        .where(F.col("first_from_s").isNull() | F.col("came_s").between("first_from_s", "first_until_s"))
-        .drop("first_from_s", "first_until_s")
+        .join(first, is_its_first, "left")
+        .drop("first_from_s", "first_until_s", *(f"first_{name}" for name in who))
     )
 
 
@@ -133,7 +136,7 @@ def normal_handoff_delay(records: DataFrame, runs: DataFrame) -> DataFrame:
 
     Runs are compared by their parameters and seed; the pair's set-up time is taken from the run with pre-handoff.
     """
-    described = runs.select("run_id", "scheme", F.to_json("params").alias("setting"), "seed")
+    described = runs.select("run_id", "scheme", _sorted("params").alias("setting"), "seed")
     setup = (
         attempts(records)
         .join(described, "run_id")
@@ -147,6 +150,11 @@ def normal_handoff_delay(records: DataFrame, runs: DataFrame) -> DataFrame:
         F.avg(relative).alias("delay"),
         (1.96 * F.stddev_samp(relative) / F.sqrt(F.count(relative))).alias("delay_error"),
     )
+
+
+def _sorted(params: str) -> Column:
+    """A map as text, in the order of its keys: what rows can be joined by."""
+    return F.to_json(F.array_sort(F.map_entries(params)))
 
 
 def _bin(ratio: Column) -> Column:

@@ -1,0 +1,81 @@
+"""Metrics of pre-handoff on a handful of literal records: the numbers can be checked by hand."""
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from roamq.core.records import Record
+from roamq.pipeline.prehandoff import just_in_time, normal_handoff_delay, prehandoff_metrics
+from roamq.pipeline.schemas import RECORDS, RUNS
+
+pytestmark = pytest.mark.spark
+
+
+def noted(at: float, broker: str, client: str, peer: str, detail: str, count: int | None = None) -> Record:
+    return Record("prehandoff", at, broker, client, peer=peer, detail=detail, count=count)
+
+
+def handoff(at: float, client: str, waited: float) -> Record:
+    return Record("handoff", at, "b2", client, peer="b1", detail="live", duration_s=waited)
+
+
+PREHANDOFF = [
+    noted(20.0, "b1", "c1", "b2", "requested", 1),
+    noted(22.0, "b2", "c1", "b1", "ready", 1),  # set-up takes 2 s
+    noted(26.0, "b2", "c1", "b1", "hit", 1),  # travelled for 6 s: three set-up times
+    handoff(26.1, "c1", 0.11),
+    noted(30.0, "b1", "c2", "b2", "requested", 2),
+    noted(31.0, "b2", "c2", "b1", "missed"),  # travelled for 1 s: half a set-up time
+    handoff(32.6, "c2", 1.61),
+    noted(40.0, "b1", "c3", "b2", "requested", 3),
+    noted(41.0, "b1", "c3", "b2", "cancelled", 3),
+    noted(42.0, "b2", "c3", "b1", "missed"),  # nobody expected it then: it has no travel time
+    noted(50.0, "b1", "c4", "b2", "requested", 4),
+    noted(52.0, "b2", "c4", "b1", "ready", 4),
+    noted(57.0, "b1", "c4", "b2", "cancelled", 4),
+    noted(58.0, "b2", "c4", "b1", "wasted", 12),
+    Record("traffic", 60.0, detail="control", count=10, hops=25, bytes=400),
+    Record("traffic", 60.0, detail="context", count=4, hops=5, bytes=400),
+    Record("traffic", 60.0, detail="event", count=90, hops=900, bytes=400),
+]
+STANDARD = [handoff(30.0, "c1", 1.6), handoff(40.0, "c2", 1.8)]
+
+
+def tables(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    rows = [("r1", n, *row) for n, row in enumerate(PREHANDOFF)]
+    rows += [("r2", n, *row) for n, row in enumerate(STANDARD)]
+    runs = [
+        (run_id, "city", scheme, 7, {"d": "1"}, "m:f", 10.0, 110.0, "ok", None, "", 0.1, 9)
+        for run_id, scheme in (("r1", "prehandoff"), ("r2", "standard"))
+    ]
+    return spark.createDataFrame(rows, schema=RECORDS), spark.createDataFrame(runs, schema=RUNS)
+
+
+def test_timeliness_by_travel_time_over_set_up_time(spark: SparkSession) -> None:
+    bins = {row["bin"]: row for row in just_in_time(*tables(spark)).collect()}
+    assert set(bins) == {0.4, 3.0}
+    early, timely = bins[0.4], bins[3.0]
+    assert (early["handoffs"], early["just_in_time"]) == (1, 0.0)
+    assert early["ratio"] == pytest.approx(0.5)
+    assert early["delay"] == pytest.approx(1.61 / 2)
+    assert (timely["handoffs"], timely["just_in_time"]) == (1, 1.0)
+    assert timely["delay"] == pytest.approx(0.11 / 2)
+
+
+def test_the_normal_handoff_is_measured_in_the_set_up_times_of_the_same_setting(spark: SparkSession) -> None:
+    [row] = normal_handoff_delay(*tables(spark)).collect()
+    assert row["handoffs"] == 2
+    assert row["delay"] == pytest.approx(0.85)
+
+
+def test_costs_are_per_handoff(spark: SparkSession) -> None:
+    rows = {row["metric"]: row["value"] for row in prehandoff_metrics(*tables(spark)).collect()}
+    assert rows == pytest.approx(
+        {
+            "handoffs": 3.0,
+            "hit_pct": 100 / 3,
+            "virtual_consumers_per_handoff": 4 / 3,
+            "virtual_consumer_s_per_handoff": (4.0 + 6.0) / 3,
+            "control_hops_per_handoff": 10.0,
+            "wasted_events_per_handoff": 4.0,
+        }
+    )
