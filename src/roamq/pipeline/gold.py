@@ -129,7 +129,8 @@ def daily_profile(rates: DataFrame, bin_s: int, time_zone: str) -> DataFrame:
 
 def days(sojourns: DataFrame, time_zone: str) -> DataFrame:
     """Sojourns -> one row per local day; a sojourn across midnight counts on both sides of it."""
-    pieces = split_at_midnight(sojourns, time_zone)
+    known = sojourns.where(F.col("state").isin(CONNECTED, DISCONNECTED))  # days without any data are no days
+    pieces = split_at_midnight(known, time_zone)
     hours = (F.unix_micros("end") - F.unix_micros("begin")) / 3.6e9
     arrives = F.from_utc_timestamp("next_begin", time_zone)
     # A move belongs to the day of its arrival; the stay it ends may have been cut into several pieces.
