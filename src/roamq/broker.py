@@ -18,6 +18,9 @@ from roamq.schemes.base import Scheme
 INCARNATION_BITS: Final = 40
 """Sequences of a broker's n-th life begin at n << 40: a restart without its store never reuses a number."""
 
+_event_id: Final = tuple.__new__
+"""Makes an `EventId` without a call of its own: one for every event there is."""
+
 
 class Broker:
     """One broker of the network."""
@@ -31,7 +34,8 @@ class Broker:
         self.scheme = scheme
         self.sequence = incarnation << INCARNATION_BITS
         self.observer: Callable[[Event], None] | None = None
-        """Told of every event that reaches this broker, before the contexts are (retained messages)."""
+        """Told, before the contexts are, of events to retain and of those that are assigned to shared groups."""
+        self._on_event = scheme.on_event
         self.on_acknowledge = scheme.on_acknowledge
         self.on_timer = scheme.on_timer
         self.on_location = scheme.on_location
@@ -95,8 +99,8 @@ class Broker:
         return event
 
     def next_event_id(self) -> EventId:
-        self.sequence += 1
-        return EventId(self.me, self.sequence)
+        self.sequence = sequence = self.sequence + 1
+        return _event_id(EventId, (self.me, sequence))
 
     def inject(self, event: Event) -> None:
         """An event with the next id of this broker enters the network."""
@@ -104,9 +108,9 @@ class Broker:
         self._arrived(event)
 
     def _arrived(self, event: Event) -> None:
-        if self.observer is not None:
+        if (event.retain or event.assigned is not None) and self.observer is not None:
             self.observer(event)
-        self.scheme.on_event(event)
+        self._on_event(event)
 
     # --- from other brokers -------------------------------------------------------------------------------
 

@@ -72,6 +72,10 @@ class Held(NamedTuple):
     how: str
 
 
+_held = tuple.__new__
+"""Makes a `Held` without a call of its own."""
+
+
 class EventBuffer:
     """One stored copy of an event serves every context that holds it; bounded by bytes.
 
@@ -199,8 +203,13 @@ class Context:
         if not self.buffer.hold(event):
             return False
         self.reach[event.id[0]] = event.id[1]
-        self.stored.append(Held(event, how))
+        self.stored.append(_held(Held, (event, how)))
         return True
+
+    def pass_by(self, event: Event) -> None:
+        """The client, for whom nothing is stored, got `event` at once and will not acknowledge it."""
+        origin, sequence = event.id
+        self.reach[origin] = self.position[origin] = sequence
 
     def open_local_queue(self) -> None:
         """Older events are on their way from another broker: what comes here meanwhile waits for them."""
@@ -271,7 +280,8 @@ class Context:
     def _consume_first(self) -> None:
         event = self.stored.popleft()[0]
         self.in_flight -= 1
-        self.position[event.id[0]] = event.id[1]
+        origin, sequence = event.id
+        self.position[origin] = sequence
         self.buffer.release(event)
 
     def return_in_flight(self) -> None:

@@ -25,7 +25,7 @@ from roamq.net.mqtt.state import SessionState
 from roamq.net.mqtt.subscribing import Subscribing
 from roamq.net.sessions import Sessions
 from roamq.net.settings import AccessRules
-from roamq.net.wiring import Connection
+from roamq.net.wiring import Connection, new_record
 
 LOCATION_TOPIC: Final = "$roamq/location"
 """A client publishes its cell here; nobody else sees it."""
@@ -182,24 +182,44 @@ class Machine(Sessions):
     def _publish(self, connection: Connection, packet: Publish) -> None:
         client = connection.client
         assert client is not None
-        if packet.topic == LOCATION_TOPIC:
+        topic = packet.topic
+        if topic[0] == "$" and topic == LOCATION_TOPIC:
             connection.mqtt.published(packet)
             self.broker.on_location(client, packet.payload.decode("utf-8", "replace"))
             return
-        if packet.topic.startswith("$") or not self.access.may_publish(connection.user, client, packet.topic):
+        if topic[0] == "$" or not self.access.may_publish(connection.user, client, topic):
             # Section 3.4.2.1: 0x87; at QoS 0 the message is dropped without a word
             connection.mqtt.published(packet, ReasonCode.NOT_AUTHORIZED, "no rule allows this topic")
             return
         event = event_of(
             packet, connection.mqtt.terms.version, self.broker.next_event_id(), client, self.time
         )
-        if self.shared and (assigned := self.shared.assign(event)):
+        if self.shared.groups and (assigned := self.shared.assign(event)):
             event = replace(event, assigned=assigned)
+        origin, sequence = event.id
+        size = event.size_bytes
         self.out.records.append(
-            Record("published", self.time, self.me, client, event.id[0], event.id[1], bytes=event.size_bytes)
+            new_record(
+                Record,
+                (
+                    "published",
+                    self.time,
+                    self.me,
+                    client,
+                    origin,
+                    sequence,
+                    None,
+                    None,
+                    None,
+                    None,
+                    size,
+                    None,
+                ),
+            )
         )
         self.broker.inject(event)
-        connection.mqtt.published(packet)
+        if packet.qos:
+            connection.mqtt.published(packet)
 
     def _subscribe(self, connection: Connection, packet: Subscribe) -> None:
         client = connection.client

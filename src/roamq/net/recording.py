@@ -133,7 +133,7 @@ class Recorder:
         positions = range(first * brokers + index, (first + len(records)) * brokers + index, brokers)
         columns = [pa.array(positions, pa.int64())]
         for name, values in zip(Record._fields, zip(*records, strict=True), strict=True):
-            columns.append(pa.array(values, SCHEMA.field(name).type))
+            columns.append(_column(values, SCHEMA.field(name).type))
         last = first + len(records) - 1
         path = self.folder / f"{self.broker}-{first:020d}-{last:020d}.parquet"
         draft = self.folder / f".{path.name}.draft"
@@ -159,3 +159,11 @@ class Recorder:
     def _last_written(self) -> int:
         names = (path.stem.rsplit("-", 2) for path in self.folder.glob(f"{self.broker}-*.parquet"))
         return max((int(last) for broker, _, last in names if broker == self.broker), default=-1) + 1
+
+
+def _column(values: tuple[object, ...], kind: pa.DataType) -> pa.Array:
+    """Many columns say the same thing in every row, or nothing: those need no conversion row by row."""
+    first = values[0]
+    if values.count(first) < len(values):
+        return pa.array(values, kind)
+    return pa.nulls(len(values), kind) if first is None else pa.repeat(pa.scalar(first, kind), len(values))

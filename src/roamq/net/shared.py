@@ -51,11 +51,11 @@ class SharedGroups:
 
     def __init__(self, me: BrokerId) -> None:
         self.me = me
-        self._groups: dict[GroupKey, _Group] = {}
+        self.groups: dict[GroupKey, _Group] = {}
         self._index: MatchIndex[GroupKey] = MatchIndex()
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self.groups)
 
     # --- membership ---------------------------------------------------------------------------------------
 
@@ -84,14 +84,14 @@ class SharedGroups:
             found.brokers.pop(broker, None)
         if not found.brokers:
             key = group_key(news.group, news.filter)
-            del self._groups[key]
+            del self.groups[key]
             self._index.remove(key, news.filter)
 
     def _group(self, group: str, filter: Filter) -> _Group:
         key = group_key(group, filter)
-        found = self._groups.get(key)
+        found = self.groups.get(key)
         if found is None:
-            found = self._groups[key] = _Group(group, filter)
+            found = self.groups[key] = _Group(group, filter)
             self._index.add(key, filter)
         return found
 
@@ -99,11 +99,11 @@ class SharedGroups:
 
     def assign(self, event: Event) -> Mapping[GroupKey, BrokerId] | None:
         """For an event that enters here: group -> the broker whose member is due, in turn by their number."""
-        if not self._groups:
+        if not self.groups:
             return None
         assigned = {}
         for key in self._index.match(event):
-            group = self._groups[key]
+            group = self.groups[key]
             column = 0 if any(connected for connected, _ in group.brokers.values()) else 1
             weights = [(broker, counts[column]) for broker, counts in sorted(group.brokers.items())]
             turn = group.turn % max(1, sum(weight for _, weight in weights))
@@ -118,7 +118,7 @@ class SharedGroups:
     def due(self, event: Event) -> Iterator[ClientId]:
         """The members here that get this event: one of each group that it was assigned to us for."""
         for key, broker in (event.assigned or {}).items():
-            group = self._groups.get(key)
+            group = self.groups.get(key)
             if broker != self.me or group is None or not group.local:
                 continue
             connected = [client for client, is_here in group.local.items() if is_here]

@@ -68,6 +68,9 @@ class Scheme:
         self.index: MatchIndex[Context] = MatchIndex()
         self.buffered_by_last_event = 0
         """How many contexts the last event was stored in: part of what it cost this broker."""
+        self.hand_at_once: Callable[[ClientId, Event], bool] | None = None
+        """Set by a world where some events need no acknowledgement: hands one to its client and says that this was all,
+        or does nothing. Events that are read when they are sent need no place in a store."""
         self._matches: dict[Hashable, tuple[Context, ...]] = {}
         self._matches_version = -1
         self._handlers: dict[type[Message], Callable[[BrokerId, Any], None]] = {}
@@ -137,12 +140,22 @@ class Scheme:
         if matches is None:
             matches = self._matches[event.match_key] = tuple(self.index.match(event))
         buffered = 0
+        hand_at_once = self.hand_at_once
+        origin, sequence = event.id
         for context in matches:
-            if not context.is_new(event):
+            if sequence <= context.reach.get(origin, 0):
                 continue
             if context.local_queue is not None:
                 stored = context.admit_later(event)
             elif context.mode is Mode.SERVING:
+                if (
+                    hand_at_once is not None
+                    and not context.stored
+                    and context.window
+                    and hand_at_once(context.client, event)
+                ):
+                    context.pass_by(event)
+                    continue
                 stored = context.admit(event, "live")
                 if stored:
                     self.pump(context)
@@ -163,8 +176,12 @@ class Scheme:
     def pump(self, context: Context) -> None:
         """Hand stored events to the connected client, in order, as far as its window allows."""
         deliver = self.host.deliver
-        while (held := context.next_to_send()) is not None:
-            deliver(context.client, held[0], held[1])
+        stored = context.stored
+        while context.in_flight < len(stored) and context.in_flight < context.window:
+            event, how = stored[context.in_flight]
+            context.in_flight += 1
+            deliver(context.client, event, how)
+            stored = context.stored
 
     def drop(self, context: Context, event: Event, reason: str) -> None:
         self.host.record(

@@ -72,6 +72,17 @@ def event_of(
     """The event that a received PUBLISH becomes. Its MQTT side, already encoded, rides along as
     `properties`."""
     properties = publish.properties
+    if properties is NO_PROPERTIES:
+        return Event(
+            id=event_id,
+            topic=publish.topic,
+            payload=publish.payload,
+            published_at=now,
+            publisher=publisher,
+            qos=publish.qos,
+            retain=publish.retain,
+            properties=Message.of(publish, version),
+        )
     expiry = properties.message_expiry_interval
     return Event(
         id=event_id,

@@ -54,6 +54,8 @@ class Outbound:
         self.quota = terms.window
         """How many more QoS 1 and 2 messages may be sent now ([MQTT-4.9.0-1])."""
         self._alias_max = terms.topic_alias_max
+        self._is_particular = terms.packet_size_max is not None or (self._v5 and terms.topic_alias_max > 0)
+        """Whether a packet for this client is not the same as for others of its version."""
         self._aliases: dict[str, int] = {}
         self._before: dict[EventId, int] = {entry.event_id: id_ for id_, entry in state.outbound.items()}
         """What earlier connections left under way, until it is handed over again."""
@@ -84,13 +86,35 @@ class Outbound:
         first = PUBLISH_QOS_0 | qos << 1 | retain
         if not qos:
             return Outcome.DONE if self._send(event, route, first, 0, now) else Outcome.TOO_LARGE
-        packet_id = self._next_packet_id()
+        state = self._state
+        packet_id = state.last_packet_id + 1
+        if packet_id > PACKET_ID_MAX or packet_id in state.outbound:
+            packet_id = self._next_packet_id()
         if not self._send(event, route, first, packet_id, now):
             return Outcome.TOO_LARGE
         self._spend_quota()
-        self._state.last_packet_id = packet_id
-        self._state.outbound[packet_id] = InFlight(event.id, qos)
+        state.last_packet_id = packet_id
+        state.outbound[packet_id] = InFlight(event.id, qos)
         return Outcome.IN_FLIGHT
+
+    def deliver_at_once(self, event: Event) -> bool:
+        """Send at QoS 0 what all receivers get alike; False, and nothing sent, if it is not that simple."""
+        route = self._routes.get(event.topic)
+        message = event.properties
+        if (
+            route is None
+            or (route.qos and event.qos)
+            or event.retain
+            or event.expires_at is not None
+            or self._is_particular
+            or route.identifiers
+            or self._before
+            or message.__class__ is not Message
+        ):
+            return False
+        assert isinstance(message, Message)
+        self._output.append((message._whole_5 if self._v5 else message._whole_311) or message.qos_0(self._v5))
+        return True
 
     def _deliver_again(self, packet_id: int, event: Event, now: Seconds) -> Outcome:
         """Started before, on another connection: the same packet id and QoS, DUP set, whatever has expired

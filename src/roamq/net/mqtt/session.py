@@ -297,7 +297,8 @@ class ServerConnection:
         """
         if not packet.qos:
             return
-        self._inbound.answered(packet, reason)
+        if packet.qos == 2 or self.terms.version is Version.V5:
+            self._inbound.answered(packet, reason)
         if self.phase is not Phase.OPEN:
             return
         if reason is _SUCCESS or self.terms.version is Version.V311:
