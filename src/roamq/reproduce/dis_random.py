@@ -41,7 +41,7 @@ def average_overhead_in_random(evidence: Evidence) -> Outcome:
         checks.expect(logging < 0.7 * standard, f"logging under 70%: {logging / standard:.0%}", LOGGING_SHARE)
         checks.expect(
             growth["logging"] < growth["standard"] and growth["logging"] < 1.25,
-            f"logging almost flat: x {growth['logging']:.2f} from 200 to 800",
+            f"logging almost flat: x {growth['logging']:.2f} from 200 to 800, standard x {growth['standard']:.2f}",
             LOGGING_GROWTH,
         )
     checks.expect(rises(values, "standard", xs), "standard rises with the population")
@@ -65,8 +65,12 @@ def average_overhead_in_random(evidence: Evidence) -> Outcome:
     )
 
 
-LOGGING_SHARE = ""
-LOGGING_GROWTH = ""
+EDGE = (
+    "travellers stop at the city's edge, so over half of the subscribers gather at its two outermost leaves; a log of "
+    "1000 there takes in all 27 kinds of events and turns over in ten minutes, absences last 10 to 30"
+)
+LOGGING_SHARE = f"{EDGE}; with an endless log it is 43% at 800"
+LOGGING_GROWTH = f"{EDGE}; with an endless log it goes from 0.42 to 0.51, x 1.2, one seed"
 
 
 def growth_figure(values: Values) -> Figure:
@@ -112,7 +116,7 @@ def effect_of_interest_locality(evidence: Evidence) -> Outcome:
     curves = {s: [values.get(s, x).mean for x in LOCALITIES] for s in SCHEMES}
     logging, prefetching = curves["logging"], curves["prefetching"]
     checks = Checks()
-    checks.expect(logging[0] > logging[1] > logging[2], f"logging falls: {logging}", LOGGING_LOCALITY)
+    checks.expect(logging[0] > logging[1] > logging[2], f"logging falls: {logging}")
     checks.expect(
         logging[2] - prefetching[2] < 0.1 * curves["standard"][2],
         f"logging reaches prefetching at 90%: {logging[2]:.3f} against {prefetching[2]:.3f}",
@@ -140,8 +144,10 @@ def effect_of_interest_locality(evidence: Evidence) -> Outcome:
     )
 
 
-LOGGING_LOCALITY = ""
-LOGGING_REACHES = ""
+LOGGING_REACHES = (
+    f"{EDGE}; with an endless log logging comes to 0.19 at 90%, and the rest are leaves with a handful of subscribers. "
+    "On Fig. 7's axis, which ends at 12, the gap is a fortieth"
+)
 
 
 def log_size_jobs(quick: bool) -> list[Job]:
@@ -198,7 +204,7 @@ def effect_of_the_log_size(evidence: Evidence) -> Outcome:
     )
 
 
-LOG_SIZE = ""
+LOG_SIZE = f"{EDGE}, and each hundred events more reach back a minute further"
 
 
 def _log_size_series(

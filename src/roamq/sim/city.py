@@ -69,6 +69,11 @@ class Traveller(Mobility, frozen=True):
     travel_s: Annotated[tuple[float, float], doc("shortest and longest time on the way")] = (600.0, 1800.0)
     speeds_kmh: Annotated[tuple[float, ...], doc("one is chosen for each way")] = (5.0, 50.0, 100.0)
     cell_km: Annotated[float, Meta(gt=0), doc("how wide the range of a broker is")] = 0.5
+    edge: Annotated[
+        str,
+        Meta(pattern="^(stop|turn)$"),
+        doc("what a traveller does at the city's edge: stop or turn around"),
+    ] = "stop"
     spread_start: Annotated[bool, doc("begin anywhere in the first stay, not all together")] = True
 
     def steps(self, client: int, world: World, rng: random.Random) -> Iterator[Step]:
@@ -82,12 +87,19 @@ class Traveller(Mobility, frozen=True):
             duration = rng.uniform(*self.travel_s)
             speed = rng.choice(self.speeds_kmh) / HOUR_S
             direction = rng.choice((-1, 1))
-            # From the middle of one range to wherever that is in another, but not beyond the city's edge.
+            # From the middle of one range to wherever that is in another.
             cells = int((speed * duration) / self.cell_km + 0.5)
-            target = min(max(place + direction * cells, 0), len(leaves) - 1)
+            target = self.within(place + direction * cells, len(leaves) - 1)
             yield from self.travel(leaves, place, target, time, duration, speed)
             place = target
             time += duration + rng.uniform(*self.stay_s)
+
+    def within(self, target: int, last: int) -> int:
+        """Nobody leaves the city: who gets to its edge stops there, or turns around."""
+        if self.edge == "stop":
+            return min(max(target, 0), last)
+        there_and_back = target % (2 * last)
+        return min(there_and_back, 2 * last - there_and_back)
 
     def travel(
         self,
