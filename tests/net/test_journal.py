@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roamq.core.errors import ConfigError
+from roamq.core.errors import ConfigError, RemoteProtocolError
+from roamq.core.events import BrokerId
 from roamq.net import snapshot
-from roamq.net.journal import Journal, Reader, StorageError, segment_path, segments
+from roamq.net.journal import Journal, Reader, StorageError, lock_folder, segment_path, segments
 from roamq.net.mqtt.codec import Connect, Version, encode
 from roamq.net.node import Input, Kind, Node
 from tests.support.live_world import LiveWorld, digest, settings
@@ -132,6 +133,28 @@ def test_a_full_disk_leaves_a_clean_end_and_the_group_for_later(
     journal.pending.extend(ENTRIES[5:])
     journal.write()
     assert list(Reader(tmp_path, 1)) == ENTRIES
+
+
+def test_a_folder_serves_one_process_at_a_time(tmp_path: Path) -> None:
+    file = lock_folder(tmp_path)
+    with pytest.raises(ConfigError, match="in use by another broker"):
+        lock_folder(tmp_path, wait_s=0.0)
+    os.close(file)
+    os.close(lock_folder(tmp_path, wait_s=0.0))
+
+
+def test_a_frame_that_cannot_be_read_costs_no_other() -> None:
+    sender = LiveWorld(5, "standard")
+    sender.run(120)
+    target = Node(settings("b2", 3, "standard"), 1000.0)
+    good = [(sequence, frame) for peer, sequence, frame in sender.nodes["b1"].sent if peer == "b2"]
+    assert len(good) > 3
+    bad = [*good[:2], (good[2][0], b"\xc1 nonsense"), *good[3:]]
+
+    error = target.apply((int(Kind.LINK_FRAMES), 1001.0, "b1", bad))
+
+    assert isinstance(error, RemoteProtocolError)
+    assert target.machine.received_from[BrokerId("b1")] == good[-1][0]
 
 
 # --- snapshots and recovery ----------------------------------------------------------------------------------------

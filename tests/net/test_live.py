@@ -55,7 +55,9 @@ def test_a_stop_says_goodbye_and_a_start_finds_the_session(tmp_path: Path) -> No
         assert isinstance(client.closed_because, Disconnect)
         assert client.closed_because.reason is ReasonCode.SERVER_SHUTTING_DOWN
         async with running(network) as servers:
-            assert servers["b1"].recovered.inputs == 0, "a graceful stop leaves a snapshot and no journal"
+            recovered = servers["b1"].recovered
+            assert recovered is not None
+            assert recovered.inputs == 0, "a graceful stop leaves a snapshot and no journal"
             await writer.connect(port_of(network, "b1"))
             writer.publish("t", b"missed", 1)
             await client.connect(port_of(network, "b1"))
@@ -242,6 +244,9 @@ def test_metrics_and_health_are_there_to_see(tmp_path: Path) -> None:
             await eventually(lambda: client.acknowledged)
             metrics = (await asyncio.to_thread(get, f"http://127.0.0.1:{port}/metrics")).decode()
             health = json.loads(await asyncio.to_thread(get, f"http://127.0.0.1:{port}/health"))
+            await client.subscribe("$SYS/broker/clients/connected", 0)
+            await eventually(lambda: client.received)
+            assert client.received[0][0] == "$SYS/broker/clients/connected"
         assert "roamq_connections 1.0" in metrics
         assert 'roamq_records_total{kind="published"} 1.0' in metrics
         assert 'roamq_contexts{mode="serving"} 1.0' in metrics
@@ -297,6 +302,36 @@ def test_a_link_that_is_cut_under_load_loses_and_repeats_nothing(tmp_path: Path)
             assert [payload for _, payload, *_ in reader.received] == expected
             await eventually(lambda: not writer.unacknowledged)
             await eventually(lambda: not servers["b1"].shell.machine.outbox[BrokerId("b2")])
+
+    asyncio.run(scenario())
+
+
+def test_a_drained_broker_sends_its_clients_elsewhere_with_their_sessions(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = write_network(tmp_path, local_network(2, scheme="standard"))
+        async with running(network) as servers:
+            here, away, writer = PlainClient("here"), PlainClient("away"), PlainClient("writer")
+            for client in (here, away):
+                await client.connect(port_of(network, "b1"))
+                await client.subscribe("t", 1)
+            away.drop()
+            await writer.connect(port_of(network, "b2"))
+            writer.publish("t", b"before", 1)
+            await eventually(lambda: len(here.received) == 1)
+
+            assert servers["b1"].drain() == {"sessions": 2}
+            await eventually(lambda: here.closed)
+            assert isinstance(here.closed_because, Disconnect)
+            assert here.closed_because.reason is ReasonCode.USE_ANOTHER_SERVER
+            assert here.closed_because.properties.server_reference == f"127.0.0.1:{port_of(network, 'b2')}"
+            await eventually(lambda: servers["b1"].health()["sessions"] == 0)
+            assert servers["b1"].health()["status"] == "draining"
+            assert (await here.connect(port_of(network, "b1"))).reason is ReasonCode.USE_ANOTHER_SERVER
+            for client in (here, away):
+                await client.connect(port_of(network, "b2"))
+                assert client.session_present
+            writer.publish("t", b"after", 1)
+            await eventually(lambda: [len(client.received) for client in (here, away)] == [2, 2])
 
     asyncio.run(scenario())
 

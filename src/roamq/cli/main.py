@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": "The tour: moving clients, records through Spark, the report.",
     "up": "A broker network on this machine; prints its endpoints.",
     "serve": "One broker of a network, for a real deployment.",
+    "drain": "Move clients and sessions away from a running broker.",
     "keys": "A certificate authority and a certificate for each broker of a network.",
     "password": "The hash of a password, for a network's configuration.",
     "bench": "Live brokers under load: throughput beside other brokers, clients that roam.",

@@ -78,7 +78,7 @@ class AccessTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class StorageTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     durability: Literal["memory", "process", "disk"] = "process"
     folder: str | None = None
-    snapshot_bytes: int = 256 * 1024 * 1024
+    snapshot_bytes: int = 64 * 1024 * 1024
 
 
 class RecordsTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,8 +9,10 @@ passed over in silence.
 """
 
 import contextlib
+import fcntl
 import os
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from roamq.core.errors import RoamqError
+from roamq.core.errors import ConfigError, RoamqError
 from roamq.net.node import Input
 
 MAGIC: Final = b"RQJ1"
@@ -26,6 +28,7 @@ _HEADER: Final = struct.Struct("<4sII")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[list[Any]])
 _SUFFIX: Final = ".journal"
+LOCK_S_MAX: Final = 5.0
 
 
 class StorageError(RoamqError):
@@ -134,6 +137,25 @@ def sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def lock_folder(folder: Path, wait_s: float = LOCK_S_MAX) -> int:
+    """Keep other processes out for as long as the file that this gives is open.
+
+    A killed broker's child may be at its last snapshot: it is given time to end.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(file)
+                raise ConfigError(f"{folder}: is in use by another broker process") from None
+            time.sleep(0.05)
 
 
 class Reader:

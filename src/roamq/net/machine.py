@@ -148,7 +148,8 @@ class Machine(Sessions):
         self._settle()
 
     def recovered(self, now: float) -> None:
-        """The process starts again from its journal: every connection there was is lost."""
+        """The process starts again from its journal: every connection there was is lost, and draining is over."""
+        self.draining = False
         for connection in list(self.connections):
             self.lost(connection, now)
 

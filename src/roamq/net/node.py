@@ -38,6 +38,7 @@ class Kind(IntEnum):
     RECOVERED = 12
     DRAIN = 13
     SHUTDOWN = 14
+    STATUS = 15
 
 
 class Node:
@@ -100,8 +101,14 @@ class Node:
 
     def _link_frames(self, now: float, peer: str, frames: list[tuple[int, bytes]]) -> None:
         received = self.machine.link_received
+        failure: Exception | None = None
         for sequence, frame in frames:
-            received(BrokerId(peer), sequence, frame, now)
+            try:
+                received(BrokerId(peer), sequence, frame, now)
+            except Exception as error:  # noqa: PERF203 - the frames behind it must not be lost with it
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _timer(self, now: float, key: TimerKey) -> None:
         key = tuple(key)
@@ -139,8 +146,14 @@ class Node:
     def _recovered(self, now: float) -> None:
         self.machine.recovered(now)
 
+    def _drain(self, now: float) -> None:
+        self.machine.drain(now)
+
     def _shutdown(self, now: float) -> None:
         self.machine.shutdown(now)
+
+    def _status(self, now: float, values: dict[str, str]) -> None:
+        self.machine.publish_status(values, now)
 
 
 _APPLY: Final[dict[int, Callable[..., None]]] = {
@@ -156,5 +169,7 @@ _APPLY: Final[dict[int, Callable[..., None]]] = {
     Kind.RULES: Node._rules,
     Kind.SETTINGS: Node._settings,
     Kind.RECOVERED: Node._recovered,
+    Kind.DRAIN: Node._drain,
     Kind.SHUTDOWN: Node._shutdown,
+    Kind.STATUS: Node._status,
 }

@@ -80,8 +80,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     durability: Durability = Durability.PROCESS
     folder: Path | None = None
-    snapshot_bytes: int = 256 * MIB
-    """A snapshot is made when the journal has grown by this."""
+    snapshot_bytes: int = 64 * MIB
+    """A snapshot is made when the journal has grown by this, and by the size of the last snapshot."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):

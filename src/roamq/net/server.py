@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from roamq import __version__
+from roamq.core.context import Mode
 from roamq.core.errors import ConfigError, RoamqError
 from roamq.net import snapshot
-from roamq.net.journal import Journal, StorageError
+from roamq.net.journal import Journal, StorageError, lock_folder
 from roamq.net.logins import Logins
 from roamq.net.node import Kind, Node
 from roamq.net.observe import BrokerCollector, Observatory
@@ -32,6 +34,7 @@ log = logging.getLogger("roamq.server")
 
 BACKLOG: Final = 1024
 RECORDS_S_MAX: Final = 10.0
+STATUS_EVERY_S: Final = 10.0
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Most of what a broker allocates is freed by count; the collector need not look after every 700 objects."""
 
@@ -42,6 +45,7 @@ class Server:
     def __init__(self, options: ServerOptions, reload: Callable[[], ServerOptions] | None = None) -> None:
         self.options = options
         self._reload = reload
+        self.recovered: snapshot.Recovery | None = None
         self._servers: list[asyncio.Server] = []
         self._stopping = asyncio.Event()
         self._started_at = 0.0
@@ -72,12 +76,13 @@ class Server:
         self.observatory = Observatory(
             BrokerCollector(shell, self.recorder),
             self.health,
-            {"/reload": lambda _: self.reload()},
+            {"/reload": lambda _: self.reload(), "/drain": lambda _: self.drain()},
         )
         if options.metrics_port is not None:
             await self.observatory.start(options.metrics_host, options.metrics_port)
         self._snapshots = loop.create_task(self._snapshot_when_due())
         self._started_at = time.monotonic()
+        self._publish_status()
         log.info("broker %s serves %s", options.me, ", ".join(listener.url for listener in options.listeners))
 
     async def run(self) -> None:
@@ -86,10 +91,10 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
+        gc.set_threshold(*GC_THRESHOLDS)
         await self.start()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         await self._stopping.wait()
         await self.stop()
 
@@ -100,6 +105,7 @@ class Server:
         for server in self._servers:
             server.close()
         self.observatory.close()
+        self._status.cancel()
         self._snapshots.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._snapshots
@@ -123,6 +129,7 @@ class Server:
             journal.discard_before(journal.segment)
             snapshot.discard_before(journal.folder, journal.segment)
             journal.close()
+            os.close(self._lock)
 
     # --- parts -------------------------------------------------------------------------------------------------
 
@@ -149,6 +156,7 @@ class Server:
         if storage.durability is Durability.MEMORY:
             return Node(settings, now), None
         assert storage.folder is not None
+        self._lock = lock_folder(storage.folder)
         on_records = self.recorder.add if self.recorder is not None else None
         found = snapshot.recover(storage.folder, settings, now, on_records)
         if found.torn_bytes:
@@ -181,10 +189,13 @@ class Server:
         journal = self.shell.journal
         if journal is None:
             return
+        # A large state is worth a longer journal: otherwise a broker would do little else than write snapshots.
+        due_bytes = max(self.options.storage.snapshot_bytes, snapshot.size(journal.folder))
         while True:
             await asyncio.sleep(1.0)
-            if journal.written_bytes >= self.options.storage.snapshot_bytes and self.shell.stalled is None:
+            if journal.written_bytes >= due_bytes and self.shell.stalled is None:
                 await self.snapshot()
+                due_bytes = max(self.options.storage.snapshot_bytes, snapshot.size(journal.folder))
 
     async def snapshot(self) -> None:
         """Let a child write the state, then drop the journal that it stands for."""
@@ -222,14 +233,18 @@ class Server:
         status = "ok"
         if shell.stalled is not None:
             status = "stalled"
+        elif shell.machine.draining:
+            status = "draining"
         return {
             "status": status,
             "broker": self.options.me,
             "scheme": self.options.settings.scheme,
             "durability": self.options.storage.durability.value,
             "connections": len(shell.clients),
-            "contexts": len(shell.machine.scheme.contexts),
+            "sessions": self._sessions(),
             "links_down": down,
+            "recovered_inputs": self.recovered.inputs if self.recovered is not None else 0,
+            "recovery_s": round(self.recovered.seconds, 3) if self.recovered is not None else 0.0,
             "uptime_s": round(time.monotonic() - self._started_at, 1),
             **({"reason": shell.stalled} if shell.stalled is not None else {}),
             **({"records": self.recorder.failed} if self.recorder and self.recorder.failed else {}),
@@ -248,6 +263,40 @@ class Server:
         self.shell.feed(Kind.RULES, msgspec.msgpack.encode(options.settings.access))
         log.info("access rules reloaded")
         return {"users": len(options.users), "rules": len(options.settings.access.rules)}
+
+    def drain(self) -> dict[str, Any]:
+        """Send the clients to other brokers, and hand the sessions of absent ones over. `health` shows what is left."""
+        if len(self.options.settings.brokers) == 1:
+            raise ValueError("there is no other broker to take the sessions")
+        sessions = self._sessions()
+        self.shell.feed(Kind.DRAIN)
+        return {"sessions": sessions}
+
+    def _sessions(self) -> int:
+        """Those that live here; copies that wait for a client do not count."""
+        contexts = self.shell.machine.scheme.contexts.values()
+        return sum(context.mode is not Mode.PASSIVE for context in contexts)
+
+    def _publish_status(self) -> None:
+        shell = self.shell
+        counts = shell.counts
+        if shell.stalled is None:
+            shell.feed(
+                Kind.STATUS,
+                {
+                    "version": f"roamq {__version__}",
+                    "uptime": f"{time.monotonic() - self._started_at:.0f} seconds",
+                    "clients/connected": str(len(shell.clients)),
+                    "clients/total": str(self._sessions()),
+                    "messages/received": str(counts["published"]),
+                    "messages/sent": str(counts["delivered"]),
+                    "publish/messages/dropped": str(counts["dropped"]),
+                    "retained messages/count": str(len(shell.machine.retained)),
+                    "store/messages/count": str(len(shell.machine.scheme.buffer)),
+                    "store/messages/bytes": str(shell.machine.scheme.buffer.bytes),
+                },
+            )
+        self._status = shell.loop.call_later(STATUS_EVERY_S, self._publish_status)
 
     def _reload_on_signal(self) -> None:
         with contextlib.suppress(ValueError):

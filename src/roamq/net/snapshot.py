@@ -63,6 +63,12 @@ def dump(node: Node) -> bytes:
     return target.getvalue()
 
 
+def size(folder: Path) -> int:
+    """Bytes of the last snapshot; 0 if there is none."""
+    found = _snapshots(folder)
+    return (folder / f"{found[-1]:08d}{_SUFFIX}").stat().st_size if found else 0
+
+
 def write(node: Node, folder: Path, segment: int) -> None:
     """The state before the first input of `segment`; whole on the disk before it has its name."""
     body = dump(node)

@@ -1,0 +1,104 @@
+"""`roamq serve`, `up`, `keys`, `password`, `drain`: what they say and how they end."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from roamq.cli.main import cli
+from roamq.net.config import Network, parse_network
+from roamq.net.local import local_network
+from roamq.net.passwords import verify_password
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_configuration_in_the_documentation_is_valid(tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "live.md").read_text(), re.DOTALL)
+    (text,) = blocks
+    other = '\n[brokers.south]\nhost = "10.0.0.2"\nlink_port = 7001\n'
+    (tmp_path / "keys").mkdir()
+    for name in ("north.pem", "north.key"):
+        (tmp_path / "keys" / name).touch()
+
+    hashed = CliRunner().invoke(cli, ["password", "--password", "sesame"]).output.strip()
+    network = parse_network(text.replace("scrypt$...", hashed) + other, "docs", tmp_path)
+
+    assert isinstance(network, Network)
+    assert [listener.url for listener in network.server_options("north").listeners] == [
+        "mqtt://0.0.0.0:1883",
+        "mqtts://0.0.0.0:8883",
+        "ws://127.0.0.1:8080/mqtt",
+    ]
+
+
+def test_serve_checks_a_configuration_and_names_the_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(local_network(2, scheme="standard"))
+    fine = CliRunner().invoke(cli, ["serve", str(path), "--broker", "b1", "--check"])
+    assert (fine.exit_code, fine.output) == (0, f"{path}: broker b1 is fine\n")
+
+    path.write_text(local_network(2, scheme="standard").replace("durability", "durabilty"))
+    wrong = CliRunner().invoke(cli, ["serve", str(path), "--broker", "b1", "--check"])
+    assert wrong.exit_code == 2
+    assert "storage.durabilty: unknown field; did you mean 'durability'?" in wrong.output
+
+
+def test_keys_are_made_once(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(local_network(2, scheme="standard"))
+    arguments = ["keys", str(path), "--out", str(tmp_path / "keys"), "--json"]
+
+    first = json.loads(CliRunner().invoke(cli, arguments).output)
+    again = json.loads(CliRunner().invoke(cli, arguments).output)
+
+    names = [Path(name).name for name in first["written"]]
+    assert names == ["ca.pem", "ca.key", "b1.pem", "b1.key", "b2.pem", "b2.key"]
+    assert again == {"written": []}
+
+
+def test_a_password_is_hashed() -> None:
+    hashed = CliRunner().invoke(cli, ["password", "--password", "sesame"]).output.strip()
+
+    assert verify_password(b"sesame", hashed)
+
+
+def test_drain_says_when_no_broker_answers(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(local_network(2, scheme="standard"))
+
+    result = CliRunner().invoke(cli, ["drain", str(path), "--broker", "b1"])
+
+    assert result.exit_code == 1
+    assert "no broker answers" in result.output
+
+
+@pytest.mark.live
+def test_up_prints_endpoints_serves_and_stops_them_all(tmp_path: Path) -> None:
+    arguments = ["up", "--brokers", "2", "--scheme", "standard", "--data", str(tmp_path), "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "roamq.cli.main", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    try:
+        assert process.stdout is not None
+        found = json.loads(process.stdout.readline())
+        assert [broker["broker"] for broker in found["brokers"]] == ["b1", "b2"]
+        drained = CliRunner().invoke(cli, ["drain", found["config"], "--broker", "b1"])
+        assert drained.output.endswith("0 of 0 sessions have moved away from b1\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    # Both stopped gracefully: each left a snapshot.
+    assert len(list(tmp_path.glob("data/*/*.snapshot"))) == 2
