@@ -3,8 +3,12 @@
 import secrets
 import socket
 from pathlib import Path
+from typing import Final
 
 from roamq.config import to_toml
+
+FIRST_PORT: Final = 10_000
+LAST_PORT: Final = 32_000
 
 
 def local_network(
@@ -50,11 +54,20 @@ def local_network(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now. Another process may take one before we do; starting says so then."""
-    sockets = [socket.socket() for _ in range(count)]
+    """Ports that nobody listens on now, below those that systems give to outgoing connections.
+
+    Another process may take one before we do; the choice is random to make that rare, and starting says so.
+    """
+    sockets: list[socket.socket] = []
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
+        while len(sockets) < count:
+            candidate = socket.socket()
+            try:
+                candidate.bind(("127.0.0.1", FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)))
+            except OSError:
+                candidate.close()
+            else:
+                sockets.append(candidate)
         return [one.getsockname()[1] for one in sockets]
     finally:
         for one in sockets:

@@ -105,7 +105,7 @@ class Node:
         for sequence, frame in frames:
             try:
                 received(BrokerId(peer), sequence, frame, now)
-            except Exception as error:  # noqa: PERF203 - the frames behind it must not be lost with it
+            except Exception as error:
                 failure = failure or error
         if failure is not None:
             raise failure
