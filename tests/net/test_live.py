@@ -270,6 +270,7 @@ def test_a_snapshot_takes_the_journals_place_while_clients_are_served(tmp_path: 
             await eventually(lambda: len(client.received) == 200)
             assert sorted(path.name for path in folder.iterdir()) == [
                 "00000003.snapshot",
+                "lock",
                 "segment-00000003.journal",
             ]
             client.drop()
