@@ -61,8 +61,8 @@ def test_a_full_store_gives_up_its_oldest_message_for_everybody() -> None:
 
     for context in scheme.contexts.values():
         assert [held.event.id.sequence for held in context.stored] == [2, 3]
-    drops = [(r.client, r.sequence, r.detail) for r in host.records if r.kind == "dropped"]
-    assert drops == [("s", 1, "queue_full"), ("t", 1, "queue_full")]
+    drops = [(r.sequence, r.detail, r.count) for r in host.records if r.kind == "dropped"]
+    assert drops == [(1, "queue_full", 2)]
     assert len(scheme.buffer) == 2
 
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 from roamq.core.context import Context, Mode
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
+from roamq.core.records import Record
 from roamq.schemes.base import Scheme, register
 
 
@@ -52,10 +53,13 @@ class Durable(Scheme):
         for event_id in list(self.buffer.oldest_first()):
             if self.buffer.bytes <= target:
                 return
-            for context in self.contexts.values():
-                event = context.give_up_first(event_id)
-                if event is not None:
-                    self.drop(context, event, "queue_full")
+            given_up = [context.give_up_first(event_id) for context in self.contexts.values()]
+            clients = sum(event is not None for event in given_up)
+            self.host.record(
+                Record(
+                    "dropped", self.host.now(), self.me, None, *event_id, detail="queue_full", count=clients
+                )
+            )
 
     def may_keep(self, context: Context) -> bool:
         """Nobody tells a broker that the client is elsewhere."""

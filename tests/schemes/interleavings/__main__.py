@@ -30,7 +30,7 @@ def main() -> int:
         if result.finding is not None:
             say(str(result.finding))
             return 1
-    print(
+    say(
         f"{states} states in {time.monotonic() - began:.0f} s, {incomplete} plans not to their end; nothing found"
     )
     return 0
