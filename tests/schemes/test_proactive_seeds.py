@@ -6,16 +6,16 @@ import pytest
 
 from roamq.sim.scenario import Scenario, load_scenario, run
 
-SEEDS = 600
-BATCH = 100
+SEEDS = 1200
+BATCH = 200
 
 
 def drawn(seed: int, scheme: str) -> Scenario:
     """A small scenario whose every parameter is drawn from the seed: hurried clients, slow links, faults."""
     draw = random.Random(seed)
     overrides = {
-        "clients": "3",
-        "duration_s": "50",
+        "clients": "2",
+        "duration_s": "38",
         "drain_s": "3000",  # hurried clients leave a long chain of transfers behind
         "mobility.connect_s": str(draw.choice([1, 3, 8])),
         "mobility.disconnect_s": str(draw.choice([0.2, 1, 3])),
@@ -28,7 +28,7 @@ def drawn(seed: int, scheme: str) -> Scenario:
         "last_hop.detect_s": str(draw.choice([0, 0.1, 0.5])),
         "last_hop.shows_epoch": draw.choice(["true", "false"]),
         "workload.publishers_count": str(draw.choice([1, 2])),
-        "workload.begin_s": "15",  # by then everybody has been connected, and its subscriptions are known
+        "workload.begin_s": "20",  # by then everybody has been connected, and its subscriptions are known
         "workload.rate": "4",
         "workload.share": str(draw.choice([0.2, 1.0])),
     }
@@ -57,7 +57,7 @@ def drawn(seed: int, scheme: str) -> Scenario:
 def fault(draw: random.Random) -> str:
     kind = draw.choice(["cut", "crash"])
     target = draw.choice(["b1-b2", "b3-b6", "b3-b5", "b2-b6"] if kind == "cut" else ["b1", "b3", "b6"])
-    at_s, duration_s = draw.uniform(15, 45), draw.uniform(0.5, 6)
+    at_s, duration_s = draw.uniform(20, 36), draw.uniform(0.5, 6)
     return f'{{ at_s = {at_s:.3f}, kind = "{kind}", target = "{target}", duration_s = {duration_s:.3f} }}'
 
 

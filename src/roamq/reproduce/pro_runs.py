@@ -22,7 +22,7 @@ LONG_STAY_S: Final = "150"
 
 BOUNDS: Final[dict[str, dict[str, str]]] = {
     "durable": {"scheme.buffer_bytes": QUEUE_BYTES, "visited": "true"},
-    "reactive": {"scheme.buffer_bytes": QUEUE_BYTES},
+    "reactive": {"scheme.buffer_bytes": QUEUE_BYTES, "service.queue_bytes": QUEUE_BYTES},
     "proactive": {"scheme.queue_bytes": QUEUE_BYTES},
 }
 
