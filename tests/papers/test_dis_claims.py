@@ -85,8 +85,8 @@ def test_figure_4_compares_peak_and_average() -> None:
 
 def timeline(job: Job, metric: str) -> dict[str, float]:
     """Transfers from 5 to 7 pm, in bins from 4 pm on; a home broker goes on forwarding."""
-    bins = [1800.0 + 300.0 * n for n in range(1, 55)]
-    busy = {b: max(0.0, 3600 - abs(b - 9000)) for b in bins}
+    bins = [300.0 * n for n in range(1, 55)]
+    busy = {b: max(0.0, 3600 - abs(b - 7200)) for b in bins}
     unicast = {b: busy[b] + (5000 if job.scheme == "home-broker" else 0) for b in bins}
     values = {
         "handoffs_in_bin": busy,

@@ -96,7 +96,7 @@ def cover_jobs(quick: bool) -> list[Job]:
 
 
 def _cover_jobs(scenario: str, variant: str, quick: bool) -> list[Job]:
-    clients = populations(quick)[1 if scenario == "commute" else -1]
+    clients = populations(quick)[0 if scenario == "commute" else -1]
     return runs(scenario, ["standard"], {"clients": str(clients), **VARIANTS[variant]}, quick=quick, seeds=3)
 
 
@@ -129,7 +129,7 @@ def effect_of_covering_and_advertisements(evidence: Evidence) -> Outcome:
                 title="Covering and advertisements, standard",
                 columns=["scenario", "switched on", "overhead", "overhead changes", "unicast", "regular"],
                 rows=rows,
-                note="Three seeds; commute at 400 subscribers, the others at 800.",
+                note="Three seeds; commute at 200 subscribers, the others at 800.",
             )
         ],
     )

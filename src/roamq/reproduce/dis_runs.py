@@ -24,7 +24,7 @@ SEEDS: Final = 5
 _QUICK: Final = {
     "commute": {"workload.publishers_count": "50"},
     "random": {"duration_s": "4800.0", "warmup_s": "2400.0"},
-    "pervasive": {"duration_s": "3600.0", "warmup_s": "1800.0"},
+    "pervasive": {"duration_s": "3000.0"},
 }
 """What `--quick` shortens, besides populations and seeds."""
 

@@ -33,7 +33,7 @@ class Commute(Mobility, frozen=True):
     `clock_s` is the time of day at which the run begins, counted in seconds from midnight as all times here are.
     """
 
-    clock_s: Annotated[Seconds, doc("time of day at which the run begins")] = 15.5 * HOUR_S
+    clock_s: Annotated[Seconds, doc("time of day at which the run begins")] = 16 * HOUR_S
     leave_s: Annotated[tuple[float, float], doc("first and last moveout, time of day")] = (
         16 * HOUR_S,
         18 * HOUR_S,
@@ -50,7 +50,7 @@ class Commute(Mobility, frozen=True):
     def steps(self, client: int, world: World, rng: random.Random) -> Iterator[Step]:
         inner = downtown(world.leaves, self.home_brokers)
         yield Step(rng.random(), rng.choice(downtown(world.leaves, self.work_brokers)))
-        moveout = rng.uniform(*self.leave_s) - self.clock_s
+        moveout = max(rng.uniform(*self.leave_s) - self.clock_s, 2.0)  # nobody leaves before having come
         yield Step(moveout, None)
         if rng.random() < self.near_share:
             yield Step(moveout + rng.uniform(*self.near_s), rng.choice(inner))
