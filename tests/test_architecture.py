@@ -19,12 +19,25 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {"config", "core", "geo", "overlay", "schemes", "broker"},
     "manet": {"core", "geo", "sim"},
     "net": {"config", "core", "geo", "overlay", "schemes", "broker"},
+    "fieldtest": {"config", "core", "overlay", "sim", "net"},
     "pipeline": {"config", "core", "geo", "overlay", "schemes", "sim", "manet", "models"},
     "report": {"pipeline.schemas", "models", "core", "geo"},
     "reproduce": {"core", "geo", "overlay", "schemes", "sim", "manet", "models", "pipeline", "report"},
     "console": {"core", "net", "report", "pipeline.schemas"},
     "cli": {
-        *("broker", "config", "console", "core", "geo", "manet", "models", "net", "overlay", "pipeline"),
+        *(
+            "broker",
+            "config",
+            "fieldtest",
+            "console",
+            "core",
+            "geo",
+            "manet",
+            "models",
+            "net",
+            "overlay",
+            "pipeline",
+        ),
         *("report", "reproduce", "schemes", "sim"),
     },
 }
@@ -32,13 +45,13 @@ ALLOWED: dict[str, set[str]] = {
 
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"pipeline"},
-    "asyncio": {"net", "console"},
+    "asyncio": {"net", "console", "fieldtest"},
     "uvloop": {"net"},
     "click": {"cli"},
     "rich": {"cli"},
     "matplotlib": {"report"},
     "time": {"net", "console", "cli", "pipeline", "reproduce"},
-    "random": {"sim", "manet"},
+    "random": {"sim", "manet", "fieldtest"},
     "socket": {"net", "console", "cli"},
 }
 """What touches the world, or a framework -> where it may live."""

@@ -1,0 +1,186 @@
+"""Run a scenario on real brokers: `run_job` is a campaign's runner, like the simulator's.
+
+The payload is the simulator's scenario, so the moves, filters and publications of a seed are the same; time is the
+wall clock's. What clients see is written as the records that the simulator writes, and the same Spark queries measure
+both. QoS 0 clients take part but are not measured: they are promised nothing.
+"""
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from roamq.config import Source
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.matching import MatchIndex
+from roamq.core.records import Record
+from roamq.fieldtest.brokers import BrokerProcesses
+from roamq.fieldtest.roamers import Subscriber, Traveller
+from roamq.net.mqtt.codec import Properties
+from roamq.net.mqtt.device import Device
+from roamq.sim.options import Fault
+from roamq.sim.scenario import Scenario, checked, mobility_of, topology_of, workload_of, world_of
+from roamq.sim.workload import Publisher
+
+QUALITIES = (0, 1, 2)
+SETTLED_S = 1.0
+PUBLISH_QOS = 2
+
+
+class FieldTest:
+    """One scenario, one seed, real brokers."""
+
+    def __init__(self, scenario: Scenario, seed: int, folder: Path) -> None:
+        self.scenario = scenario
+        self.seed = seed
+        self.topology = topology_of(scenario)
+        options = {k: v for k, v in scenario.scheme.items() if k != "name"}
+        self.brokers = BrokerProcesses(
+            self.topology, folder, scheme=scenario.scheme_name, options=options, durability="process"
+        )
+        self.records: list[Record] = []
+        self.expected: dict[ClientId, set[tuple[str, int]]] = {}
+        self._index: MatchIndex[ClientId] = MatchIndex()
+        self._begin = 0.0
+        self.ports = {str(broker): self.brokers.ports[short] for short, broker in self.brokers.names.items()}
+        self.subscribers: list[Subscriber] = []
+
+    def clock(self) -> float:
+        return asyncio.get_running_loop().time() - self._begin
+
+    def stream(self, purpose: str) -> random.Random:
+        """The simulator's random streams: the same seed gives the same moves."""
+        return random.Random(f"{self.seed}/{purpose}")
+
+    async def run(self) -> list[Record]:
+        scenario = self.scenario
+        await self.brokers.start()
+        try:
+            self._begin = asyncio.get_running_loop().time()
+            world = world_of(scenario, self.topology)
+            load, model = workload_of(scenario), mobility_of(scenario)
+            moving = []
+            for number in range(scenario.clients):
+                client = self._subscriber(number)
+                for filter in load.subscriptions(number, world, self.stream(f"subscriptions/{number}")):
+                    self._index.add(ClientId(client.device.name), filter)
+                    client.device.subscribe(filter.topic, client.qos, filter.selector)
+                steps = model.steps(number, world, self.stream(f"moves/{number}"))
+                moving.append(client.follow(steps, scenario.duration_s))
+            saying = [
+                self._publish(number, publisher)
+                for number, publisher in enumerate(load.publishers(world, self.stream))
+            ]
+            breaking = [self._break(fault) for fault in scenario.faults]
+            await asyncio.gather(*moving, *saying, *breaking)
+            await self._drain()
+        finally:
+            for client in self.subscribers:
+                client.vanish()
+            await self.brokers.stop()
+        self._finish()
+        return self.records
+
+    def _subscriber(self, number: int) -> Subscriber:
+        qos = QUALITIES[number % len(QUALITIES)]
+        client = Subscriber(f"c{number}", self.ports, self.clock, qos, shows_ticket=True)
+        self.subscribers.append(client)
+        self.expected[ClientId(client.device.name)] = set()
+        return client
+
+    async def _publish(self, number: int, publisher: Publisher) -> None:
+        """A publisher that stays, and comes back to its broker if that falls."""
+        name = f"p{number}"
+        device = Device(name, lambda message: None)
+        traveller = Traveller(device, self.ports, self.clock)
+
+        for count, publication in enumerate(publisher.publications, 1):
+            if publication.time_s >= self.scenario.duration_s:
+                break
+            await asyncio.sleep(max(0.0, publication.time_s - self.clock()))
+            while traveller.at is None and not await traveller.connect(publisher.broker):
+                await asyncio.sleep(0.1)
+
+            now = self.clock()
+            self._expect(name, count, publication.topic, dict(publication.attributes), now, publisher.broker)
+            said = f"{name};{count};{now:.6f};".encode()
+            values = tuple((key, str(value)) for key, value in publication.attributes.items())
+            payload = said + publication.payload[len(said) :]
+            traveller.send(
+                device.publish(
+                    publication.topic, payload, PUBLISH_QOS, properties=Properties(user_properties=values)
+                )
+            )
+        while device.unfinished and self.clock() < self.scenario.duration_s + self.scenario.drain_s:
+            if traveller.at is None:
+                await traveller.connect(publisher.broker)
+            await asyncio.sleep(0.1)
+        traveller.vanish()
+
+    def _expect(
+        self, name: str, count: int, topic: str, attributes: dict[str, Any], now: float, broker: BrokerId
+    ) -> None:
+        event = Event(id=EventId(BrokerId(name), count), topic=topic, attributes=attributes)
+        owed = [
+            client
+            for client in self._index.match(event)
+            if QUALITIES[int(client.removeprefix("c")) % len(QUALITIES)]
+        ]
+        for client in owed:
+            self.expected[client].add((name, count))
+        self.records.append(Record("published", now, broker, name, name, count, count=len(owed)))
+
+    async def _break(self, fault: Fault) -> None:
+        await asyncio.sleep(max(0.0, fault.at_s - self.clock()))
+        if fault.kind == "crash":
+            self.brokers.kill(fault.target)
+            await asyncio.sleep(fault.duration_s)
+            await self.brokers.restart(fault.target)
+        else:
+            a, _, b = fault.target.partition("-")
+            await self.brokers.cut(a, b)
+            await asyncio.sleep(fault.duration_s)
+            await self.brokers.mend(a, b)
+
+    async def _drain(self) -> None:
+        """Everybody comes back and waits for what is owed, or for the end of the drain."""
+        everywhere = [str(broker) for broker in self.topology.brokers]
+        end = self.scenario.duration_s + self.scenario.drain_s
+        quiet_since = self.clock()
+        while self.clock() < end:
+            await asyncio.gather(*(client.settle(everywhere) for client in self.subscribers))
+            if self._owed():
+                quiet_since = self.clock()
+            elif self.clock() - quiet_since > SETTLED_S:
+                return  # nothing is missing, and nothing more has come for a while
+            await asyncio.sleep(0.1)
+
+    def _owed(self) -> int:
+        return sum(len(self.expected[ClientId(c.device.name)] - c.seen) for c in self.subscribers if c.qos)
+
+    def _finish(self) -> None:
+        for client in self.subscribers:
+            self.records += client.records
+        self.records.sort(key=lambda record: record.time_s)
+        findings = {
+            "loss": self._owed(),
+            "duplication": sum(c.unflagged for c in self.subscribers if c.qos),
+            "order": sum(c.reordered for c in self.subscribers if c.qos),
+        }
+        for name, count in findings.items():
+            if count:
+                text = f"{name}: {count} found among clients of QoS 1 and 2"
+                self.records.append(Record("violation", self.clock_at_end, detail=text, count=count))
+
+    @property
+    def clock_at_end(self) -> float:
+        return self.scenario.duration_s + self.scenario.drain_s
+
+
+def run_job(payload: Mapping[str, Any], seed: int) -> list[Record]:
+    """The campaign's runner: the simulator's payload, on real brokers."""
+    scenario = checked(dict(payload), Source("field test"))
+    with tempfile.TemporaryDirectory(prefix="roamq-field-") as folder:
+        return asyncio.run(FieldTest(scenario, seed, Path(folder)).run())
