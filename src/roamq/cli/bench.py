@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from roamq.cli import roaming
 from roamq.cli.options import json_option
 from roamq.cli.output import print_json, print_table
 
@@ -77,3 +78,6 @@ def _print_rates(results: "list[Result]", reference: str, title: str) -> None:
         )
     columns = ["load", "QoS", "broker", "deliveries/s", f"x {reference}", "CPU us each", "load's CPU"]
     print_table(columns, rows, title=title, numeric=columns[3:])
+
+
+command.add_command(roaming.command, "roaming")
