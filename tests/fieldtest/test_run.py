@@ -1,4 +1,4 @@
-"""The same scenario over loopback sockets: the same publications and receivers as simulated, nothing lost or doubled."""
+"""The same scenario over loopback sockets: the same publications as simulated, nothing lost or doubled."""
 
 import json
 
