@@ -1,9 +1,11 @@
 """`roamq demo`: the tour in about two minutes, on any machine."""
 
+import json
 import os
 import sys
 import webbrowser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +13,26 @@ from roamq.cli.options import json_option, out_option, spark_options, spark_sett
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 
+if TYPE_CHECKING:
+    from roamq.pipeline.jobs import Job
+
 SCENARIO = "testbed"
 SEEDS = range(1, 4)
 SHOWN_FIRST = ("standard", "proactive", "prefetching", "home-broker")
 """Of the schemes there are, these tell the story; the tour takes as many as fit its time."""
 SCHEMES_MAX = 4
+LIVE = {
+    "clients": "18",
+    "duration_s": "20",
+    "drain_s": "20",
+    "warmup_s": "0",
+    "mobility.connect_s": "4",
+    "mobility.disconnect_s": "0.8",
+    "mobility.handoff_s": "0.4",
+    "workload.begin_s": "3",
+    "faults": '[{ at_s = 9.0, kind = "crash", target = "b3", duration_s = 1.0 }]',
+}
+"""The live part: real broker processes, clients in a hurry, and a broker that is killed on the way."""
 
 
 @click.command()
@@ -24,7 +41,7 @@ SCHEMES_MAX = 4
 @spark_options
 @json_option
 def command(out: Path, open_page: bool | None, master: str, remote: str | None, as_json: bool) -> None:
-    """The tour: clients that roam between six brokers, simulated, measured on Spark, reported.
+    """The tour: clients that roam between six brokers, live and simulated, measured on Spark, reported.
 
     Bounded to about two minutes. A browser opens only on a desktop, from a terminal.
 
@@ -37,8 +54,12 @@ def command(out: Path, open_page: bool | None, master: str, remote: str | None, 
     from roamq.cli.simulate import KEY_METRICS, jobs_of, key_numbers
 
     schemes = tour_schemes()
-    _say(as_json, f"1/3 simulating {SCENARIO} under {', '.join(schemes)}, {len(SEEDS)} seeds each, on Spark")
-    jobs = jobs_of(SCENARIO, schemes, SEEDS, {"records.buffer_s": "5"})
+    _say(as_json, "1/3 six live brokers with clients that roam, one of the brokers killed on the way;")
+    _say(
+        as_json,
+        f"    and simulating {SCENARIO} under {', '.join(schemes)}, {len(SEEDS)} seeds each, on Spark",
+    )
+    jobs = [live_job(), *jobs_of(SCENARIO, schemes, SEEDS, {"records.buffer_s": "5"})]
     finished = simulate_and_report(
         jobs,
         out,
@@ -70,6 +91,23 @@ def tour_schemes() -> list[str]:
     names = scheme_names()
     known = [name for name in SHOWN_FIRST if name in names]
     return (known + [name for name in names if name not in known])[:SCHEMES_MAX]
+
+
+def live_job() -> "Job":
+    """Real brokers under the same roof: a run like the others, but on sockets and in real time."""
+    from roamq.pipeline.jobs import Job
+    from roamq.sim.scenario import load_scenario
+
+    scenario = load_scenario(SCENARIO, scheme="proactive", overrides=LIVE)
+    return Job(
+        scenario=SCENARIO,
+        scheme="proactive, live brokers",
+        seed=1,
+        payload=json.loads(scenario.to_json()),
+        runner="roamq.fieldtest.run:run_job",
+        cost=100.0,
+        replay="roamq bench roaming --quick",
+    )
 
 
 def _on_a_desktop() -> bool:
