@@ -13,73 +13,39 @@ from random import Random
 from roamq.core.events import BrokerId
 from roamq.core.ports import TimerKey
 from roamq.net.machine import Machine
-from roamq.net.mqtt.codec import (
-    Connack,
-    Connect,
-    Decoder,
-    Disconnect,
-    Packet,
-    Properties,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Subscribe,
-    SubscriptionRequest,
-    Version,
-    encode,
-)
+from roamq.net.mqtt.codec import Version
+from roamq.net.mqtt.device import Device, Message
 from roamq.net.settings import Settings
-
-FOREVER = 0xFFFF_FFFF
 
 
 class FleetClient:
-    """An MQTT client as the standard wants it; its memory survives its connections."""
+    """A device in the adversary's network."""
 
     def __init__(self, fleet: "Fleet", name: str, version: Version = Version.V5) -> None:
         self.fleet = fleet
-        self.name = name
-        self.version = version
+        self.device = Device(name, self._take, version=version)
         self.at: BrokerId | None = None
         self.number = 0
         self.up: deque[bytes] = deque()
         self.down: deque[bytes] = deque()
         self.received: list[tuple[bytes, int, bool]] = []
         """Payload, QoS and DUP of what came, QoS 2 repetitions left out."""
-        self.present: list[bool] = []
-        """Session Present of each CONNACK."""
-        self.known: set[int] = set()
-        self.unfinished: dict[int, tuple[Publish, bool]] = {}
-        self.subscriptions: list[SubscriptionRequest] = []
-        self.closed_because: Packet | None = None
-        self.shows_ticket = False
-        self.ticket = ""
-        self._packet_id = 0
-        self._open = False
+
+    @property
+    def present(self) -> list[bool]:
+        return self.device.present
+
+    def _take(self, message: Message) -> None:
+        self.received.append((message.payload, message.qos, message.dup))
 
     def connect(self, at: str, *, clean: bool = False, previous: str | None = None) -> None:
         self.vanish()
-        machine = self.fleet.machines[BrokerId(at)]
         self.fleet.connections += 1
         self.number = self.fleet.connections
         self.at = BrokerId(at)
-        self._open = False
-        self._decoder = Decoder(self.version)
-        machine.opened(self.number, self.fleet.now, "test", "client")
+        self.fleet.machines[self.at].opened(self.number, self.fleet.now, "test", "client")
         self.fleet.owners[self.at, self.number] = self
-        told = (("roamq-previous", previous),) if previous else ()
-        if self.shows_ticket:
-            told = (*told, ("roamq-ticket", self.ticket))
-        properties = (
-            Properties(session_expiry_interval=FOREVER, user_properties=told)
-            if self.version is Version.V5
-            else Properties()
-        )
-        self._say(
-            Connect(version=self.version, client_id=self.name, clean_start=clean, properties=properties)
-        )
+        self._say(self.device.connect(clean=clean, previous=previous))
 
     def vanish(self) -> None:
         """The network drops everything that was under way; the broker may not notice for a while."""
@@ -88,73 +54,23 @@ class FleetClient:
             self.fleet.owners.pop((broker, number), None)
             self.fleet.losses.append((self.fleet.now + self.fleet.random.random() * 3, broker, number))
         self.at = None
-        self._open = False
+        self.device.lost()
         self.up.clear()
         self.down.clear()
 
     def subscribe(self, topic_filter: str, qos: int) -> None:
-        self.subscriptions.append(SubscriptionRequest(topic_filter, qos))
-        if self._open:
-            self._packet_id += 1
-            self._say(Subscribe(self._packet_id, (self.subscriptions[-1],)))
+        self._say(self.device.subscribe(topic_filter, qos))
 
     def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> None:
-        self._packet_id = self._packet_id % 65535 + 1
-        packet = Publish(topic, payload, qos, retain, packet_id=self._packet_id if qos else 0)
-        if qos:
-            self.unfinished[packet.packet_id] = (packet, False)
-        if self._open:
-            self._say(packet)
+        self._say(self.device.publish(topic, payload, qos, retain=retain))
 
     def hear(self, data: bytes) -> None:
-        for packet in self._decoder.feed(data):
-            self._handle(packet)
+        self._say(self.device.hear(data))
+        assert self.device.refused is None, self.device.refused
 
-    def _handle(self, packet: Packet) -> None:
-        match packet:
-            case Connack():
-                self._opened(packet)
-            case Publish(qos=2):
-                if packet.packet_id not in self.known:
-                    self.known.add(packet.packet_id)
-                    self.received.append((packet.payload, 2, packet.dup))
-                self._say(Pubrec(packet.packet_id))
-            case Publish():
-                self.received.append((packet.payload, packet.qos, packet.dup))
-                if packet.qos:
-                    self._say(Puback(packet.packet_id))
-            case Pubrel():
-                self.known.discard(packet.packet_id)
-                self._say(Pubcomp(packet.packet_id))
-            case Pubrec():
-                if packet.packet_id in self.unfinished:
-                    self.unfinished[packet.packet_id] = (self.unfinished[packet.packet_id][0], True)
-                self._say(Pubrel(packet.packet_id))
-            case Puback() | Pubcomp():
-                self.unfinished.pop(packet.packet_id, None)
-            case Disconnect():
-                self.closed_because = packet
-            case _:
-                pass
-
-    def _opened(self, packet: Connack) -> None:
-        assert not packet.reason.failed, packet
-        self._open = True
-        self.ticket = packet.properties.user_property("roamq-ticket") or ""
-        self.present.append(packet.session_present)
-        if not packet.session_present:
-            self.known.clear()
-            if self.subscriptions:
-                self._packet_id = self._packet_id % 65535 + 1
-                self._say(Subscribe(self._packet_id, tuple(self.subscriptions)))
-        for packet_id, (publish, released) in self.unfinished.items():
-            if released:
-                self._say(Pubrel(packet_id))
-            else:
-                self._say(Publish(publish.topic, publish.payload, publish.qos, dup=True, packet_id=packet_id))
-
-    def _say(self, packet: Packet) -> None:
-        self.up.append(encode(packet, self.version))
+    def _say(self, data: bytes) -> None:
+        if data:
+            self.up.append(data)
 
     def payloads(self) -> list[bytes]:
         return [payload for payload, _, _ in self.received]

@@ -85,8 +85,8 @@ def test_the_newest_connection_wins_and_the_old_one_is_told() -> None:
     second.connect("b2")
     fleet.settle()
 
-    assert isinstance(first.closed_because, Disconnect)
-    assert first.closed_because.reason is ReasonCode.SESSION_TAKEN_OVER
+    assert isinstance(first.device.closed_because, Disconnect)
+    assert first.device.closed_because.reason is ReasonCode.SESSION_TAKEN_OVER
     assert "same" in fleet.machines[second.at].by_client  # type: ignore[index]
 
 
@@ -202,9 +202,9 @@ def test_a_drained_broker_sends_clients_and_sessions_elsewhere() -> None:
     fleet.machines[BrokerId("b1")].drain(fleet.now)
     fleet.settle()
 
-    assert isinstance(here.closed_because, Disconnect)
-    assert here.closed_because.reason is ReasonCode.USE_ANOTHER_SERVER
-    assert here.closed_because.properties.server_reference in ("two:1883", "three:1883")
+    assert isinstance(here.device.closed_because, Disconnect)
+    assert here.device.closed_because.reason is ReasonCode.USE_ANOTHER_SERVER
+    assert here.device.closed_because.properties.server_reference in ("two:1883", "three:1883")
     assert fleet.machines[BrokerId("b1")].scheme.held_contexts() == []
     away.connect("b3")
     fleet.settle()
@@ -230,7 +230,7 @@ def test_status_topics_are_there_for_who_asks_and_nobody_may_write_them() -> Non
 def test_a_ticket_in_connack_lets_an_active_copy_serve_at_once(seed: int) -> None:
     fleet = Fleet(seed, "proactive")
     mover, publisher = fleet.client("mover"), fleet.client("publisher")
-    mover.shows_ticket = True
+    mover.device.shows_ticket = True
     publisher.connect("b1")
     mover.connect("b1")
     mover.subscribe("t", 2)
@@ -243,4 +243,4 @@ def test_a_ticket_in_connack_lets_an_active_copy_serve_at_once(seed: int) -> Non
         fleet.settle()
 
     assert mover.payloads() == [b"0", b"1", b"2", b"3", b"4", b"5"]
-    assert mover.ticket
+    assert mover.device.ticket
