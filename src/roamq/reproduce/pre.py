@@ -162,6 +162,12 @@ COSTS = {
     "control_hops_per_handoff": "control messages, hops",
     "wasted_events_per_handoff": "events stored for nobody",
 }
+OF_WHAT = {
+    "virtual_consumers_per_handoff": "the virtual consumers",
+    "virtual_consumer_s_per_handoff": "the time they exist",
+    "control_hops_per_handoff": "the control messages",
+    "wasted_events_per_handoff": "the events stored for nobody",
+}
 
 
 def variants(quick: bool) -> dict[str, dict[str, str]]:
@@ -231,7 +237,7 @@ def border_cells_cost_less_than_all_neighbors(evidence: Evidence) -> Outcome:
         verdict=Verdict.REPRODUCED if holds else Verdict.DIFFERS,
         ours=(
             f"hit rate {hit:.1f}% against {hit_all:.1f}%; "
-            + ", ".join(f"{share:.0%} of the {COSTS[metric]}" for metric, share in shares.items())
+            + ", ".join(f"{share:.0%} of {OF_WHAT[metric]}" for metric, share in shares.items())
         ),
         why=(
             f"choosing by direction and speed takes {fewer:.0%} fewer virtual consumers still, at a hit rate of "
