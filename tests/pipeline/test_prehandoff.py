@@ -23,6 +23,9 @@ PREHANDOFF = [
     noted(22.0, "b2", "c1", "b1", "ready", 1),  # set-up takes 2 s
     noted(26.0, "b2", "c1", "b1", "hit", 1),  # travelled for 6 s: three set-up times
     handoff(26.1, "c1", 0.11),
+    noted(
+        28.0, "b2", "c1", "b1", "missed"
+    ),  # back and forth: the attempt of before has been of use, and is no more
     noted(30.0, "b1", "c2", "b2", "requested", 2),
     noted(31.0, "b2", "c2", "b1", "missed"),  # travelled for 1 s: half a set-up time
     handoff(32.6, "c2", 1.61),
@@ -71,11 +74,11 @@ def test_costs_are_per_handoff(spark: SparkSession) -> None:
     rows = {row["metric"]: row["value"] for row in prehandoff_metrics(*tables(spark)).collect()}
     assert rows == pytest.approx(
         {
-            "handoffs": 3.0,
-            "hit_pct": 100 / 3,
-            "virtual_consumers_per_handoff": 4 / 3,
-            "virtual_consumer_s_per_handoff": (4.0 + 6.0) / 3,
-            "control_hops_per_handoff": 10.0,
-            "wasted_events_per_handoff": 4.0,
+            "handoffs": 4.0,
+            "hit_pct": 100 / 4,
+            "virtual_consumers_per_handoff": 4 / 4,
+            "virtual_consumer_s_per_handoff": (4.0 + 6.0) / 4,
+            "control_hops_per_handoff": 7.5,
+            "wasted_events_per_handoff": 3.0,
         }
     )

@@ -56,7 +56,8 @@ def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
     """Every handoff with the pre-handoff that was made for it: `travel_s`, `setup_s`, `delay_s`, `is_hit`.
 
     The set-up time is that of the pair of servers, over all their virtual consumers in the run: a client that comes
-    too early never lets its own be seen. The travel time counts from the request that was not cancelled since.
+    too early never lets its own be seen. The travel time counts from the request that was neither cancelled nor of use
+    before.
     """
     made = attempts(records)
     setup = made.groupBy(*PAIR).agg(F.avg(F.col("ready_s") - F.col("requested_s")).alias("setup_s"))
@@ -72,21 +73,13 @@ def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
             (F.col("detail") == "hit").alias("is_hit"),
         )
     )
-    cancelled = records.where((F.col("kind") == "prehandoff") & (F.col("detail") == "cancelled")).select(
-        "run_id",
-        "client",
-        F.col("broker").alias("last_server"),
-        F.col("peer").alias("new_server"),
-        F.col("count").alias("attempt"),
-        F.col("time_s").alias("cancelled_s"),
-    )
     who = ["run_id", "client", "last_server", "new_server"]
-    open_then = (F.col("requested_s") < F.col("came_s")) & (
-        F.col("cancelled_s").isNull() | (F.col("cancelled_s") > F.col("came_s"))
+    is_open = (F.col("requested_s") < F.col("came_s")) & (
+        F.col("ended_s").isNull() | (F.col("ended_s") >= F.col("came_s"))
     )
-    candidates = came.join(made.join(cancelled, ATTEMPT, "left"), who, "left")
+    candidates = came.join(made.join(_ends(records), ATTEMPT, "left"), who, "left")
     travelled = candidates.groupBy(*RUN, "client", "last_server", "new_server", "came_s", "is_hit").agg(
-        (F.col("came_s") - F.max(F.when(open_then, F.col("requested_s")))).alias("travel_s")
+        (F.col("came_s") - F.max(F.when(is_open, F.col("requested_s")))).alias("travel_s")
     )
     first = _first_messages(records).withColumnsRenamed({name: f"first_{name}" for name in who})
     is_its_first = F.col("came_s").between(F.col("first_from_s"), F.col("first_until_s"))
@@ -97,6 +90,23 @@ def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
         .join(first, is_its_first, "left")
         .drop("first_from_s", "first_until_s", *(f"first_{name}" for name in who))
     )
+
+
+def _ends(records: DataFrame) -> DataFrame:
+    """When attempts were cancelled, or replaced by their client; by `ATTEMPT`."""
+    noted = records.where(F.col("kind") == "prehandoff")
+    is_cancelled = (
+        F.col("detail") == "cancelled"
+    )  # written by the server that asked; the others where it was asked
+    ended = noted.where(F.col("detail").isin("cancelled", "hit", "unready")).select(
+        "run_id",
+        "client",
+        F.when(is_cancelled, F.col("broker")).otherwise(F.col("peer")).alias("last_server"),
+        F.when(is_cancelled, F.col("peer")).otherwise(F.col("broker")).alias("new_server"),
+        F.col("count").alias("attempt"),
+        F.col("time_s"),
+    )
+    return ended.groupBy(*ATTEMPT).agg(F.min("time_s").alias("ended_s"))
 
 
 def _first_messages(records: DataFrame) -> DataFrame:

@@ -150,7 +150,10 @@ def delays(bins: Sequence[Mapping[str, Any]], normal: Mapping[str, Any]) -> Figu
         ],
         x_log=True,
         marks={"travel = set-up": 1.0},
-        caption="What remains on the right is the wait for the next event, as at any local delivery.",
+        caption=(
+            "What remains on the right is no handoff: it is the wait for the next event that the client has not read "
+            "at its last server, which may be on its way to the new one."
+        ),
     )
 
 
