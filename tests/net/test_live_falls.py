@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import json
+import resource
 import signal
+import urllib.error
 from collections import Counter
 from pathlib import Path
 
@@ -171,3 +174,53 @@ def test_a_restart_without_memory_is_a_new_life_that_others_understand(tmp_path:
     with BrokerProcesses(tmp_path, 2, scheme="standard", durability="memory") as processes:
         processes.start()
         asyncio.run(scenario(processes))
+
+
+@pytest.mark.skipif(
+    not hasattr(resource, "prlimit"), reason="limits of other processes can be set on Linux alone"
+)
+def test_a_disk_that_fills_up_delays_acknowledgements_and_loses_none(tmp_path: Path) -> None:
+    """A bound on the size of files stands for the full disk: it can be set and lifted from outside."""
+
+    def limit(process: int, size: int) -> None:
+        hard = resource.prlimit(process, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (size, hard))
+
+    async def scenario(processes: BrokerProcesses) -> None:
+        client = PlainClient("c")
+        await client.connect(processes.port("b1"))
+        await client.subscribe("t", 1)
+        process = processes.processes["b1"].pid
+        journal = tmp_path / "data" / "b1" / "segment-00000001.journal"
+        limit(process, journal.stat().st_size + 20_000)
+        for number in range(100):
+            client.publish("t", b"%d" % number + bytes(1000), 1)
+            await asyncio.sleep(0.002)
+        await eventually(lambda: is_stalled(processes))
+        safe = len(client.acknowledged)
+        assert 0 < safe < 100
+        await asyncio.sleep(0.3)
+        assert len(client.acknowledged) == safe
+        assert journal.stat().st_size <= resource.prlimit(process, resource.RLIMIT_FSIZE)[0]
+
+        limit(process, resource.RLIM_INFINITY)
+        await eventually(lambda: len(client.acknowledged) == 100 and len(client.received) == 100)
+        assert not is_stalled(processes)
+        processes.kill("b1")
+        await asyncio.to_thread(processes.start, "b1")
+        await client.connect(processes.port("b1"))
+        assert client.session_present
+        client.drop()
+
+    with BrokerProcesses(tmp_path, 1, scheme="standard", durability="process") as processes:
+        processes.start()
+        asyncio.run(scenario(processes))
+
+
+def is_stalled(processes: BrokerProcesses) -> bool:
+    try:
+        processes.health("b1")
+    except urllib.error.HTTPError as error:
+        found = json.load(error)
+        return error.code == 503 and found["status"] == "stalled" and "File too large" in found["reason"]
+    return False

@@ -106,6 +106,7 @@ class LiveWorld:
             self.publish,
             self.publish,
             self.lose,
+            self.babble,
             self.carry,
             self.carry,
             self.tick,
@@ -180,6 +181,14 @@ class LiveWorld:
             if self.random.random() < 0.3:
                 self._send(client, Disconnect())
             self._close(client)
+
+    def babble(self) -> None:
+        """Bytes that are no MQTT, or hardly; not too often, for they end the connection."""
+        client = self.random.choice(self.clients)
+        if client.at is not None and self.random.random() < 0.2:
+            data = bytearray(encode(Publish("a/b", b"payload", 1, packet_id=client.next_id()), Version.V5))
+            data[self.random.randrange(len(data))] = self.random.randrange(256)
+            self.nodes[client.at].feed(Kind.RECEIVED, self.now, client.number, bytes(data))
 
     def carry(self) -> None:
         """Some frames of a link arrive, and are acknowledged."""
