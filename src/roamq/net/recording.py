@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -130,8 +131,8 @@ class Recorder:
         if not records:
             return True
         index, brokers = self._place
-        positions = range(first * brokers + index, (first + len(records)) * brokers + index, brokers)
-        columns = [pa.array(positions, pa.int64())]
+        positions = np.arange(len(records), dtype=np.int64) * brokers + (first * brokers + index)
+        columns = [pa.array(positions)]
         for name, values in zip(Record._fields, zip(*records, strict=True), strict=True):
             columns.append(_column(values, SCHEMA.field(name).type))
         last = first + len(records) - 1
