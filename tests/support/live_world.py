@@ -331,11 +331,12 @@ def digest(value: Any) -> str:
 
 
 def main() -> None:
-    """Replay the journal in the file, which `pickle` wrote, and print the digests of node and frames."""
-    settings, born, journal = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301 - a file of the test
-    journal = [tuple(entry) for entry in msgspec.msgpack.decode(msgspec.msgpack.encode(journal))]
-    node, sent = replayed(settings, born, journal)
-    sys.stdout.write(f"{digest(node)} {digest(sent)}\n")
+    """Replay the journals in the files, which `pickle` wrote, and print the digests of node and frames of each."""
+    for path in sys.argv[1:]:
+        settings, born, journal = pickle.loads(Path(path).read_bytes())  # noqa: S301 - a file of the test
+        journal = [tuple(entry) for entry in msgspec.msgpack.decode(msgspec.msgpack.encode(journal))]
+        node, sent = replayed(settings, born, journal)
+        sys.stdout.write(f"{digest(node)} {digest(sent)}\n")
 
 
 if __name__ == "__main__":
