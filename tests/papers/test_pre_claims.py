@@ -104,7 +104,8 @@ def test_the_film_shows_areas_border_cells_and_a_way() -> None:
     assert len(film.frames) == len(film.texts) >= 5
     assert all(frame.startswith("<svg") and frame.endswith("</svg>") for frame in film.frames)
     assert any("replaces its virtual consumer" in text or "is ready for it" in text for text in film.texts)
-    assert "stroke-dasharray" in film.frames[1]
+    assert film.texts[0].startswith("The whole way")
+    assert "stroke-dasharray" in film.frames[2]
 
 
 def test_a_client_that_is_switched_off_is_drawn_hollow() -> None:

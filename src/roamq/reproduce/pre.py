@@ -161,9 +161,9 @@ def delays(bins: Sequence[Mapping[str, Any]], normal: Mapping[str, Any]) -> Figu
 
 COSTS = {
     "virtual_consumers_per_handoff": "virtual consumers",
-    "virtual_consumer_s_per_handoff": "their lifetime, s",
-    "control_hops_per_handoff": "control messages, hops",
-    "wasted_events_per_handoff": "events stored for nobody",
+    "virtual_consumer_s_per_handoff": "lifetime, s",
+    "control_hops_per_handoff": "control hops",
+    "wasted_events_per_handoff": "wasted events",
 }
 OF_WHAT = {
     "virtual_consumers_per_handoff": "the virtual consumers",

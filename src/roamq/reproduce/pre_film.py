@@ -1,6 +1,7 @@
 """The film of one client: its way through the city, and where virtual consumers wait for it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from roamq.core.events import BrokerId
@@ -24,7 +25,7 @@ class Moment(NamedTuple):
 
 
 def one_client() -> Film:
-    """One client of the city for ten minutes; a frame whenever its virtual consumers or its server change."""
+    """One client of the city for ten minutes: its whole way, then whenever its virtual consumers or server change."""
     scenario = load_scenario(
         "prehandoff", overrides={"clients": "1", "duration_s": str(DURATION_S), "mobility.off": "0"}
     )
@@ -45,12 +46,16 @@ def one_client() -> Film:
         )
         for moment in shown
     ]
+    overview = replace(scenes[-1], way=[place for _, place in way])
     return Film(
         title="One client in the city: areas, border cells and virtual consumers",
-        frames=[area_map(scene) for scene in scenes],
+        frames=[area_map(overview), *(area_map(scene) for scene in scenes)],
         texts=[
-            f"{moment.time_s:.0f} s: {moment.what} {described(scene)}"
-            for moment, scene in zip(shown, scenes, strict=True)
+            f"The whole way of the client in {DURATION_S / 60:.0f} minutes.",
+            *(
+                f"{moment.time_s:.0f} s: {moment.what} {described(scene)}"
+                for moment, scene in zip(shown, scenes, strict=True)
+            ),
         ],
         caption=(
             "Nine location areas of 50 to 100 hexagonal cells, each served by the nearest broker; border cells are "
