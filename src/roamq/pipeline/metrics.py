@@ -143,7 +143,7 @@ def handoff_distribution(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 def moves(records: DataFrame, runs: DataFrame) -> DataFrame:
     """How often clients reconnected, and how often at another broker than before."""
-    connects = in_window(records, runs).where((F.col("kind") == "connected") & F.col("peer").isNotNull())
+    connects = _reconnects(records, runs)
     counted = connects.groupBy(*_RUN).agg(
         F.count("*").alias("reconnects"), F.count_if(F.col("peer") != F.col("broker")).alias("handoffs")
     )
@@ -152,7 +152,7 @@ def moves(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 def moves_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
     """Handoffs that began in each five minutes; the entity is the bin's end in seconds."""
-    connects = in_window(records, runs).where((F.col("kind") == "connected") & F.col("peer").isNotNull())
+    connects = _reconnects(records, runs)
     bin_end_s = (F.ceil(F.col("time_s") / MOVES_BIN_S) * MOVES_BIN_S).cast("double")
     binned = (
         connects.where(F.col("peer") != F.col("broker"))
@@ -160,6 +160,12 @@ def moves_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
         .agg(F.count("*").alias("handoffs"))
     )
     return _long(binned, {"handoffs_in_bin": F.col("handoffs")}, F.col("bin_end_s"))
+
+
+def _reconnects(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Connections of clients that were somewhere before; not those in which a run ends, when everybody comes back."""
+    is_reconnect = (F.col("kind") == "connected") & F.col("peer").isNotNull()
+    return in_window(records, runs).where(is_reconnect & (F.col("time_s") < F.col("until_s")))
 
 
 def _handoffs(records: DataFrame, runs: DataFrame) -> DataFrame:
