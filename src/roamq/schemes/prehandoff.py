@@ -309,9 +309,11 @@ class PreHandoff(VirtualConsumerReplacer):
         context = self.source_of(server, message)
         if message.asks and context is not self.claimed_by(claim):
             context = None  # the client showed nothing, and comes from a later connection than was believed
-        if context is None and message.whole and not message.asks:
+        is_served = message.whole and not message.asks  # what the client has subscribed to, it has shown
+        if context is None and is_served:
             return  # it was given up in the meantime
-        if context is None or context.epoch > message.heir or message.digest != digest_of(context.filters):
+        is_current = is_served or context is None or message.digest == digest_of(context.filters)
+        if context is None or context.epoch > message.heir or not is_current:
             super().on_context_request(server, claim)
             return
         self.cancel_all(context, but=server)

@@ -200,10 +200,14 @@ class SimClient:
     def subscribe(self, filter: Filter, *, owed_after_s: float = 0.0) -> None:
         """A connected client wants more; events are owed to it when the subscription has had time to spread."""
         host = self.host
-        if host is not None and self.id in host.clients and filter not in self.filters:
+        if host is not None and self._is_accepted(host) and filter not in self.filters:
             self.filters.append(filter)
             self.checkers.asked(self.id, filter)
             host.enqueue("control", 0, self._subscribe_at, host, filter, owed_after_s)
+
+    def _is_accepted(self, host: "SimHost") -> bool:
+        """Has the broker taken this connection? What is said before that would be heard on the one before it."""
+        return self.id in host.clients and host.connections[self.id] == self.connection
 
     def _subscribe_at(self, host: "SimHost", filter: Filter, owed_after_s: float) -> None:
         if filter not in self.filters:
@@ -222,7 +226,7 @@ class SimClient:
 
     def unsubscribe(self, filter: Filter) -> None:
         host = self.host
-        if host is not None and self.id in host.clients and filter in self.filters:
+        if host is not None and self._is_accepted(host) and filter in self.filters:
             self.filters.remove(filter)
             if filter in self._owed:
                 self._owed.remove(filter)
