@@ -353,9 +353,10 @@ class Sessions(Wiring):
 
     def _on_ended(self, sender: BrokerId, message: Ended) -> None:
         self.directory.forget(message.client, message.epoch)
-        mine = self.scheme.epoch_of(message.client)
+        connection = self.by_client.get(message.client)
+        # A connection may be newer than the context it was given.
+        mine = connection.epoch if connection is not None else self.scheme.epoch_of(message.client)
         if mine is not None and mine < message.epoch:
-            connection = self.by_client.get(message.client)
             if connection is not None:
                 self._end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, "connected elsewhere")
             self.broker.on_leave(message.client)

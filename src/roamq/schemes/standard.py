@@ -330,7 +330,11 @@ class Standard(Scheme):
         self.expect_no_more(arriving)
         context.close_local_queue()
         if arriving.leaves:
+            claims = self.waiting.pop(context, [])
+            self.take_off(context)
             self.close(context)
+            for claim in claims:
+                self.point_onward(claim)
             return
         self.host.store(context.client)
         self.replay(context)
