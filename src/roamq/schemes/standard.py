@@ -128,6 +128,7 @@ class Standard(Scheme):
         context = self.contexts.get(client)
         if context is not None and (arriving := self.incomplete.get(context)):
             arriving.leaves = True  # the old broker must be released before this one may forget
+            self.leave_behind(context)  # what the client does next begins anew
         else:
             super().on_leave(client)
 
