@@ -113,6 +113,8 @@ class ContextRequest(Message):
     epoch: Epoch
     new_broker: BrokerId
     of: Epoch | None = None
+    after: Epoch | None = None
+    """The connection it was pointed on to: it is pointed on to later ones only, so it does not go round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,8 @@ class Release(Message):
     new_broker: BrokerId
     fence: Mapping[BrokerId, int]
     of: Epoch | None = None
+    after: Epoch | None = None
+    """The connection it was pointed on to: it is pointed on to later ones only, so it does not go round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Departs: a client that moves on before a transfer ends is followed by a chain of
 visited, each in the paper's six steps; epochs keep the links of the chain apart (docs/decisions/0003).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from roamq.core.context import Context, Epoch, Mode, Position
 from roamq.core.events import BrokerId, ClientId, Event
@@ -169,8 +169,9 @@ class Standard(Scheme):
         Each step leads to a later connection, and none later than the claim's, so it ends.
         """
         gone = self.gone_to.get(claim.client)
-        if gone is not None and gone < claim.epoch and gone.broker != self.me:
-            self.tell(gone.broker, claim)
+        is_later = gone is not None and (claim.after is None or gone > claim.after)
+        if gone is not None and is_later and gone < claim.epoch and gone.broker != self.me:
+            self.tell(gone.broker, replace(claim, after=gone))
             return
         held = self.contexts.get(claim.client)
         later = [e for e in (gone, held.epoch if held else None) if e is not None and e > claim.epoch]
@@ -334,6 +335,7 @@ class Standard(Scheme):
             claims = self.waiting.pop(context, [])
             self.take_off(context)
             self.close(context)
+            self.remember_where(context.client, Epoch(context.epoch.connected_at, self.me))  # it ended here
             for claim in claims:
                 self.point_onward(claim)
             return
