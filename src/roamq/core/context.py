@@ -206,11 +206,6 @@ class Context:
         self.stored.append(_held(Held, (event, how)))
         return True
 
-    def pass_by(self, event: Event) -> None:
-        """The client, for whom nothing is stored, got `event` at once and will not acknowledge it."""
-        origin, sequence = event.id
-        self.reach[origin] = self.position[origin] = sequence
-
     def open_local_queue(self) -> None:
         """Older events are on their way from another broker: what comes here meanwhile waits for them."""
         self.local_queue = deque()

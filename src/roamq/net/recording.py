@@ -42,6 +42,11 @@ SCHEMA: Final = pa.schema(
 
 _TEXTS: Final = [field.name for field in SCHEMA if field.type == pa.string()]
 
+_RECORD: Final = pa.schema(list(SCHEMA)[1:])
+_KINDS: Final = tuple(_RECORD.types)
+CHUNK_ROWS: Final = 4096
+"""Rows that are turned into columns at a time: they fit the processor's cache, and the event loop gets its turn."""
+
 Batch = tuple[int, list[Record]]
 RETRY_S: Final = 5.0
 WAITING_MAX: Final = 1_000_000
@@ -91,8 +96,7 @@ class Recorder:
     # --- the thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        waiting: list[Record] = []
-        first = 0
+        waiting = _Waiting(0)
         due = math.inf
         while True:
             flushed: threading.Event | None = None
@@ -103,11 +107,11 @@ class Recorder:
                 item = threading.Event()  # nobody asked, but it is time
             if isinstance(item, tuple):
                 number, records = item
-                if waiting and number != first + len(waiting):
-                    self._write(first, waiting)
-                    waiting = []
+                if waiting and number != waiting.first + len(waiting):
+                    self._write(waiting)
+                    waiting = _Waiting(number)
                 if not waiting:
-                    first = number
+                    waiting = _Waiting(number)
                 waiting.extend(records)
                 due = min(due, time.monotonic() + self._flush_s)
                 if len(waiting) < self._rows_max:
@@ -115,8 +119,8 @@ class Recorder:
             elif item is not None:
                 flushed = item
             due = math.inf
-            if waiting and (self._write(first, waiting) or len(waiting) > WAITING_MAX):
-                waiting = []
+            if waiting and (self._write(waiting) or len(waiting) > WAITING_MAX):
+                waiting = _Waiting(0)
             elif waiting:
                 due = time.monotonic() + RETRY_S
             if flushed is not None:
@@ -124,24 +128,23 @@ class Recorder:
             if item is None:
                 return
 
-    def _write(self, first: int, records: list[Record]) -> bool:
+    def _write(self, waiting: "_Waiting") -> bool:
+        first, table = waiting.first, waiting.table()
         if first < self.written:
-            records = records[self.written - first :]
+            table = table.slice(self.written - first)
             first = self.written
-        if not records:
+        if not len(table):
             return True
         index, brokers = self._place
-        positions = np.arange(len(records), dtype=np.int64) * brokers + (first * brokers + index)
-        columns = [pa.array(positions)]
-        for name, values in zip(Record._fields, zip(*records, strict=True), strict=True):
-            columns.append(_column(values, SCHEMA.field(name).type))
-        last = first + len(records) - 1
+        positions = np.arange(len(table), dtype=np.int64) * brokers + (first * brokers + index)
+        table = table.add_column(0, SCHEMA.field("position"), pa.array(positions))
+        last = first + len(table) - 1
         path = self.folder / f"{self.broker}-{first:020d}-{last:020d}.parquet"
         draft = self.folder / f".{path.name}.draft"
         try:
             # Measured: a dictionary for numbers and statistics for all cost more than they save here.
             pq.write_table(
-                pa.Table.from_arrays(columns, schema=SCHEMA),
+                table,
                 draft,
                 compression="zstd",
                 use_dictionary=_TEXTS,
@@ -151,7 +154,7 @@ class Recorder:
         except (OSError, pa.ArrowException) as error:
             draft.unlink(missing_ok=True)
             self.failed = str(error)
-            log.error("%d records could not be written to %s: %s", len(records), self.folder, error)
+            log.error("%d records could not be written to %s: %s", len(table), self.folder, error)
             return False
         self.failed = None
         self.written = last + 1
@@ -160,6 +163,41 @@ class Recorder:
     def _last_written(self) -> int:
         names = (path.stem.rsplit("-", 2) for path in self.folder.glob(f"{self.broker}-*.parquet"))
         return max((int(last) for broker, _, last in names if broker == self.broker), default=-1) + 1
+
+
+class _Waiting:
+    """Records in a row that are to be written, most of them as columns already.
+
+    A record is small change for the allocator and work for the garbage collector as long as it is around: those that
+    come by the thousand are turned into columns at once.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self._batches: list[pa.RecordBatch] = []
+        self._records: list[Record] = []
+        self._rows = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def extend(self, records: list[Record]) -> None:
+        self._rows += len(records)
+        self._records += records
+        if len(self._records) >= CHUNK_ROWS:
+            self._batches.append(_batch(self._records))
+            self._records = []
+
+    def table(self) -> pa.Table:
+        if self._records:
+            self._batches.append(_batch(self._records))
+            self._records = []
+        return pa.Table.from_batches(self._batches, schema=_RECORD)
+
+
+def _batch(records: list[Record]) -> pa.RecordBatch:
+    columns = [_column(values, kind) for values, kind in zip(zip(*records, strict=True), _KINDS, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=_RECORD)
 
 
 def _column(values: tuple[object, ...], kind: pa.DataType) -> pa.Array:

@@ -154,7 +154,7 @@ class Scheme:
                     and context.window
                     and hand_at_once(context.client, event)
                 ):
-                    context.pass_by(event)
+                    context.reach[origin] = context.position[origin] = sequence
                     continue
                 stored = context.admit(event, "live")
                 if stored:

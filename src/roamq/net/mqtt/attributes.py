@@ -73,6 +73,13 @@ def event_of(
     `properties`."""
     properties = publish.properties
     if properties is NO_PROPERTIES:
+        wire = publish.wire
+        if wire and not publish.qos:
+            # What most messages are: forwarded as they came.
+            v5 = version is Version.V5
+            message = Message(publish.topic, publish.payload, b"", wire if v5 else b"", b"" if v5 else wire)
+        else:
+            message = Message.of(publish, version)
         return Event(
             id=event_id,
             topic=publish.topic,
@@ -81,7 +88,7 @@ def event_of(
             publisher=publisher,
             qos=publish.qos,
             retain=publish.retain,
-            properties=Message.of(publish, version),
+            properties=message,
         )
     expiry = properties.message_expiry_interval
     return Event(
