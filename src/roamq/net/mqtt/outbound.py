@@ -90,9 +90,21 @@ class Outbound:
         packet_id = state.last_packet_id + 1
         if packet_id > PACKET_ID_MAX or packet_id in state.outbound:
             packet_id = self._next_packet_id()
-        if not self._send(event, route, first, packet_id, now):
+        message = event.properties
+        pieces = None
+        if message.__class__ is Message and not (
+            self._is_particular or route.identifiers or expires_at is not None
+        ):
+            assert isinstance(message, Message)
+            pieces = message._pieces_5 if self._v5 else message._pieces_311
+        if pieces is not None and pieces[0][0] == first:
+            self._output += (pieces[0], _u16(packet_id), pieces[1])
+        elif not self._send(event, route, first, packet_id, now):
             return Outcome.TOO_LARGE
-        self._spend_quota()
+        if self.quota:
+            self.quota -= 1
+        else:
+            self._spend_quota()
         state.last_packet_id = packet_id
         state.outbound[packet_id] = InFlight(event.id, qos)
         return Outcome.IN_FLIGHT
@@ -113,7 +125,10 @@ class Outbound:
         ):
             return False
         assert isinstance(message, Message)
-        self._output.append((message._whole_5 if self._v5 else message._whole_311) or message.qos_0(self._v5))
+        whole = message._whole_5 if self._v5 else message._whole_311
+        if not whole:
+            return False  # the first receiver of this version has it encoded
+        self._output.append(whole)
         return True
 
     def _deliver_again(self, packet_id: int, event: Event, now: Seconds) -> Outcome:
@@ -215,7 +230,9 @@ class Outbound:
         if entry.qos != 1:
             raise MqttError("PUBACK for a QoS 2 message", ReasonCode.PROTOCOL_ERROR)
         del self._state.outbound[packet.packet_id]
-        self._done(entry, packet.reason, inputs)
+        if self.quota < self._window:
+            self.quota += 1
+        inputs.append(Acknowledged(entry.event_id, packet.reason))
 
     def pubrec(self, packet: Pubrec, inputs: list[Input]) -> ReasonCode | None:
         """The reason of the PUBREL to answer with, or `None` for no answer."""

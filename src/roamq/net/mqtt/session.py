@@ -99,6 +99,8 @@ class ServerConnection:
         self.subscriptions: SubscriptionSet
         self.outbound: Outbound
         self._inbound: Inbound
+        self._plain_qos = 0
+        """Up to which QoS a PUBLISH without properties needs no look at the state of the connection."""
 
     # --- bytes ---------------------------------------------------------------------------------------------
 
@@ -225,6 +227,8 @@ class ServerConnection:
         self.subscriptions = SubscriptionSet(self.state)
         self.outbound = Outbound(self.state, terms, self.subscriptions, self.output)
         self._inbound = Inbound(self.state, terms, self.limits)
+        # Where no Receive Maximum was agreed on there is nothing to count at QoS 1 either.
+        self._plain_qos = 1 if terms.version is Version.V311 and self.limits.maximum_qos else 0
         self.phase = Phase.OPEN
         self.received_at = now
         known = {name for name, _ in self.connect.properties.user_properties}
@@ -280,7 +284,7 @@ class ServerConnection:
     # --- publishing ----------------------------------------------------------------------------------------
 
     def _on_publish(self, packet: Publish, inputs: list[Input]) -> None:
-        if not packet.qos and not packet.retain and packet.properties is NO_PROPERTIES:
+        if packet.qos <= self._plain_qos and not packet.retain and packet.properties is NO_PROPERTIES:
             inputs.append(packet)
             return
         result = self._inbound.publish(packet)
