@@ -1,11 +1,17 @@
 """What all tests share: one Spark session per test process, started when first asked for."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from roamq.pipeline.session import SparkSettings, open_session
+
+# Spark's workers import runners of the tests by name, so they look where pytest does.
+_ROOT = Path(__file__).parent.parent
+os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")])
 
 
 @pytest.fixture(scope="session")

@@ -196,7 +196,7 @@ TRAFFIC = (
 
 
 def test_overhead_is_unicast_over_multicast(spark: SparkSession) -> None:
-    actual = metrics.overhead(records_of(spark, *TRAFFIC), runs_of(spark, until_s=1850.0))
+    actual = metrics.overhead(records_of(spark, *TRAFFIC), runs_of(spark, until_s=1860.0))
 
     wanted = expected(
         spark,
@@ -211,7 +211,7 @@ def test_overhead_is_unicast_over_multicast(spark: SparkSession) -> None:
 
 
 def test_overhead_by_kind_over_time_and_at_its_peak(spark: SparkSession) -> None:
-    records, runs = records_of(spark, *TRAFFIC), runs_of(spark, until_s=1850.0)
+    records, runs = records_of(spark, *TRAFFIC), runs_of(spark, until_s=1860.0)
 
     by_kind = {
         r.entity: r.value
@@ -278,7 +278,7 @@ def test_all_metrics_are_one_frame_of_the_contract(spark: SparkSession) -> None:
         Record("processing", 60.0, "b1", detail="event", count=1, duration_s=1.0),
     )
 
-    actual = metrics.metrics_of(records, runs_of(spark, until_s=1850.0))
+    actual = metrics.metrics_of(records, runs_of(spark, until_s=1860.0))
 
     assert actual.columns == columns(METRICS)
     assert {row.metric for row in actual.select("metric").distinct().collect()} == set(metrics.NAMES)

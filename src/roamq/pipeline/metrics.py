@@ -306,12 +306,8 @@ def overhead_peak(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def _traffic(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """Bins up to the one in which the window ends: when nobody publishes any more, a ratio means nothing."""
-    traffic = in_window(records, runs).where(F.col("kind") == "traffic")
-    whole_run = Window.partitionBy("run_id")
-    last_end_s = F.min(F.when(F.col("time_s") >= F.col("until_s"), F.col("time_s"))).over(whole_run)
-    bins = traffic.withColumn("last_end_s", last_end_s)
-    return bins.where(F.col("time_s") <= F.coalesce("last_end_s", "time_s")).drop("last_end_s")
+    """Whole bins of the window: when nobody publishes any more, a ratio means nothing."""
+    return in_window(records, runs).where(F.col("kind") == "traffic")
 
 
 def _ratio(value: str) -> Column:
