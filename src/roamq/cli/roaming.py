@@ -148,4 +148,6 @@ def print_waits(rows: list[dict[str, object]]) -> None:
         for row in sorted(rows, key=lambda row: str(row["scheme"]))
     ]
     columns = ["scheme", "came back", "median ms", "moved", "median ms ", "moved / came back"]
-    print_table(columns, table, title="First message after a reconnect", numeric=columns[1:])
+    print_table(
+        columns, table, title="First message after a reconnect, where one was waiting", numeric=columns[1:]
+    )

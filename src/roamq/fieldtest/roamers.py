@@ -88,13 +88,22 @@ class Traveller:
         if data and self._socket is not None and not self._socket.transport.is_closing():
             self._socket.transport.write(data)
 
-    def first_message(self, now: float) -> None:
-        """The first message after a reconnect: how long did it take?"""
+    def first_message(self, now: float, published_at: float) -> None:
+        """The first message after a reconnect: how long did it take, and was it waiting for the client?"""
         if self._asked_at is not None:
             if self._came_from is not None:
                 waited = now - self._asked_at
+                how = "stored" if published_at < self._asked_at else "live"
                 self.records.append(
-                    Record("handoff", now, self.at, self.device.name, peer=self._came_from, duration_s=waited)
+                    Record(
+                        "handoff",
+                        now,
+                        self.at,
+                        self.device.name,
+                        peer=self._came_from,
+                        detail=how,
+                        duration_s=waited,
+                    )
                 )
             self._asked_at = None
 
@@ -117,8 +126,8 @@ class Subscriber(Traveller):
 
     def _take(self, message: Message) -> None:
         now = self.clock()
-        self.first_message(now)
         publisher, number, published_at = message.payload.split(b";")[:3]
+        self.first_message(now, float(published_at))
         key = (publisher.decode(), int(number))
         if key in self.seen:
             if message.dup and message.qos == 1:

@@ -7,10 +7,14 @@ from pyspark.sql import functions as F
 def reconnects(records: DataFrame, runs: DataFrame) -> DataFrame:
     """Records -> one row per scheme: median and 95th percentile of the wait for the first message, in seconds.
 
-    `same_...` are clients that came back to the broker they had left, `moved_...` those that came to another.
+    `same_...` are clients that came back to the broker they had left, `moved_...` those that came to another. Only
+    reconnects with a message waiting count: without one, a client waits for somebody to publish.
     """
     moved = F.col("broker") != F.col("peer")
-    handoffs = records.where(F.col("kind") == "handoff").join(runs.select("run_id", "scheme"), "run_id")
+    had_waiting = F.col("detail") != "live"
+    handoffs = records.where((F.col("kind") == "handoff") & had_waiting).join(
+        runs.select("run_id", "scheme"), "run_id"
+    )
     same_s = F.when(~moved, F.col("duration_s"))
     moved_s = F.when(moved, F.col("duration_s"))
     return handoffs.groupBy("scheme").agg(
