@@ -8,6 +8,7 @@ definitions, start a run, follow its events - in a session that is ours (docs/de
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,13 +76,40 @@ def run_pipeline(
     """Bring all tables up to date with the files that landed; returns their names.
 
     New files are read, known ones are not; derived tables are made again. `full_refresh` forgets what was read.
+
+    What arrives and what follows from it are two graphs, and derived tables are dropped between them: where a table
+    exists already, Spark 4.3 takes a query with `withColumn` to read the old one, and runs it before the table it
+    is made from is up to date (docs/decisions/0071).
     """
+    from roamq.pipeline.definitions import declare_arrivals, declare_derived
+
+    run = partial(_run_graph, spark, sources, warehouse, database, progress or (lambda *_: None))
+    arrived = run(declare_arrivals, full_refresh=full_refresh)
+    place = f"`{database}`." if database else ""
+    for known in spark.catalog.listTables(database):
+        if known.name not in arrived and not known.isTemporary and not known.name.startswith("bronze_"):
+            spark.sql(f"drop table if exists {place}`{known.name}`")
+    return [*arrived, *run(declare_derived, full_refresh=False)]
+
+
+Declare = Callable[["SparkSession", Sequence[Source]], list[str]]
+
+
+def _run_graph(
+    spark: "SparkSession",
+    sources: Sequence[Source],
+    warehouse: Path,
+    database: str | None,
+    progress: Progress,
+    declare: Declare,
+    *,
+    full_refresh: bool,
+) -> list[str]:
+    """Define a graph of tables and run it to its end."""
     from pyspark.errors import PySparkException
     from pyspark.pipelines.graph_element_registry import graph_element_registration_context
     from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
     from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
-
-    from roamq.pipeline.definitions import declare
 
     try:
         graph = create_dataflow_graph(spark, default_catalog=None, default_database=database, sql_conf={})
@@ -96,7 +124,7 @@ def run_pipeline(
             dry=False,
             storage=f"file://{warehouse.resolve()}/{CHECKPOINTS}",
         )
-        _follow(events, progress or (lambda *_: None))
+        _follow(events, progress)
     except PySparkException as error:
         raise PipelineFailedError(_brief(str(error))) from error
     return tables

@@ -124,8 +124,6 @@ def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[
         "spark.sql.artifact.isolation.enabled": "true",
         # Progress bars move twice a second.
         "spark.connect.progress.reportInterval": "500ms",
-        # A table that another flow has just rewritten is listed anew, not remembered as it was.
-        "spark.sql.filesourceTableRelationCacheSize": "0",
         # Python workers outlive a task: the next run of a campaign starts at once.
         "spark.python.worker.reuse": "true",
         **settings.config,

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
-    """Declare the tables for these datasets in the pipeline that is being defined; returns their names."""
+def declare_arrivals(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
+    """Declare the tables of what arrives, in the graph that is being defined; returns their names."""
+    return bronze.declare_arrivals(spark, sources)
+
+
+def declare_derived(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
+    """Declare all that follows from it."""
     return [
-        *bronze.declare(spark, sources),
+        *bronze.declare_quarantine(spark, sources),
         *silver.declare(spark, sources),
         *gold.declare(spark, sources),
     ]

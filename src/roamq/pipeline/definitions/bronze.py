@@ -21,8 +21,8 @@ def table_of(trace_format: str) -> str:
     return f"bronze_{trace_format}"
 
 
-def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
-    formats = sorted({source.format for source in sources})
+def declare_arrivals(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
+    formats = formats_of(sources)
     for name in formats:
         dp.create_streaming_table(
             table_of(name),
@@ -33,10 +33,19 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
         dp.append_flow(target=table_of(source.format), name=f"{table_of(source.format)}_{source.dataset}")(
             _arrivals(spark, source)
         )
+    return [table_of(name) for name in formats]
+
+
+def declare_quarantine(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
+    formats = formats_of(sources)
     dp.materialized_view(name="quarantine", comment="malformed lines: file, line and reason")(
         lambda: quarantine(spark, formats)
     )
-    return [*map(table_of, formats), "quarantine"]
+    return ["quarantine"]
+
+
+def formats_of(sources: Sequence[Source]) -> list[str]:
+    return sorted({source.format for source in sources})
 
 
 def _arrivals(spark: "SparkSession", source: Source) -> Callable[[], DataFrame]:
