@@ -86,14 +86,14 @@ def test_a_run_that_is_killed_and_started_again_gives_the_same_tables(
         "local[2]",
     )
     command = roamq("pipeline", "run", "--warehouse", str(warehouse), *source)
-    process = subprocess.Popen(
-        command, env=environment(), cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    with (tmp_path / "killed.log").open("wb") as sink:
+        process = subprocess.Popen(
+            command, env=environment(), cwd=tmp_path, stdout=sink, stderr=sink, start_new_session=True
+        )
     try:
         _wait_for(lambda: any((warehouse / "sojourns").rglob("*.parquet")), process)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _kill(process)
     assert not any((warehouse / "summary").rglob("*.parquet")), "killed too late to show anything"
 
     run_pipeline_command(warehouse, "--master", "local[2]")
@@ -155,9 +155,14 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
         yield master
     finally:
         for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process that was started in a session of its own, and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], limit_s: float = 400) -> None:

@@ -42,7 +42,10 @@ def roamq(*arguments: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     """Python on the workers finds the code under test, installed or not."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    kept = {
+        name: value for name, value in os.environ.items() if "SPARK" not in name
+    }  # those of the tests' session
+    return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def run_pipeline_command(warehouse: Path, *arguments: str, timeout_s: float = 500) -> None:

@@ -39,7 +39,7 @@ def neighbor_graph(moves: DataFrame, half_life_days: float) -> DataFrame:
         .groupBy("dataset", "from", "to")
         .agg(
             F.count("*").alias("moves"),
-            F.sum(F.pow(F.lit(0.5), age_days / half_life_days)).alias("weight"),
+            F.sum(_exact(F.pow(F.lit(0.5), age_days / half_life_days))).alias("weight"),
             F.max("time").alias("last_seen"),
             F.percentile_approx("gap_s", 0.5).alias("gap_s_median"),
         )
@@ -77,6 +77,11 @@ def _transitions_of(second: DataFrame, order: int, context: tuple[str, ...]) -> 
     return counted.withColumns(
         {**absent, "order": F.lit(order), "probability": _share("moves", "dataset", *context)}
     ).select("dataset", "order", "before", "from", "to", "moves", "probability", "last_seen")
+
+
+def _exact(weight: Column) -> Column:
+    """A weight of at most 1 as a whole number: sums are then the same in any order, on any number of cores."""
+    return (weight * float(1 << 40)).cast("bigint")
 
 
 def _share(count: str, *group: str) -> Column:
@@ -131,7 +136,9 @@ def days(sojourns: DataFrame, time_zone: str) -> DataFrame:
     """Sojourns -> one row per local day; a sojourn across midnight counts on both sides of it."""
     known = sojourns.where(F.col("state").isin(CONNECTED, DISCONNECTED))  # days without any data are no days
     pieces = split_at_midnight(known, time_zone)
-    hours = (F.unix_micros("end") - F.unix_micros("begin")) / 3.6e9
+    micros = F.unix_micros("end") - F.unix_micros(
+        "begin"
+    )  # whole numbers: their sum is the same in any order
     arrives = F.from_utc_timestamp("next_begin", time_zone)
     # A move belongs to the day of its arrival; the stay it ends may have been cut into several pieces.
     is_move = (F.col("next_site") != F.col("site")) & (F.to_date(arrives) == F.col("day"))
@@ -139,12 +146,13 @@ def days(sojourns: DataFrame, time_zone: str) -> DataFrame:
         (F.col("state") == CONNECTED) & is_move
     )
     counted = moved.groupBy("dataset", "day").agg(F.count("*").alias("moves"))
+    in_hours = {
+        name: F.coalesce(F.sum(F.when(F.col("state") == state, micros)), F.lit(0)) / 3.6e9
+        for name, state in (("connected_hours", CONNECTED), ("disconnected_hours", DISCONNECTED))
+    }
     spent = pieces.groupBy("dataset", "day").agg(
         F.count_distinct(F.when(F.col("state") == CONNECTED, F.col("client"))).alias("clients"),
-        F.coalesce(F.sum(F.when(F.col("state") == CONNECTED, hours)), F.lit(0.0)).alias("connected_hours"),
-        F.coalesce(F.sum(F.when(F.col("state") == DISCONNECTED, hours)), F.lit(0.0)).alias(
-            "disconnected_hours"
-        ),
+        *(hours.alias(name) for name, hours in in_hours.items()),
     )
     moves = F.coalesce("moves", F.lit(0))
     return conform(spent.join(counted, ["dataset", "day"], "left").withColumn("moves", moves), DAYS)
@@ -154,8 +162,8 @@ def sites_of_observations(observations: DataFrame, dataset: str) -> DataFrame:
     """Observations with places -> `sites`: a site lies where its clients were seen, on average."""
     seen = observations.where(F.col("site").isNotNull()).groupBy("site")
     located = seen.agg(
-        F.avg("x").alias("x"),
-        F.avg("y").alias("y"),
+        F.avg(F.col("x").cast("decimal(18,9)")).alias("x"),  # decimals: their mean is the same in any order
+        F.avg(F.col("y").cast("decimal(18,9)")).alias("y"),
         F.count("*").alias("observations"),
         F.approx_count_distinct("client").alias("clients"),
     )
