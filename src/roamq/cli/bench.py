@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Measure live brokers: how much they carry, and what becomes of clients that roam."""
+    """Measure live brokers: how much they carry, and what becomes of clients that roam.
+
+    \b
+    Examples:
+      roamq bench throughput
+      roamq bench roaming --quick
+    """
 
 
 @command.command()
