@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
         ),
         *("report", "reproduce", "schemes", "sim"),
     },
+    "__main__": {"cli"},
 }
 """Package -> what it may import of ours, besides itself."""
 

@@ -1,0 +1,5 @@
+"""`python -m roamq` is the same command line as `roamq`."""
+
+from roamq.cli.main import main
+
+main()
