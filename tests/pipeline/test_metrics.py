@@ -151,6 +151,32 @@ def test_processing_time_is_per_event_and_by_broker(spark: SparkSession) -> None
     assert_metrics(actual, wanted)
 
 
+def test_subscribers_of_a_broker_are_counted_by_the_time_they_stay_within_the_window(
+    spark: SparkSession,
+) -> None:
+    records = records_of(
+        spark,
+        Record("connected", 0.0, "b1", "c1"),  # 10 of its 20 seconds are before the window
+        Record("disconnected", 20.0, "b1", "c1"),
+        Record("connected", 30.0, "b2", "c1", peer="b1"),
+        Record("connected", 60.0, "b1", "c2"),
+        Record("connected", 70.0, "b3", "c2", peer="b1"),  # b1 notices only later, and ends no stay at b3
+        Record("disconnected", 75.0, "b1", "c2"),
+        Record("disconnected", 80.0, "b3", "c2"),
+        Record("connected", 120.0, "b1", "c2", peer="b3"),  # after the window
+    )
+
+    actual = metrics.broker_subscribers(records, runs_of(spark))
+
+    wanted = expected(
+        spark,
+        ("broker_subscribers", "b1", 0.2),
+        ("broker_subscribers", "b2", 0.8),
+        ("broker_subscribers", "b3", 0.1),
+    )
+    assert_metrics(actual, wanted)
+
+
 def test_broker_throughput(spark: SparkSession) -> None:
     records = records_of(spark, *(delivered("c1", n, 20.0, 1.0) for n in range(50)))
 

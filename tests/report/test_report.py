@@ -9,7 +9,7 @@ import pytest
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.results import Measured, RunRow
-from roamq.report.charts import COLOURS, INK, draw
+from roamq.report.charts import COLOURS, INK, draw, lines
 from roamq.report.exhibits import Figure, Kind, Section, Series, Table
 from roamq.report.html import render
 from roamq.report.numbers import cell, with_interval
@@ -82,6 +82,20 @@ def test_every_kind_of_figure_is_an_inline_drawing_in_the_pages_colours(kind: Ki
 
 def test_equal_figures_are_drawn_equally() -> None:
     assert draw(FIGURE) == draw(FIGURE)
+
+
+def test_points_that_are_not_joined_have_no_line_and_long_curves_no_markers() -> None:
+    from matplotlib.figure import Figure as Canvas
+
+    many = list(range(100))
+    series = [Series(name="runs", x=[1, 2], y=[2, 1], joined=False), Series(name="curve", x=many, y=many)]
+    axes = Canvas().add_subplot()
+
+    lines(axes, replace(FIGURE, series=series))
+
+    runs, curve = axes.lines
+    assert (runs.get_linestyle(), runs.get_marker()) == ("None", "o")
+    assert (curve.get_linestyle() != "None", curve.get_marker()) == (True, "")
 
 
 def test_the_page_fetches_nothing_escapes_text_and_repeats_no_id() -> None:

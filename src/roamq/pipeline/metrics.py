@@ -115,6 +115,31 @@ def broker_throughput(records: DataFrame, runs: DataFrame) -> DataFrame:
     return _long(per_broker, {"broker_throughput": F.col("routed") / F.col("window_s")}, F.col("broker"))
 
 
+def broker_subscribers(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Subscribers connected at a broker, on average over the window ([PRO] section 6.3).
+
+    A stay ends when its broker notices, or when the client connects again; what another broker notices late does not
+    end it.
+    """
+    history = Window.partitionBy("run_id", "client").orderBy("time_s", "position")
+    begins = F.col("kind") == "connected"
+    stays_at = F.last(F.when(begins, F.col("broker")), ignorenulls=True).over(history)
+    steps = (
+        records.where(F.col("kind").isin("connected", "disconnected"))
+        .withColumn("stays_at", stays_at)
+        .where(begins | (F.col("broker") == F.col("stays_at")))
+        .withColumn("end_s", F.lead("time_s").over(history))
+        .where(begins)
+    )
+    bounds = runs.select(*_RUN, "warmup_s", "until_s")
+    stays = steps.join(F.broadcast(bounds), "run_id")
+    end_s = F.least(F.coalesce("end_s", "until_s"), "until_s")
+    inside_s = F.greatest(end_s - F.greatest("time_s", "warmup_s"), F.lit(0.0))
+    per_broker = stays.groupBy(*_RUN, "warmup_s", "until_s", "broker").agg(F.sum(inside_s).alias("stayed_s"))
+    value = F.col("stayed_s") / (F.col("until_s") - F.col("warmup_s"))
+    return _long(per_broker, {"broker_subscribers": value}, F.col("broker"))
+
+
 def latency(records: DataFrame, runs: DataFrame) -> DataFrame:
     """E: from publication to the subscriber, over all deliveries ([PRO] section 5.1)."""
     delivered = in_window(records, runs).where(F.col("kind") == "delivered")
@@ -329,6 +354,7 @@ GROUPS: dict[Metric, tuple[str, ...]] = {
         "transferred_pct",
     ),
     broker_throughput: ("broker_throughput",),
+    broker_subscribers: ("broker_subscribers",),
     latency: ("latency_s_mean", "latency_s_p50", "latency_s_p95", "latency_s_p99"),
     handoff_latency: ("handoff_s_mean", "handoff_s_p50", "handoff_s_p95", "handoff_s_p99"),
     moves: ("reconnects", "handoffs"),

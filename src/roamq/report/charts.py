@@ -22,6 +22,8 @@ INK = "#010203"
 to them as `--s0`, `--s1`, ..., so that they stay readable on a dark page."""
 
 SIZE_IN = (6.4, 3.6)
+MOST_MARKERS = 40
+"""A line through more points than this is a curve, and needs no markers."""
 LEGEND_CHARACTERS = 80
 """How much text fits on a line above a figure of that size."""
 STYLE: dict[Any, Any] = {
@@ -87,6 +89,10 @@ def draw(figure: Figure) -> str:
 def lines(axes: "Axes", figure: Figure) -> None:
     """Curves over a numeric x, with intervals as bands."""
     for series, look in _looks(figure.series):
+        if not series.joined:
+            look |= {"linestyle": "", "alpha": 0.6}
+        elif len(series.x) > MOST_MARKERS:
+            look |= {"marker": ""}
         axes.plot(series.x, series.y, **look)
         if series.low is not None and series.high is not None:
             axes.fill_between(series.x, series.low, series.high, color=look["color"], alpha=0.15, linewidth=0)

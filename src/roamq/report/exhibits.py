@@ -23,6 +23,8 @@ class Series:
     """Lower ends of the 95% confidence intervals."""
     high: Sequence[float] | None = None
     published: bool = False
+    joined: bool = True
+    """False: points that no line connects, as of runs that a curve was fitted to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

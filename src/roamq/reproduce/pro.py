@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.results import Measured
 from roamq.report.exhibits import Cell, Figure, Series, Table
-from roamq.reproduce.pro_models import Observation, fit_outcome, neighboring_occupancy, random_occupancy
 from roamq.reproduce.pro_runs import (
     LONG_STAY_S,
     PATTERNS,
@@ -31,9 +30,6 @@ from roamq.reproduce.pro_tables import (
     Key,
 )
 from roamq.reproduce.registry import Evidence, Outcome, Verdict, claim
-
-POINTS_OF_A_CUBIC = 5
-"""Populations needed to fit a cubic and have a residual."""
 
 
 def keyed(rows: Iterable[Measured], metric: str) -> dict[Key, Measured]:
@@ -357,9 +353,7 @@ def figure_7_handoff_frequency(evidence: Evidence) -> Outcome:
 def figure_8_brokers(evidence: Evidence) -> Outcome:
     rows = evidence.summary(figure_8_jobs(evidence.quick), ["processing_s", "broker_throughput"])
     cells = {
-        (row.metric, row.params["mobility.pattern"], row.entity): row
-        for row in rows
-        if row.entity != "all" and int(row.params["clients"]) == largest(evidence.quick)
+        (row.metric, row.params["mobility.pattern"], row.entity): row for row in rows if row.entity != "all"
     }
     brokers = sorted({key[2] for key in cells})
     processing = {p: {b: 1000 * cells["processing_s", p, b].mean for b in brokers} for p in PATTERNS}
@@ -374,37 +368,17 @@ def figure_8_brokers(evidence: Evidence) -> Outcome:
         problems.append("M is not lowest at B5")
     if set(sorted(brokers, key=lambda b: -routed["NBR"][b])[:2]) != {"b3", "b6"}:
         problems.append("Tb is not highest at B3 and B6")
-    rnd, nbr = observations(rows, "RND"), observations(rows, "NBR")
-    enough = len({round(row.subscribers, 6) for row in rnd}) >= POINTS_OF_A_CUBIC
-    fit = fit_outcome(rnd, nbr) if enough else Outcome(verdict=Verdict.NOT_RUN, ours="too few populations")
     return Outcome(
         verdict=verdict(problems),
         ours="M under NBR " + " ".join(f"{b} {processing['NBR'][b]:.1f}" for b in brokers) + " ms, under RND "
         f"{min(processing['RND'].values()):.1f} to {max(processing['RND'].values()):.1f} ms; Tb highest at "
-        + " and ".join(sorted(brokers, key=lambda b: -routed["NBR"][b])[:2])
-        + f"; section 6.3 on these runs: {fit.ours}",
+        + " and ".join(sorted(brokers, key=lambda b: -routed["NBR"][b])[:2]),
         why="; ".join(problems),
-        tables=fit.tables,
         figures=[
-            *fit.figures,
             broker_bars("Message processing time (Fig. 8)", "milliseconds", processing),
             broker_bars("Broker throughput (Fig. 8)", "messages per second", routed),
         ],
     )
-
-
-def observations(rows: Iterable[Measured], pattern: str) -> list[Observation]:
-    """Throughput of each broker by the subscribers that section 6 expects there."""
-    occupancy = random_occupancy() if pattern == "RND" else neighboring_occupancy()
-    return [
-        Observation(
-            broker=row.entity.upper(),
-            subscribers=occupancy.expected(int(row.params["clients"]))[row.entity.upper()],
-            throughput=row.mean,
-        )
-        for row in rows
-        if row.metric == "broker_throughput" and row.params["mobility.pattern"] == pattern
-    ]
 
 
 def broker_bars(title: str, unit: str, values: Mapping[str, Mapping[str, float]]) -> Figure:

@@ -32,6 +32,11 @@ def populations(quick: bool) -> tuple[int, ...]:
     return (10, 30) if quick else TABLE_POPULATIONS
 
 
+def fit_populations(quick: bool) -> tuple[int, ...]:
+    """Of the random runs that the curve of section 6.3 is fitted on: a cubic needs five."""
+    return (10, 20, 30, 40, 50) if quick else FIGURE_POPULATIONS
+
+
 def seeds(quick: bool) -> range:
     return range(2) if quick else range(5)
 
@@ -106,9 +111,22 @@ def figure_7_jobs(quick: bool) -> Sequence[Job]:
 
 
 def figure_8_jobs(quick: bool) -> Sequence[Job]:
-    """Fig. 8: pro-active caching in both patterns; all populations, for the curve of section 6.3."""
-    made = {job.run_id: job for job in (*table_jobs(quick), *figure_5_jobs(quick))}
-    return [job for job in made.values() if job.scheme == "proactive"]
+    """Fig. 8: pro-active caching in both patterns."""
+    return [
+        job("proactive", largest(quick), pattern, seed, quick)
+        for pattern in PATTERNS
+        for seed in seeds(quick)
+    ]
+
+
+def fit_jobs(quick: bool) -> Sequence[Job]:
+    """Fig. 11 to 13: random runs to fit on, neighboring ones to predict."""
+    return [
+        job("proactive", subscribers, pattern, seed, quick)
+        for pattern, sizes in (("RND", fit_populations(quick)), ("NBR", populations(quick)))
+        for subscribers in sizes
+        for seed in seeds(quick)
+    ]
 
 
 def unbounded_jobs(quick: bool) -> Sequence[Job]:
