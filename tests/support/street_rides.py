@@ -12,8 +12,10 @@ import sys
 from typing import Any
 
 from roamq.config import Source
+from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.geo.city import site_grid
+from roamq.schemes.prehandoff import PreHandoff
 from roamq.sim.clients import SimClient
 from roamq.sim.scenario import RunResult, Simulation, checked
 from tests.support.rough_rides import findings
@@ -26,8 +28,26 @@ SPREAD_S = 4.0
 
 
 def ride(number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0) -> RunResult:
+    return prepared(number, scheme=scheme, duration_s=duration_s).run()
+
+
+def forgetful_ride(number: int) -> dict[BrokerId, list[ClientId]]:
+    """Brokers fall and find nothing of what they knew: which virtual consumers are left when all have stopped?"""
+    simulation = prepared(number, forgetful=True)
+    simulation.run()
+    schemes = [(broker, host.broker.scheme) for broker, host in simulation.network.hosts.items()]
+    return {
+        broker: list(scheme.virtual)
+        for broker, scheme in schemes
+        if isinstance(scheme, PreHandoff) and scheme.virtual
+    }
+
+
+def prepared(
+    number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0, forgetful: bool = False
+) -> Simulation:
     rng = random.Random(f"{number}/street ride")
-    flooded = rng.random() < 0.6
+    flooded = rng.random() < 0.6 or forgetful  # routes through a tree do not outlive what a broker forgets
     links = LINKS if flooded else TREE
     speed = rng.choice([300.0, 1000.0, 3000.0])
     scenario: dict[str, Any] = {
@@ -72,13 +92,14 @@ def ride(number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0) -
     }
     if rng.random() < 0.3:
         scenario["service"] = {"operation_s": 0.002, "event_s": 0.001, "send_s": 0.001}
-    if rng.random() < 0.4:
-        scenario["faults"] = _faults(rng, links, duration_s)
+    if rng.random() < 0.4 or forgetful:
+        faults = _faults(rng, links, duration_s)
+        scenario["faults"] = [{**fault, "keep_store": not forgetful} for fault in faults]
     simulation = Simulation(checked(scenario, Source("street ride")), number)
     simulation.checkers.remember_all()
     if rng.random() < 0.5:
         _change_minds(rng, simulation, duration_s)
-    return simulation.run()
+    return simulation
 
 
 def _options(rng: random.Random) -> dict[str, Any]:
@@ -87,6 +108,8 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "moving_s": rng.choice([0.2, 1.0, 5.0]),
         "lead_s": rng.choice([0.3, 2.0]),
         "cone_deg": rng.choice([30.0, 90.0, 180.0]),
+        "haste": rng.choice([0.5, 1.0, 2.0]),
+        "lease_s": rng.choice([0.2, 1.5, 300.0]),
     }
 
 

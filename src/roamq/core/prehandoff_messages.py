@@ -1,7 +1,8 @@
-"""The messages of location-based pre-handoff ([PRE] section 4, Fig. 3), and four more that make it exact.
+"""The messages of location-based pre-handoff ([PRE] section 4, Fig. 3), and six more that make it exact.
 
 The paper's `Register` is no message between brokers: it is the client's connection and its location, which are
-inputs of the broker. `Preforwarded`, `Prestored`, `Replaced` and `Handed` are ours (docs/decisions/0080).
+inputs of the broker. `Preforwarded`, `Prestored`, `Replaced` and `Handed` are ours (docs/decisions/0080), and so are
+`AskExpected` and `StillExpected` (0085).
 Every message names the connection it is about (`epoch`) and the pre-handoff (`attempt`, counted by its sender), so
 that one which was overtaken by events is known as such.
 """
@@ -131,3 +132,13 @@ class Handed(PrehandoffMessage):
     @property
     def size_bytes(self) -> int:
         return HEADER_BYTES + EVENT_ID_BYTES * len(self.held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskExpected(PrehandoffMessage):
+    """ESe -> ESi: nothing was heard of this client for a lease; is it still to be expected here?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillExpected(PrehandoffMessage):
+    """ESi -> ESe: yes. If it is not, the answer is `CancelPreforward`."""

@@ -1,7 +1,9 @@
 """A region: areas, the streets through them, and the answers that a broker and a moving client ask of both."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from roamq.core.events import BrokerId
 from roamq.geo.areas import BorderCellTable, LocationAreas
@@ -65,19 +67,37 @@ class Region:
                 found[broker] = min(distance, found.get(broker, distance))
         return found
 
-    def onward(self, befores: Iterable[Cell], cell: Cell, crossings: int) -> set[BrokerId]:
-        """The other areas that streets lead to within so many crossings, for who does not turn back."""
+    def ways_out(self, befores: Iterable[Cell], cell: Cell, further_m: float) -> dict[BrokerId, float]:
+        """The other areas that streets lead to from `cell`, each with the metres of the shortest way to it.
+
+        The way begins where the client came in, from one of `befores`. It leads out of `cell` into the other area, or
+        through more cells of this one, then over no more than `further_m` of them.
+        """
+        assert self.routes is not None
+        found: dict[BrokerId, float] = {}
+        for before in befores:
+            for there, metres in self.routes.exits(before, cell).items():
+                for broker, more_m in self._reached(cell, there, further_m).items():
+                    found[broker] = min(metres + more_m, found.get(broker, math.inf))
+        return found
+
+    def _reached(self, cell: Cell, there: Cell, within_m: float) -> dict[BrokerId, float]:
+        """The areas other than that of `cell` within so many metres of the edge between two cells, by streets."""
         assert self.routes is not None
         mine = self.areas.broker_of.get(cell)
-        found: set[BrokerId] = set()
-        edges = {(before, cell) for before in befores}
-        seen = set(edges)
-        for _ in range(crossings):
-            further = {(here, there) for before, here in edges for there in self.routes.onward(before, here)}
-            reached = {self.areas.broker_of.get(there) for _, there in further}
-            found |= {broker for broker in reached if broker is not None and broker != mine}
-            edges = {edge for edge in further - seen if self.areas.broker_of.get(edge[1]) == mine}
-            seen |= edges
+        found: dict[BrokerId, float] = {}
+        ways = [(0.0, cell, there)]
+        seen: set[tuple[Cell, Cell]] = set()
+        while ways:
+            metres, before, here = heappop(ways)
+            broker = self.areas.broker_of.get(here)
+            if broker is not None and broker != mine:
+                found.setdefault(broker, metres)
+            elif (before, here) not in seen:
+                seen.add((before, here))
+                for further, more_m in self.routes.exits(before, here).items():
+                    if metres + more_m <= within_m:
+                        heappush(ways, (metres + more_m, here, further))
         return found
 
     def entries(self, cell: Cell, came_from: BrokerId) -> list[Cell]:

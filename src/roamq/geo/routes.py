@@ -7,6 +7,7 @@ border cells have a way out, and where a client on a street will be next.
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -47,7 +48,7 @@ class RouteMap:
             by_junction[b].add(a)
         self.neighbors = {number: tuple(sorted(others)) for number, others in by_junction.items()}
         self._passages: dict[tuple[Junction, Junction], tuple[Passage, ...]] = {}
-        self._onward: dict[tuple[Cell, Cell], frozenset[Cell]] = {}
+        self._exits: dict[tuple[Cell, Cell], Mapping[Cell, float]] = {}
         if junctions and connected_components(self._lengths, directed=False)[0] > 1:
             raise ConfigError("the streets leave a part of the map unconnected; add a street to it")
 
@@ -131,29 +132,41 @@ class RouteMap:
                     found.setdefault(edge, []).append((a, b, place))
         return found
 
-    def onward(self, before: Cell, cell: Cell) -> frozenset[Cell]:
-        """Where streets lead from `cell` who came from `before` and does not turn back."""
-        known = self._onward.get((before, cell))
+    def exits(self, before: Cell, cell: Cell) -> Mapping[Cell, float]:
+        """The cells that streets lead into from `cell` for who came from `before`, and how many metres it is to each.
+
+        Who travels turns where streets meet, back too, but not between: a cell without a junction is crossed.
+        """
+        known = self._exits.get((before, cell))
         if known is None:
-            found: set[Cell] = set()
-            walked: set[tuple[Junction, Junction]] = set()
-            for a, b, place in self._entries.get((before, cell), ()):
-                self._follow(a, b, place, found, walked)
-            known = self._onward[before, cell] = frozenset(found)
+            known = self._exits[before, cell] = self._measure(before, cell)
         return known
 
-    def _follow(
-        self, a: Junction, b: Junction, place: int, found: set[Cell], walked: set[tuple[Junction, Junction]]
-    ) -> None:
-        passages = self.passages(a, b)
-        if place + 1 < len(passages):
-            found.add(passages[place + 1].cell)
-            return
-        others = [c for c in self.neighbors[b] if c != a] or [a]  # a dead end leads back
-        for c in others:
-            if (b, c) not in walked:
-                walked.add((b, c))
-                self._follow(b, c, 0, found, walked)
+    def _measure(self, before: Cell, cell: Cell) -> dict[Cell, float]:
+        """Dijkstra's algorithm over the streets inside `cell`, from all places where they come in from `before`."""
+        found: dict[Cell, float] = {}
+        turns: list[tuple[float, Junction]] = []
+
+        def follow(a: Junction, b: Junction, place: int, metres: float) -> None:
+            """Along a street from where it enters the cell, to where it leaves it or meets others."""
+            passages = self.passages(a, b)
+            if place + 1 < len(passages):
+                out = passages[place + 1]
+                metres += out.at_m - passages[place].at_m
+                found[out.cell] = min(metres, found.get(out.cell, metres))
+            else:
+                heappush(turns, (metres + self.length_m(a, b) - passages[place].at_m, b))
+
+        for a, b, place in self._entries.get((before, cell), ()):
+            follow(a, b, place, 0.0)
+        reached: set[Junction] = set()
+        while turns:
+            metres, at = heappop(turns)
+            if at not in reached:
+                reached.add(at)
+                for c in self.neighbors[at]:
+                    follow(at, c, 0, metres)
+        return found
 
     def border_cell_table(self, areas: LocationAreas, broker: BrokerId) -> BorderCellTable:
         """BCT found "statically from the regional route map" ([PRE] section 2.3): border cells with a way out."""

@@ -4,6 +4,7 @@ Paper: [PRE] sections 2.3 and 3.1; section 5 for areas chosen "by using the dire
 """
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -11,8 +12,13 @@ from roamq.core.events import BrokerId, ClientId, Seconds
 from roamq.geo.cells import Cell, bearing_deg, center, distance_m, pitch_m, resolution_of
 from roamq.geo.region import Region
 
-REMEMBERED = 3
-"""How many cells back a client's direction is measured: over one edge it could only be one of six."""
+REMEMBERED = 5
+"""How many cells of a client are kept: its speed is that of its fastest crossing among them, since a stop hides it."""
+
+TURNED_OVER = 3
+"""Over how many cells a direction is measured: over one edge it could only be one of six."""
+
+AT_ONCE = 0.0
 
 
 class Choice(StrEnum):
@@ -23,9 +29,9 @@ class Choice(StrEnum):
     ALL = "all"
     """All whose area touches this one, wherever the client is: what section 3.1 calls unnecessary."""
     AHEAD = "ahead"
-    """Those that streets lead to without turning back, sooner for who is fast: the paper's future work."""
+    """Those that the client can reach by street before it could be seen again: the paper's future work."""
     CONE = "cone"
-    """Those in the direction of the client: the same where there is no route map."""
+    """Those in the direction of the client: for where there is no route map."""
 
 
 class Sighting(NamedTuple):
@@ -40,8 +46,6 @@ class LocationTable:
         self._sightings: dict[ClientId, deque[Sighting]] = {}
         self._came_from: dict[ClientId, BrokerId] = {}
         self._speed_mps: dict[ClientId, float] = {}
-        self.lingering: set[ClientId] = set()
-        """Clients that have been in their cell for longer than it takes to cross it."""
 
     def __contains__(self, client: ClientId) -> bool:
         return client in self._sightings
@@ -60,13 +64,11 @@ class LocationTable:
         sightings = self._sightings.setdefault(client, deque(maxlen=REMEMBERED))
         if not sightings or sightings[-1].cell != cell:
             sightings.append(Sighting(now, cell))
-            self.lingering.discard(client)
 
     def forget(self, client: ClientId) -> None:
         self._sightings.pop(client, None)
         self._came_from.pop(client, None)
         self._speed_mps.pop(client, None)
-        self.lingering.discard(client)
 
     def came_from(self, client: ClientId) -> BrokerId | None:
         return self._came_from.get(client)
@@ -80,10 +82,18 @@ class LocationTable:
         sightings = self._sightings.get(client)
         return sightings[-2].cell if sightings and len(sightings) > 1 else None
 
+    def sightings(self, client: ClientId) -> Sequence[Sighting]:
+        """The cells in which the client was seen in this area, the last one last."""
+        return tuple(self._sightings.get(client, ()))
+
+    def speed_before(self, client: ClientId) -> float | None:
+        """How fast the client was in the area that it came from."""
+        return self._speed_mps.get(client)
+
     def motion(self, client: ClientId) -> tuple[float, float] | None:
-        """Direction in degrees and speed in metres per second; None for who has not moved yet."""
-        sightings = self._sightings.get(client)
-        if not sightings or len(sightings) < 2:
+        """Direction in degrees and speed in metres per second, as the crow flies; None for who has not moved yet."""
+        sightings = self.sightings(client)[-TURNED_OVER:]
+        if len(sightings) < 2:
             return None
         first, last = center(sightings[0].cell), center(sightings[-1].cell)
         elapsed = sightings[-1].time_s - sightings[0].time_s
@@ -93,14 +103,9 @@ class LocationTable:
             return None
         return bearing_deg(first, last), distance_m(first, last) / elapsed
 
-    def speed_mps(self, client: ClientId) -> float | None:
-        """How fast the client is; as long as it has not moved here, how fast it came."""
-        motion = self.motion(client)
-        return self._speed_mps.get(client) if motion is None else motion[1]
-
 
 class Expectation:
-    """Decides, from a client's place and motion, where it may be next."""
+    """Decides, from a client's place and motion, where it may be next, and from when on it is expected there."""
 
     def __init__(
         self,
@@ -110,32 +115,28 @@ class Expectation:
         *,
         cone_deg: float,
         lead_s: Seconds,
-        patience: float,
+        haste: float,
     ) -> None:
         self.me = me
         self.region = region
         self.choice = choice
         self.cone_deg = cone_deg
         self.lead_s = lead_s
-        self.patience = patience
+        self.haste = haste
 
-    def until_lingering_s(self, client: ClientId, table: LocationTable) -> Seconds | None:
-        """How long the client may stay in its cell and still be believed to go straight on; None: for ever."""
-        cell, speed = table.cell_of(client), table.speed_mps(client)
-        if self.choice not in (Choice.AHEAD, Choice.CONE) or cell is None or not speed:
-            return None
-        return self.patience * pitch_m(resolution_of(cell)) / speed
+    def due(self, client: ClientId, table: LocationTable) -> Mapping[BrokerId, Seconds]:
+        """E: the servers at which the client is to have a virtual consumer, each from its time on.
 
-    def servers(self, client: ClientId, table: LocationTable) -> tuple[BrokerId, ...]:
-        """E: the servers at which the client is to have a virtual consumer now."""
+        That holds until the client is seen in another cell.
+        """
         cell = table.cell_of(client)
         if self.region is None or cell is None or self.region.areas.broker_of.get(cell) != self.me:
-            return ()
+            return {}
         if self.choice is Choice.ALL:
-            return self.region.areas.neighbors(self.me)
+            return dict.fromkeys(self.region.areas.neighbors(self.me), AT_ONCE)
         beyond = self.region.border_cells(self.me).get(cell, ())
-        if self.choice is Choice.BORDER or client in table.lingering:
-            return beyond  # E = BCT · cell_MHs · NES
+        if self.choice is Choice.BORDER:
+            return dict.fromkeys(beyond, AT_ONCE)  # E = BCT · cell_MHs · NES
         if self.choice is Choice.AHEAD and self.region.routes is not None:
             return self._by_streets(client, table, cell, beyond, self.region)
         return self._by_direction(client, table, cell, beyond, self.region)
@@ -147,16 +148,40 @@ class Expectation:
         cell: Cell,
         beyond: tuple[BrokerId, ...],
         region: Region,
-    ) -> tuple[BrokerId, ...]:
+    ) -> dict[BrokerId, Seconds]:
+        """When the client could be at each server at the earliest, less the time that a pre-handoff needs."""
+        befores = self._befores(client, table, cell, region)
+        if not befores:  # it was switched off, or has just appeared: it may be anywhere in the cell
+            return dict.fromkeys(beyond, AT_ONCE)
+        seen_mps = self.speed_mps(client, table)
+        if seen_mps is None:
+            return dict.fromkeys(region.ways_out(befores, cell, 0.0), AT_ONCE)
+        fastest_mps = self.haste * seen_mps
+        ways = region.ways_out(befores, cell, fastest_mps * self.lead_s)
+        entered_s = table.sightings(client)[-1].time_s
+        return {server: entered_s + metres / fastest_mps - self.lead_s for server, metres in ways.items()}
+
+    def _befores(self, client: ClientId, table: LocationTable, cell: Cell, region: Region) -> list[Cell]:
+        """The cells from which the client may have come into the one where it is, if a street leads from there."""
         before, came_from = table.before(client), table.came_from(client)
-        befores = [before] if before is not None else []
-        if before is None and came_from is not None:
-            befores = region.entries(cell, came_from)
-        motion = table.motion(client)
-        if not befores:
-            return beyond
-        crossings = 1 if motion is None else 1 + int(motion[1] * self.lead_s / pitch_m(resolution_of(cell)))
-        return tuple(sorted(region.onward(befores, cell, crossings)))
+        if before is not None:
+            assert region.routes is not None
+            return [before] if region.routes.exits(before, cell) else []
+        return region.entries(cell, came_from) if came_from is not None else []
+
+    def speed_mps(self, client: ClientId, table: LocationTable) -> float | None:
+        """The client's speed by street, over the fastest of its last crossings; None if it is not known yet."""
+        routes = self.region.routes if self.region is not None else None
+        if routes is None:
+            motion = table.motion(client)
+            return table.speed_before(client) if motion is None else motion[1]
+        sightings = table.sightings(client)
+        speeds = [speed for speed in [table.speed_before(client)] if speed and len(sightings) < REMEMBERED]
+        for before, entered, left in zip(sightings, sightings[1:], sightings[2:], strict=False):
+            metres = routes.exits(before.cell, entered.cell).get(left.cell)
+            if metres is not None and left.time_s > entered.time_s:
+                speeds.append(metres / (left.time_s - entered.time_s))
+        return max(speeds, default=None)
 
     def _by_direction(
         self,
@@ -165,17 +190,22 @@ class Expectation:
         cell: Cell,
         beyond: tuple[BrokerId, ...],
         region: Region,
-    ) -> tuple[BrokerId, ...]:
-        """Of the servers beyond the border those in the client's direction; of a fast client, further ones too."""
+    ) -> dict[BrokerId, Seconds]:
+        """Of the servers beyond the border those in the client's direction; of a fast client, further ones too.
+
+        The others follow when the client has been in the cell for as long as it takes to cross it.
+        """
         motion, came_from = table.motion(client), table.came_from(client)
-        if motion is None and came_from is not None:
+        speed = self.speed_mps(client, table)
+        heading = motion[0] if motion is not None else None
+        if heading is None and came_from is not None:
             heading = region.entry_heading(cell, came_from)
-            motion = None if heading is None else (heading, 0.0)
-        if motion is None:
-            return beyond
-        heading, speed = motion
+        if heading is None or not speed:
+            return dict.fromkeys(beyond, AT_ONCE)
         reach_m = speed * self.lead_s
+        pitch = pitch_m(resolution_of(cell))
         seen = region.ahead(cell, heading, reach_m, self.cone_deg)
-        if reach_m < 1.5 * pitch_m(resolution_of(cell)):  # no further than the next cell: only over a way out
-            return tuple(server for server in beyond if server in seen)
-        return tuple(sorted(seen))
+        if reach_m < 1.5 * pitch:  # no further than the next cell: only over a way out
+            seen = {server: metres for server, metres in seen.items() if server in beyond}
+        crossed_s = table.sightings(client)[-1].time_s + pitch / (self.haste * speed)
+        return dict.fromkeys(beyond, crossed_s) | dict.fromkeys(seen, AT_ONCE)

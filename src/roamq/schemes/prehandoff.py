@@ -20,6 +20,7 @@ from roamq.core.filters import Filter
 from roamq.core.messages import ContextRequest
 from roamq.core.ports import Host, TimerKey
 from roamq.core.prehandoff_messages import (
+    AskExpected,
     CancelPreforward,
     EnablePrehandoff,
     Handed,
@@ -29,6 +30,7 @@ from roamq.core.prehandoff_messages import (
     Prestored,
     PreSubforward,
     Replaced,
+    StillExpected,
 )
 from roamq.geo.areas import LocationAreas
 from roamq.geo.cells import Cell, Place, is_cell
@@ -38,6 +40,10 @@ from roamq.schemes.base import SchemeOptions, register
 from roamq.schemes.locations import Choice, Expectation, LocationTable
 from roamq.schemes.replacing import VirtualConsumerReplacer
 from roamq.schemes.standard import Claim
+from roamq.schemes.virtual_consumers import LEASE_S
+
+INSTANT_S = 1e-6
+"""Times that differ by less are the same: a timer may fire a rounding error before the time it was set for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +60,22 @@ class PreHandoffOptions(SchemeOptions):
     """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, 'ahead' by street, or in a 'cone' ahead."""
     moving_s: Seconds = 120.0
     """T: a client that stays longer in a cell is not moving."""
+    lease_s: Seconds = LEASE_S
+    """After how long a virtual consumer asks whether its client is still expected; without an answer it ends."""
     cone_deg: float = 90.0
     """With 'cone': how far off its direction a client may turn."""
-    lead_s: Seconds = 0.0
-    """With 'ahead' and 'cone': how much earlier than at the border a pre-handoff may begin, by the client's speed."""
-
-    patience: float = 1.0
-    """With 'ahead' and 'cone': after how many times the time it takes to cross a cell at its speed a client that is
-    still in it may as well have turned back."""
+    lead_s: Seconds = 2.0
+    """With 'ahead' and 'cone': how long before the client can be there a pre-handoff begins; its set-up must fit in."""
+    haste: float = 2.0
+    """With 'ahead' and 'cone': how many times faster a client may become than it was seen to be."""
 
     def __post_init__(self) -> None:
         if self.choose not in list(Choice):
             raise ConfigError(f"scheme.choose: {self.choose!r} is none of {', '.join(Choice)}")
+        if not self.lease_s > 0:
+            raise ConfigError(f"scheme.lease_s: {self.lease_s} is not above 0")
+        if not self.haste > 0:
+            raise ConfigError(f"scheme.haste: {self.haste} is not above 0; 1 means never faster than seen")
 
 
 @dataclass(slots=True)
@@ -103,6 +113,7 @@ class PreHandoff(VirtualConsumerReplacer):
         parsed = self.options
         assert isinstance(parsed, PreHandoffOptions)
         self.moving_s = parsed.moving_s
+        self.lease_s = parsed.lease_s
         self.table = LocationTable()
         self.expectation = Expectation(
             me,
@@ -110,7 +121,7 @@ class PreHandoff(VirtualConsumerReplacer):
             Choice(parsed.choose),
             cone_deg=parsed.cone_deg,
             lead_s=parsed.lead_s,
-            patience=parsed.patience,
+            haste=parsed.haste,
         )
         self.moving: set[ClientId] = set()
         """The clients with flag_mov = 1: those that crossed into another cell no longer than T ago."""
@@ -130,6 +141,7 @@ class PreHandoff(VirtualConsumerReplacer):
         self.handle(EnablePrehandoff, self.a1_enabled)
         self.handle(Preforwarded, self.on_preforwarded)
         self.handle(Replaced, self.on_replaced)
+        self.handle(AskExpected, self.on_ask_expected)
 
     # --- A1: the client registers -------------------------------------------------------------------------
 
@@ -142,22 +154,29 @@ class PreHandoff(VirtualConsumerReplacer):
         if context is not None and context.mode is Mode.SERVING:
             self.moving.add(client)  # flag_mov(MHs) = 1
             self.host.set_timer(("moving", client), self.moving_s)
-            linger_s = self.expectation.until_lingering_s(client, self.table)
-            if linger_s is not None:
-                self.host.set_timer(("lingering", client), linger_s)
             self.a1_register(context)
 
     def a1_register(self, context: Context) -> None:
         """MHs ∈ Local(ESi): pre-handoff at the servers beyond its cell, and at no others."""
         if context in self.incomplete or context.client not in self.moving:
             return  # what is on its way itself comes back here when it is `completed`
-        expected = self.expectation.servers(context.client, self.table)
+        now = self.host.now()
+        due = self.expectation.due(context.client, self.table)
         aware = self.aware.get(context, {})
-        for server in [server for server in aware if server not in expected]:
+        for server in [server for server in aware if server not in due]:
             self.cancel(aware[server])  # rule 1: MHs is not in a border cell, or in another one
-        for server in expected:
+        for server in sorted(server for server, from_s in due.items() if from_s <= now + INSTANT_S):
             if server not in aware:  # MHs ∉ VC(ESie)
                 self.a1_request(context, server)
+        self.wait_for_next(context.client, [from_s - now for from_s in due.values()])
+
+    def wait_for_next(self, client: ClientId, waits_s: list[Seconds]) -> None:
+        """Register once more when the next server is due, unless the client has been seen elsewhere by then."""
+        later = [wait_s for wait_s in waits_s if wait_s > INSTANT_S]
+        if later:
+            self.host.set_timer(("nearing", client), min(later))
+        else:
+            self.host.cancel_timer(("nearing", client))
 
     def a1_request(self, context: Context, server: BrokerId) -> None:
         """(a.1) Send Pre_handoffRequest (ESi, MHs) to ESe."""
@@ -182,7 +201,7 @@ class PreHandoff(VirtualConsumerReplacer):
             attempt=prehandoff.attempt,
             filters=tuple(context.filters),
             session=context.session,
-            speed_mps=self.table.speed_mps(context.client),
+            speed_mps=self.expectation.speed_mps(context.client, self.table),
         )
         self.router.unicast(server, preforward)
 
@@ -228,8 +247,7 @@ class PreHandoff(VirtualConsumerReplacer):
             self.moving.discard(ClientId(key[1]))  # flag_mov(MHs) = 0
             if (context := self.contexts.get(ClientId(key[1]))) is not None:
                 self.cancel_all(context)
-        elif key[0] == "lingering":
-            self.table.lingering.add(ClientId(key[1]))
+        elif key[0] == "nearing":
             if (context := self.contexts.get(ClientId(key[1]))) is not None:
                 self.a1_register(context)
         else:
@@ -296,6 +314,19 @@ class PreHandoff(VirtualConsumerReplacer):
         heir = self.heirs.pop(context, None)
         if heir is not None:
             self.hand_all(context, heir)
+
+    def on_ask_expected(self, server: BrokerId, message: AskExpected) -> None:
+        """A broker that has forgotten an attempt, with its store or since, says so."""
+        known = self.attempts.get(message.attempt)
+        is_known = known is not None and (known.server, known.context.client, known.epoch) == (
+            server,
+            message.client,
+            message.epoch,
+        )
+        answer = StillExpected if is_known else CancelPreforward
+        self.router.unicast(
+            server, answer(client=message.client, epoch=message.epoch, attempt=message.attempt)
+        )
 
     # --- handing the client over, at ESi --------------------------------------------------------------------
 

@@ -63,6 +63,7 @@ class VirtualConsumerReplacer(VirtualConsumerHolder):
         shows_all = ticket is not None and ticket.epoch is not None and ticket.digest is not None
         position = dict(ticket.position) if shows_all and ticket and ticket.position is not None else None
         del self.virtual[client]
+        self.host.cancel_timer(("lease", client))
         self.gone_to.pop(client, None)
         self.contexts[client] = context
         context.epoch = self.new_epoch(above=virtual.epoch)

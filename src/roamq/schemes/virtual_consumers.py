@@ -3,17 +3,19 @@
 Paper: [PRE] section 4, Fig. 3, as it runs at ESj, next to the area of the server that serves the client.
 Departs: when it has subscribed, ESj says what it had seen by then, and ESi sends what the client has not consumed once
 it has seen as much (docs/decisions/0080). Until then the virtual consumer keeps what comes in its local queue; from
-then on it holds every event that the client may still need, and only its read position is missing.
+then on it holds every event that the client may still need, and only its read position is missing. A virtual consumer
+that nothing is heard of ends (0085).
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from roamq.core.context import Context, Epoch, Mode
-from roamq.core.events import BrokerId, ClientId
+from roamq.core.events import BrokerId, ClientId, Seconds
 from roamq.core.filters import Filter
-from roamq.core.ports import Host
+from roamq.core.ports import Host, TimerKey
 from roamq.core.prehandoff_messages import (
+    AskExpected,
     CancelPreforward,
     EnablePrehandoff,
     Preforward,
@@ -22,6 +24,7 @@ from roamq.core.prehandoff_messages import (
     PrehandoffRequest,
     Prestored,
     PreSubforward,
+    StillExpected,
 )
 from roamq.core.records import Record
 from roamq.geo.here import is_location_dependent, qualified
@@ -29,6 +32,9 @@ from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions
 from roamq.schemes.copies import start_over
 from roamq.schemes.standard import Standard
+
+LEASE_S = 300.0
+"""After how long without news of it a virtual consumer is doubted, unless the scheme's options say."""
 
 
 @dataclass(slots=True)
@@ -45,6 +51,8 @@ class VirtualConsumer:
     speed_mps: float | None = None
     whole: bool = False
     """Whether all that came before its routes were established has come too."""
+    doubted: bool = False
+    """Whether ESi was asked about it and has not answered."""
 
 
 class VirtualConsumerHolder(Standard):
@@ -55,11 +63,13 @@ class VirtualConsumerHolder(Standard):
     ) -> None:
         super().__init__(me, host, router, options)
         self.virtual: dict[ClientId, VirtualConsumer] = {}
+        self.lease_s: Seconds = LEASE_S
         self.handle(PrehandoffRequest, self.a2_i_prehandoff_request)
         self.handle(Preforward, self.a2_ii_preforward)
         self.handle(PreSubforward, self.a2_iii_pre_subforward)
         self.handle(CancelPreforward, self.a2_iv_cancel_preforward)
         self.handle(Prestored, self.on_prestored)
+        self.handle(StillExpected, self.on_still_expected)
 
     # --- A2 -----------------------------------------------------------------------------------------------
 
@@ -69,6 +79,7 @@ class VirtualConsumerHolder(Standard):
             return  # the client has been faster: it is, or was, here
         self.end(request.client)
         self.virtual[request.client] = VirtualConsumer(request.client, request.epoch, request.attempt)
+        self.host.set_timer(("lease", request.client), self.lease_s)
         self.router.unicast(
             server, EnablePrehandoff(client=request.client, epoch=request.epoch, attempt=request.attempt)
         )
@@ -145,6 +156,37 @@ class VirtualConsumerHolder(Standard):
                 continue  # it spoke of the area that the client has left
             self.take_in(context, event, "transferred")
 
+    # --- the lease ----------------------------------------------------------------------------------------
+
+    def on_timer(self, key: TimerKey) -> None:
+        if key[0] == "lease":
+            if (virtual := self.virtual.get(ClientId(key[1]))) is not None:
+                self.lease_ran_out(virtual)
+        else:
+            super().on_timer(key)
+
+    def lease_ran_out(self, virtual: VirtualConsumer) -> None:
+        """ESi may have fallen and forgotten this client: ask, and without an answer expect it no longer."""
+        if virtual.doubted:
+            self.end(virtual.client)
+            return
+        virtual.doubted = True
+        self.host.set_timer(("lease", virtual.client), self.lease_s)
+        self.router.unicast(
+            virtual.epoch.broker,
+            AskExpected(client=virtual.client, epoch=virtual.epoch, attempt=virtual.attempt),
+        )
+
+    def on_still_expected(self, server: BrokerId, message: StillExpected) -> None:
+        if (virtual := self.find(message)) is not None:
+            virtual.doubted = False
+            self.host.set_timer(("lease", virtual.client), self.lease_s)
+
+    def on_restart(self) -> None:
+        super().on_restart()
+        for client in self.virtual:  # its timers fell with the broker
+            self.host.set_timer(("lease", client), self.lease_s)
+
     # --- bookkeeping --------------------------------------------------------------------------------------
 
     def find(self, message: PrehandoffMessage) -> VirtualConsumer | None:
@@ -166,6 +208,7 @@ class VirtualConsumerHolder(Standard):
     def end(self, client: ClientId) -> None:
         """The virtual consumer was not needed: what it stored was stored for nobody."""
         virtual = self.virtual.pop(client, None)
+        self.host.cancel_timer(("lease", client))
         if virtual is not None and virtual.context is not None:
             stored = len(virtual.context.stored) + len(virtual.context.local_queue or ())
             self.note("wasted", client, virtual.epoch.broker, stored)
