@@ -10,7 +10,7 @@ from roamq.manet.experiment import Setting
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.results import Measured, Transform
 from roamq.report.exhibits import Film
-from roamq.reproduce import drip, drip_model
+from roamq.reproduce import drip, drip_delay, drip_model, drip_runs, drip_selection
 from roamq.reproduce.drip_film import one_event
 from roamq.reproduce.registry import Verdict, select
 
@@ -25,10 +25,11 @@ class Invented:
         self._measure = measure
 
     def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:
-        kinds = ("all", "event", "hello", "beacon", "contact")
-        own = {drip.COVERAGE, drip.DELAY}
-        other = {drip.RATIO, drip.TRANSMISSIONS, drip.PUBLICATION, drip.SPREADING, drip.BY_SOURCE}
-        other |= {"delivery_delay_s_p50"}
+        kinds = ("all", "event", "hello", "beacon", "contact", "broker", "node")
+        own = {drip_runs.COVERAGE, drip_runs.DELAY}
+        other = {drip_runs.RATIO, drip_runs.TRANSMISSIONS, drip_runs.PUBLICATION, drip_runs.SPREADING}
+        other |= {drip_runs.BY_SOURCE, drip_runs.WANTED_BY, drip_runs.DETECTED_DELAY}
+        other |= {drip_runs.DETECTED_LIKE_OTHERS, "delivery_delay_s_p50"}
         metrics = sorted(own | other | {"transmissions_per_s", "bytes_per_s"})
         return [
             {
@@ -43,6 +44,16 @@ class Invented:
             for job in jobs
             for metric in metrics
             for entity in kinds
+        ] + [
+            {
+                "scheme": job.scheme,
+                "params": dict(job.params),
+                "metric": drip_runs.DETECTED_POPULATION,
+                "entity": entity,
+                "mean": population,
+            }
+            for job in jobs
+            for entity, population in (("broker", 19.0), ("node", 30.0))
         ]
 
     def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[Measured]:
@@ -68,7 +79,7 @@ def test_jobs_can_be_carried_out_and_are_shared(quick: bool) -> None:
 
     for job in jobs:
         again = Setting.from_payload(json.loads(json.dumps(dict(job.payload))))
-        assert drip.params_of(again) == dict(job.params)
+        assert drip_runs.params_of(again) == dict(job.params)
     by_id: dict[str, dict[str, str]] = {}
     for job in jobs:
         assert by_id.setdefault(job.run_id, dict(job.params)) == dict(job.params)
@@ -77,7 +88,7 @@ def test_jobs_can_be_carried_out_and_are_shared(quick: bool) -> None:
 
 def test_the_full_grid_is_the_papers_setting() -> None:
     """[DRIP] section VI: 200 nodes, 500 time units, intensity 0.8, l = 4 and l = 5."""
-    one = Setting.from_payload(dict(drip.delay_jobs(quick=False)[0].payload))
+    one = Setting.from_payload(dict(drip_delay.delay_jobs(quick=False)[0].payload))
 
     assert (one.nodes, one.publishing_s, one.range_m, one.walk.side_m) == (200, 500.0, 120.0, 1000.0)
     assert (one.workload.events_per_s, one.workload.subscribing) == (0.8, 0.5)
@@ -112,10 +123,10 @@ def test_coverage_is_judged_by_its_trends(
 
 
 def test_delay_is_judged_by_its_trends_and_says_what_contention_does() -> None:
-    as_published = drip.delivery_delay(Invented(delay_as_published))
+    as_published = drip_delay.delivery_delay(Invented(delay_as_published))
     assert as_published.verdict is Verdict.REPRODUCED
 
-    fast_sf = drip.delivery_delay(
+    fast_sf = drip_delay.delivery_delay(
         Invented(lambda one: 1.0 if one.scheme == "sf" else delay_as_published(one))
     )
     assert fast_sf.verdict is Verdict.DIFFERS
@@ -124,14 +135,16 @@ def test_delay_is_judged_by_its_trends_and_says_what_contention_does() -> None:
 
 
 def test_the_choice_of_brokers_is_judged_at_every_k() -> None:
-    better = drip.broker_selection(Invented(lambda one: 1.0 if one.selection == "ability" else 2.0))
+    better = drip_selection.broker_selection(Invented(lambda one: 1.0 if one.selection == "ability" else 2.0))
     assert better.verdict is Verdict.REPRODUCED
     assert better.ours.startswith("k=10: -50%")
 
-    mixed = drip.broker_selection(
+    mixed = drip_selection.broker_selection(
         Invented(lambda one: 3.0 if one.selection == "ability" and one.parameters.k == 40 else 2.0)
     )
     assert mixed.verdict is Verdict.DIFFERS
+    assert "among 30 nodes" in mixed.why
+    assert "a broker detects begins among 19" in mixed.why
 
 
 def test_eq_2_differs_from_the_walk_and_the_exact_mean_does_not() -> None:

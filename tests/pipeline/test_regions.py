@@ -85,6 +85,7 @@ def test_delay_ratio_and_transmissions(spark: SparkSession) -> None:
             ("delivery_delay_s_p90", "all"): 4.6,
             ("delivered_by_source", "all"): 0.5,
             ("delivery_ratio", "all"): 0.5,
+            ("wanted_by", "all"): 2.0,
             ("publication_delay_s", "all"): 0.5,
             ("spreading_s", "all"): 4.0,
             ("transmissions_per_delivery", "all"): 22.0,
@@ -108,3 +109,29 @@ def test_a_run_without_deliveries_has_no_cost_of_one(spark: SparkSession) -> Non
     assert found["delivery_ratio", "all"] == 0.0
     assert found["transmissions_per_delivery", "all"] is None
     assert found["transmissions_per_s", "all"] == 3.0
+
+
+def test_events_are_told_apart_by_who_detected_them(spark: SparkSession) -> None:
+    def region(client: str, sequence: int, population: int) -> Record:
+        return Record(
+            "region", 0.0, broker="n0", client=client, origin="n9", sequence=sequence, count=population
+        )
+
+    found = metrics_of(
+        spark,
+        [
+            *(published(sequence, 1) for sequence in (1, 2, 3)),
+            region("n0", 1, 10),
+            region("n0", 2, 30),
+            region("n9", 3, 20),
+            delivered(8.0, "n5", sequence=1),
+            delivered(4.0, "n5", sequence=2),
+            delivered(3.0, "n5", sequence=3),
+        ],
+    )
+
+    assert found["detected_delay_s", "broker"] == pytest.approx(6.0)
+    assert found["detected_population", "broker"] == pytest.approx(20.0)
+    assert found["detected_delay_by_population_s", "broker"] == pytest.approx((8 * 10 + 4 * 30) / 40)
+    assert found["detected_delay_s", "node"] == pytest.approx(3.0)
+    assert found["wanted_by", "all"] == pytest.approx(1.0)

@@ -123,7 +123,25 @@ class Network:
                 count=subscribers,
             )
         )
+        self._record_region(node, event)
         self.nodes[node].publish(event)
+
+    def _record_region(self, node: NodeId, event: Event) -> None:
+        """Where an event enters, and how many could have detected it there."""
+        broker = self.nodes[node].local_broker
+        if broker is not None:
+            members = sum(other.local_broker == broker for other in self.nodes if other.me not in self.absent)
+            self.records.append(
+                Record(
+                    "region",
+                    self.engine.now,
+                    broker=name_of(broker),
+                    client=name_of(node),
+                    origin=event.id.origin,
+                    sequence=event.id.sequence,
+                    count=members,
+                )
+            )
 
     def remove(self, node: NodeId) -> None:
         """The node vanishes with all it holds."""

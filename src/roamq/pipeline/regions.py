@@ -21,6 +21,7 @@ def region_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
         .unionByName(publication_delay(records))
         .unionByName(delivered_by_source(records))
         .unionByName(delivery_ratio(records))
+        .unionByName(detected_by(records))
         .unionByName(transmissions(records))
     )
     described = runs.select("run_id", "scenario", "scheme", "params", "seed")
@@ -90,12 +91,37 @@ def delivered_by_source(records: DataFrame) -> DataFrame:
     return _unpivoted(matched.groupBy("run_id").agg(share.alias("delivered_by_source")))
 
 
+def detected_by(records: DataFrame) -> DataFrame:
+    """Deliveries of events that a `broker` detected, and of those that another `node` did, each its own entity.
+
+    Their mean delay, the population of the region they began in, and the mean delay if each counts as often as its
+    region has nodes: what it would be if any of these had detected the event.
+    """
+    is_own = F.col("client") == F.col("broker")
+    begun = records.where(F.col("kind") == "region").select(
+        *EVENT,
+        F.when(is_own, "broker").otherwise("node").alias("entity"),
+        F.col("count").alias("population"),
+    )
+    delivered = records.where(F.col("kind") == "delivered").select(*EVENT, "duration_s").join(begun, EVENT)
+    wide = delivered.groupBy("run_id", "entity").agg(
+        F.avg("duration_s").alias("detected_delay_s"),
+        F.avg("population").alias("detected_population"),
+        F.try_divide(F.sum(F.col("duration_s") * F.col("population")), F.sum("population")).alias(
+            "detected_delay_by_population_s"
+        ),
+    )
+    metrics = ("detected_delay_s", "detected_population", "detected_delay_by_population_s")
+    return wide.unpivot(["run_id", "entity"], metrics, "metric", "value")
+
+
 def delivery_ratio(records: DataFrame) -> DataFrame:
-    """Deliveries over the pairs of an event and a subscriber that wants it."""
+    """Deliveries over the pairs of an event and a subscriber that wants it, and how many want an event on average."""
     is_published, is_delivered = F.col("kind") == "published", F.col("kind") == "delivered"
     wanted = F.sum(F.when(is_published, F.col("count")))
     counted = records.groupBy("run_id").agg(
-        F.try_divide(F.count_if(is_delivered), wanted).alias("delivery_ratio")
+        F.try_divide(F.count_if(is_delivered), wanted).alias("delivery_ratio"),
+        F.avg(F.when(is_published, F.col("count"))).alias("wanted_by"),
     )
     return _unpivoted(counted)
 

@@ -7,7 +7,7 @@ import numpy as np
 from roamq.manet.walk import WalkModel, delays
 from roamq.models.region_delay import RegionDelay, brokers_for_delay
 from roamq.report.exhibits import Cell, Figure, Series, Table
-from roamq.reproduce.drip import spread
+from roamq.reproduce.drip_runs import spread
 from roamq.reproduce.registry import Evidence, Outcome, Verdict, claim
 
 WALK_CELLS = 1600
