@@ -166,3 +166,6 @@ def test_the_film_follows_one_event_to_its_subscribers() -> None:
     assert len(film.frames) == len(film.texts)
     assert "1 of 15 brokers have a copy" in film.texts[0]
     assert all(frame.startswith("<svg") for frame in film.frames)
+    assert "4 of 4 subscribers have the event" in film.texts[-1]
+    assert "from, to" in film.frames[-1]
+    assert "from, to" not in film.frames[0]

@@ -43,8 +43,8 @@ KINDS: Final[dict[str, str]] = {
     "request; `peer` = the broker before",
     "mode": "the context of `client` entered the mode `detail` at `broker`",
     "transferred": "`broker` sent the context of `client` to `peer`; `count` events, `bytes`",
-    "copied": "`broker`, itself a mobile node, took a copy of the event; `detail`: source, carrier, destination or "
-    "epidemic",
+    "copied": "`broker`, itself a mobile node, took a copy of the event, from `peer` if another gave it; `detail`: "
+    "source, carrier, destination or epidemic",
     "region": "the mobile node `client` detected the event in the region of `broker`, to which `count` nodes belonged",
     "role": "the mobile node `broker` became a broker or ceased to be one; `detail`: elected, resigned, vanished",
     "prehandoff": "a virtual consumer of `client`; `detail`: requested or cancelled by `broker` at `peer`; ready, hit "

@@ -150,10 +150,10 @@ class Broker:
         elsewhere = [interest for interest in interested if interest.subscriber not in self.members]
         destinations = {broker for interest in elsewhere for broker in interest.nearest} - {self.me}
         self.spreading.published(event.id, destinations)
-        self._store(event, Role.SOURCE, interested)
+        self._store(event, Role.SOURCE, interested, given_by=None)
         self.contact_next()
 
-    def _store(self, event: Event, role: Role, interested: list[Interest]) -> None:
+    def _store(self, event: Event, role: Role, interested: list[Interest], given_by: NodeId | None) -> None:
         subscribers = {interest.subscriber for interest in interested}
         self.host.record(
             Record(
@@ -162,6 +162,7 @@ class Broker:
                 broker=name_of(self.me),
                 origin=event.id.origin,
                 sequence=event.id.sequence,
+                peer=None if given_by is None else name_of(given_by),
                 detail=role.value,
             )
         )
@@ -244,7 +245,7 @@ class Broker:
         for event, role, found in handover.copies:
             if not self.buffer.met(event.id):
                 self.spreading.accepted(event.id, role, found)
-                self._store(event, role, self.table.interested(event))
+                self._store(event, role, self.table.interested(event), given_by=path[0])
         self.node.send(path[0], Receipt(handover.contact), ahead=path[::-1])
         self.contact_next()
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from colorsys import hls_to_rgb
 from dataclasses import dataclass
+from math import hypot
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ class Scene:
     """Bridge nodes, each with its neighbor in the other region."""
     copies: Mapping[int, str]
     """Brokers that hold the event, and as what."""
+    handed: Sequence[tuple[int, int]] = ()
+    """Who gave a copy to whom."""
     waiting: Sequence[int]
     """Subscribers that want the event and have not got it."""
     served: Sequence[int]
@@ -44,6 +47,7 @@ def frame(scene: Scene) -> str:
         *(_line(at[bridge], at[foreign]) for bridge, foreign in scene.bridges),
         *_nodes(scene, at),
         *_subscribers(scene, at),
+        *_handovers(scene, at),
         *_brokers(scene, at),
         *_legend(scene),
         "</svg>",
@@ -100,6 +104,19 @@ def _subscribers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
     ]
 
 
+def _handovers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
+    """A band from who gave a copy to who took it, in the color of the taker, narrow at its end."""
+    drawn = []
+    for giver, taker in scene.handed:
+        (x1, y1), (x2, y2) = at[giver], at[taker]
+        length = max(1.0, hypot(x2 - x1, y2 - y1))
+        across_x, across_y = 5 * (y1 - y2) / length, 5 * (x2 - x1) / length
+        points = f"{x1 + across_x:.0f},{y1 + across_y:.0f} {x1 - across_x:.0f},{y1 - across_y:.0f} {x2:.0f},{y2:.0f}"
+        color = ROLE_COLORS[scene.copies[taker]]
+        drawn.append(f'<polygon points="{points}" fill="{color}" fill-opacity=".45"/>')
+    return drawn
+
+
 def _brokers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
     drawn = []
     for broker in scene.brokers:
@@ -129,6 +146,12 @@ def _legend(scene: Scene) -> list[str]:
         drawn.append(
             f'<circle cx="{x}" cy="{below - 4}" r="7" fill="{ROLE_COLORS[role]}"/>'
             f'<text x="{x + 12}" y="{below}">copy: {role}</text>'
+        )
+    if scene.handed:
+        x = 16 + (1 + len(roles)) * 130
+        drawn.append(
+            f'<polygon points="{x - 6},{below - 9} {x - 6},{below + 1} {x + 24},{below - 4}" fill="#888"/>'
+            f'<text x="{x + 30}" y="{below}">from, to</text>'
         )
     return drawn
 
