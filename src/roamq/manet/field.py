@@ -5,6 +5,7 @@ still, at most 10 m from where they are (20 m/s for half a second) of a range of
 """
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from roamq.core.events import Seconds
@@ -20,7 +21,10 @@ class Field:
         self._range_m = range_m
         self._delay_s_per_m = delay_s_per_m
         self.positions: Positions = mobility.positions(0.0)
-        self._delays: list[dict[NodeId, Seconds]] = []
+        self._others: NDArray[np.intp]
+        self._delays: NDArray[np.float64]
+        self._begins: list[int]
+        self._asked: dict[NodeId, dict[NodeId, Seconds]]
         self._absent: set[NodeId] = set()
         self._wall: float | None = None
         self.step(0.0)
@@ -32,31 +36,33 @@ class Field:
         if self._wall is not None:
             side = self.positions[:, 0] < self._wall
             pairs = pairs[side[pairs[:, 0]] == side[pairs[:, 1]]]
-        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]  # the tree's order is not promised
         gaps = self.positions[pairs[:, 0]] - self.positions[pairs[:, 1]]
         delays = np.hypot(gaps[:, 0], gaps[:, 1]) * self._delay_s_per_m
-        table: list[dict[NodeId, Seconds]] = [{} for _ in range(len(self.positions))]
-        for a, b, delay in zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), delays.tolist(), strict=True):
-            table[a][b] = delay
-            table[b][a] = delay
-        self._delays = table
-        for node in self._absent:
-            self._isolate(node)
+        # Every pair in both directions, one node's after the other's: who is asked about gets its slice of the arrays.
+        one, other = np.concatenate((pairs, pairs[:, ::-1])).T
+        order = np.lexsort((other, one))  # the tree's order is not promised
+        self._others = other[order]
+        self._delays = np.concatenate((delays, delays))[order]
+        self._begins = np.searchsorted(one[order], np.arange(len(self.positions) + 1)).tolist()
+        self._asked = {}
 
     def neighbors(self, node: NodeId) -> dict[NodeId, Seconds]:
-        """Every node in range, with the delay to it."""
-        return self._delays[node]
+        """Every node in range, with the delay to it; worked out for those who are asked about, once a step."""
+        known = self._asked.get(node)
+        if known is None:
+            begin, end = self._begins[node : node + 2]
+            known = dict(zip(self._others[begin:end].tolist(), self._delays[begin:end].tolist(), strict=True))
+            if self._absent:
+                gone = known.keys() if node in self._absent else known.keys() & self._absent
+                known = {other: delay for other, delay in known.items() if other not in gone}
+            self._asked[node] = known
+        return known
 
     def remove(self, node: NodeId) -> None:
         """The node vanishes: switched off, out of battery, gone."""
         self._absent.add(node)
-        self._isolate(node)
+        self._asked = {}
 
     def split(self, wall_x_m: float | None) -> None:
         """From the next step no signal crosses the wall at this x; None takes the wall away."""
         self._wall = wall_x_m
-
-    def _isolate(self, node: NodeId) -> None:
-        for neighbor in self._delays[node]:
-            self._delays[neighbor].pop(node, None)
-        self._delays[node] = {}
