@@ -184,7 +184,7 @@ class VirtualConsumerHolder(Standard):
 
     def on_restart(self) -> None:
         super().on_restart()
-        for client in self.virtual:  # its timers fell with the broker
+        for client in sorted(self.virtual):  # its timers fell with the broker
             self.host.set_timer(("lease", client), self.lease_s)
 
     # --- bookkeeping --------------------------------------------------------------------------------------
