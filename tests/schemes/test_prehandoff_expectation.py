@@ -106,6 +106,39 @@ def test_a_server_is_due_when_the_client_can_be_there_less_the_lead(haste: float
     assert checked > 20
 
 
+def test_the_speed_limit_bounds_haste_but_not_what_was_seen() -> None:
+    cell = next(
+        c for c in sorted(BORDER) if through(c) and set(STREETS.exits(through(c)[0], c)) - set(through(c))
+    )
+    before = through(cell)[0]
+    table = LocationTable()
+    table.arrived(MH, BrokerId("b1"), 10.0)
+    table.saw(MH, before, 0.0)
+    table.saw(MH, cell, 30.0)
+
+    def due(haste: float, limit_mps: float | None) -> dict[BrokerId, float]:
+        bounded = Expectation(
+            B5, REGION, Choice.AHEAD, cone_deg=90.0, lead_s=0.0, haste=haste, limit_mps=limit_mps
+        )
+        return dict(bounded.due(MH, table))
+
+    assert due(4.0, 15.0) == pytest.approx(due(1.5, None))
+    assert due(4.0, 50.0) == pytest.approx(due(4.0, None))
+    assert due(4.0, 5.0) == pytest.approx(due(1.0, None))
+    assert due(1.0, None)
+
+
+def test_who_was_out_of_sight_came_unseen() -> None:
+    """Also if the cell it is seen in next is one to which a street leads from the last."""
+    cell = next(c for c in sorted(BORDER) if through(c))
+    for cells in ([through(cell)[0], cell], [through(cell)[0]]):
+        table = seen(*cells)
+        table.reappeared(MH, 12.0)
+        table.saw(MH, cell, 200.0)
+        assert expectation(Choice.AHEAD).due(MH, table) == dict.fromkeys(BORDER[cell], 0.0)
+        assert expectation(Choice.AHEAD).speed_mps(MH, table) == 12.0
+
+
 def test_nobody_reaches_a_server_by_street_before_it_is_due() -> None:
     """Against journeys that know nothing of `exits`: random walks from junction to junction at a constant speed."""
     walker = random.Random(3)
@@ -188,6 +221,8 @@ def test_without_a_route_map_direction_decides_until_the_cell_should_have_been_c
 def test_a_client_that_never_comes_is_an_operators_error(haste: float) -> None:
     with pytest.raises(ConfigError, match=r"scheme\.haste"):
         PreHandoffOptions(haste=haste)
+    with pytest.raises(ConfigError, match=r"scheme\.limit_mps"):
+        PreHandoffOptions(limit_mps=haste)
 
 
 def test_an_unknown_choice_is_an_operators_error() -> None:

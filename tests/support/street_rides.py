@@ -109,6 +109,7 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "lead_s": rng.choice([0.3, 2.0]),
         "cone_deg": rng.choice([30.0, 90.0, 180.0]),
         "haste": rng.choice([0.5, 1.0, 2.0]),
+        "limit_mps": rng.choice([500.0, 5000.0]),
         "lease_s": rng.choice([0.2, 1.5, 300.0]),
     }
 

@@ -1,8 +1,8 @@
-"""The messages of location-based pre-handoff ([PRE] section 4, Fig. 3), and six more that make it exact.
+"""The messages of location-based pre-handoff ([PRE] section 4, Fig. 3), and seven more that make it exact.
 
 The paper's `Register` is no message between brokers: it is the client's connection and its location, which are
 inputs of the broker. `Preforwarded`, `Prestored`, `Replaced` and `Handed` are ours (docs/decisions/0080), and so are
-`AskExpected` and `StillExpected` (0085).
+`WasAway` (0083), `AskExpected` and `StillExpected` (0085).
 Every message names the connection it is about (`epoch`) and the pre-handoff (`attempt`, counted by its sender), so
 that one which was overtaken by events is known as such.
 """
@@ -142,3 +142,11 @@ class AskExpected(PrehandoffMessage):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StillExpected(PrehandoffMessage):
     """ESi -> ESe: yes. If it is not, the answer is `CancelPreforward`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasAway(Message):
+    """ESi -> ESj: the client that is connected there under `heir` was switched off before: it came unseen."""
+
+    client: ClientId
+    heir: Epoch

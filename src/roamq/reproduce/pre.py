@@ -20,9 +20,15 @@ SUBSCRIPTIONS_ARRIVE = 0.6
 the third has arrived finds nothing that could help."""
 
 
+LIMIT_KMH = 60
+"""The speed limit of the city, a little above its fastest trips."""
+
+
 class Size(NamedTuple):
     delays_s: tuple[float, ...]
     haste: tuple[float, ...]
+    limited_haste: tuple[float, ...]
+    """The same where the speed limit is known."""
     cones_deg: tuple[float, ...]
     seeds: int
     duration_s: float
@@ -31,9 +37,16 @@ class Size(NamedTuple):
 
 
 FULL = Size(
-    (0.25, 0.5, 1.0, 2.0, 4.0), (0.75, 1.0, 1.25, 1.5, 2.0, 4.0), (45.0, 90.0, 135.0), 5, 1800.0, 3, 1500.0
+    delays_s=(0.25, 0.5, 1.0, 2.0, 4.0),
+    haste=(0.75, 1.0, 1.25, 1.5, 2.0, 4.0),
+    limited_haste=(1.25, 1.5, 2.0),
+    cones_deg=(45.0, 90.0, 135.0),
+    seeds=5,
+    duration_s=1800.0,
+    jit_seeds=3,
+    jit_duration_s=1500.0,
 )
-QUICK = Size((0.5, 2.0), (1.0, 2.0), (90.0,), 1, 600.0, 1, 600.0)
+QUICK = Size((0.5, 2.0), (1.0, 2.0), (2.0,), (90.0,), 1, 600.0, 1, 600.0)
 
 
 def size(quick: bool) -> Size:
@@ -181,6 +194,12 @@ def variants(quick: bool) -> dict[str, dict[str, str]]:
     found = {"all neighbors": {"scheme.choose": "all"}, "border cells": {"scheme.choose": "border"}}
     for haste in chosen.haste:
         found[f"streets ahead, haste {haste:g}"] = {"scheme.choose": "ahead", "scheme.haste": str(haste)}
+    for haste in chosen.limited_haste:
+        found[f"streets ahead, limit {LIMIT_KMH} km/h, haste {haste:g}"] = {
+            "scheme.choose": "ahead",
+            "scheme.haste": str(haste),
+            "scheme.limit_mps": f"{LIMIT_KMH / 3.6:.2f}",
+        }
     for cone in chosen.cones_deg:
         found[f"cone of {cone:g} degrees"] = {"scheme.choose": "cone", "scheme.cone_deg": str(cone)}
     return found
@@ -206,17 +225,16 @@ class Costs:
     def __init__(self, evidence: Evidence) -> None:
         self.names = variants(evidence.quick)
         self._rows = {
-            (dict(row["params"]).get("scheme.choose"), self._detail(dict(row["params"])), row["metric"]): row
+            (self._options(dict(row["params"])), row["metric"]): row
             for row in evidence.rows(prehandoff_summary, cost_jobs(evidence.quick))
         }
 
     @staticmethod
-    def _detail(params: Mapping[str, str]) -> str:
-        return params.get("scheme.haste", params.get("scheme.cone_deg", ""))
+    def _options(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+        return frozenset((name, value) for name, value in params.items() if name.startswith("scheme."))
 
     def row(self, name: str, metric: str) -> dict[str, Any]:
-        options = self.names[name]
-        return self._rows[options["scheme.choose"], self._detail(options), metric]
+        return self._rows[self._options(self.names[name]), metric]
 
     def mean(self, name: str, metric: str) -> float:
         return float(self.row(name, metric)["mean"])
@@ -305,13 +323,17 @@ def trade(costs: Costs) -> Figure:
         y_label="handoffs that find one, %",
         series=[
             series("border cells, then all neighbors", ["border cells", "all neighbors"]),
-            series("streets ahead", [name for name in names if name.startswith("streets")]),
+            series("streets ahead", [name for name in names if name.startswith("streets ahead, haste")]),
+            series(
+                f"streets ahead, limit {LIMIT_KMH} km/h",
+                [name for name in names if name.startswith("streets ahead, limit")],
+            ),
             series("cone ahead", [name for name in names if name.startswith("cone")]),
         ],
         caption=(
             "Streets ahead: areas from when on the client can be there, by street from where it came into its cell, "
-            "at so many times (haste) the speed it was seen at. Cone ahead: areas within an angle of its direction. "
-            "Numbers are in the table."
+            "at so many times (haste) the speed it was seen at, or no faster than the limit allows. Cone "
+            "ahead: areas within an angle of its direction. Numbers are in the table."
         ),
     )
 

@@ -3,6 +3,7 @@
 Paper: [PRE] sections 2.3 and 3.1; section 5 for areas chosen "by using the direction and speed".
 """
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -46,6 +47,7 @@ class LocationTable:
         self._sightings: dict[ClientId, deque[Sighting]] = {}
         self._came_from: dict[ClientId, BrokerId] = {}
         self._speed_mps: dict[ClientId, float] = {}
+        self._out_of_sight: set[ClientId] = set()
 
     def __contains__(self, client: ClientId) -> bool:
         return client in self._sightings
@@ -60,8 +62,18 @@ class LocationTable:
         if speed_mps is not None:
             self._speed_mps[client] = speed_mps
 
+    def reappeared(self, client: ClientId, speed_mps: float | None) -> None:
+        """The client was switched off for a while: how it came to where it is seen next is not known."""
+        self._came_from.pop(client, None)
+        self._out_of_sight.add(client)
+        if speed_mps is not None:
+            self._speed_mps[client] = speed_mps
+
     def saw(self, client: ClientId, cell: Cell, now: Seconds) -> None:
         sightings = self._sightings.setdefault(client, deque(maxlen=REMEMBERED))
+        if client in self._out_of_sight:
+            self._out_of_sight.discard(client)
+            sightings.clear()
         if not sightings or sightings[-1].cell != cell:
             sightings.append(Sighting(now, cell))
 
@@ -69,6 +81,7 @@ class LocationTable:
         self._sightings.pop(client, None)
         self._came_from.pop(client, None)
         self._speed_mps.pop(client, None)
+        self._out_of_sight.discard(client)
 
     def came_from(self, client: ClientId) -> BrokerId | None:
         return self._came_from.get(client)
@@ -78,9 +91,10 @@ class LocationTable:
         return sightings[-1].cell if sightings else None
 
     def before(self, client: ClientId) -> Cell | None:
-        """The cell from which the client came into the one where it is."""
+        """The cell from which the client came into the one where it is; None if that was not seen."""
         sightings = self._sightings.get(client)
-        return sightings[-2].cell if sightings and len(sightings) > 1 else None
+        is_seen = sightings is not None and len(sightings) > 1 and client not in self._out_of_sight
+        return sightings[-2].cell if sightings and is_seen else None
 
     def sightings(self, client: ClientId) -> Sequence[Sighting]:
         """The cells in which the client was seen in this area, the last one last."""
@@ -116,6 +130,7 @@ class Expectation:
         cone_deg: float,
         lead_s: Seconds,
         haste: float,
+        limit_mps: float | None = None,
     ) -> None:
         self.me = me
         self.region = region
@@ -123,6 +138,11 @@ class Expectation:
         self.cone_deg = cone_deg
         self.lead_s = lead_s
         self.haste = haste
+        self.limit_mps = limit_mps if limit_mps is not None else math.inf
+
+    def is_misled_by(self, away_s: Seconds) -> bool:
+        """Does it matter that a client was out of sight for so long?"""
+        return self.choice in (Choice.AHEAD, Choice.CONE) and away_s > self.lead_s
 
     def due(self, client: ClientId, table: LocationTable) -> Mapping[BrokerId, Seconds]:
         """E: the servers at which the client is to have a virtual consumer, each from its time on.
@@ -156,7 +176,7 @@ class Expectation:
         seen_mps = self.speed_mps(client, table)
         if seen_mps is None:
             return dict.fromkeys(region.ways_out(befores, cell, 0.0), AT_ONCE)
-        fastest_mps = self.haste * seen_mps
+        fastest_mps = min(self.haste * seen_mps, max(seen_mps, self.limit_mps))
         ways = region.ways_out(befores, cell, fastest_mps * self.lead_s)
         entered_s = table.sightings(client)[-1].time_s
         return {server: entered_s + metres / fastest_mps - self.lead_s for server, metres in ways.items()}

@@ -14,11 +14,12 @@ Without a virtual consumer the handoff is the normal one, of the standard algori
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roamq.core.context import Context, Mode, Ticket
+from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Seconds
 from roamq.core.filters import Filter
 from roamq.core.ports import Host, TimerKey
+from roamq.core.prehandoff_messages import Replaced, WasAway
 from roamq.geo.areas import LocationAreas
 from roamq.geo.cells import Cell, Place, is_cell
 from roamq.geo.region import Region
@@ -26,6 +27,7 @@ from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions, register
 from roamq.schemes.locations import Choice, Expectation, LocationTable
 from roamq.schemes.preforwarding import Preforwarder
+from roamq.schemes.standard import Claim
 from roamq.schemes.virtual_consumers import LEASE_S
 
 INSTANT_S = 1e-6
@@ -54,12 +56,16 @@ class PreHandoffOptions(SchemeOptions):
     """With 'ahead' and 'cone': how long before the client can be there a pre-handoff begins; its set-up must fit in."""
     haste: float = 2.0
     """With 'ahead' and 'cone': how many times faster a client may become than it was seen to be."""
+    limit_mps: float | None = None
+    """With 'ahead': the speed limit, metres per second; who was not seen to be faster will not become so."""
 
     def __post_init__(self) -> None:
         if self.choose not in list(Choice):
             raise ConfigError(f"scheme.choose: {self.choose!r} is none of {', '.join(Choice)}")
         if not self.lease_s > 0:
             raise ConfigError(f"scheme.lease_s: {self.lease_s} is not above 0")
+        if self.limit_mps is not None and not self.limit_mps > 0:
+            raise ConfigError(f"scheme.limit_mps: {self.limit_mps} is not above 0")
         if not self.haste > 0:
             raise ConfigError(f"scheme.haste: {self.haste} is not above 0; 1 means never faster than seen")
 
@@ -93,10 +99,14 @@ class PreHandoff(Preforwarder):
             cone_deg=parsed.cone_deg,
             lead_s=parsed.lead_s,
             haste=parsed.haste,
+            limit_mps=parsed.limit_mps,
         )
         self.moving: set[ClientId] = set()
         """The clients with flag_mov = 1: those that crossed into another cell no longer than T ago."""
+        self.left_s: dict[ClientId, Seconds] = {}
+        """When clients that are not connected were last."""
         self._ticket: Ticket | None = None
+        self.handle(WasAway, self.on_was_away)
 
     # --- A1: the client registers -------------------------------------------------------------------------
 
@@ -153,10 +163,12 @@ class PreHandoff(Preforwarder):
         self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
     ) -> None:
         ticket, self._ticket = self._ticket, None
+        self.left_s.pop(client, None)
         context = self.contexts.get(client)
         if old_broker is None or old_broker == self.me:
             if context is not None:
                 self.cancel_all(context)  # its virtual consumers are of the connection before this one
+                self.table.reappeared(client, self.speed_of(client))
             super().on_connect(client, old_broker, carried)
             self.a1_register(self.contexts[client])
             return
@@ -176,6 +188,35 @@ class PreHandoff(Preforwarder):
         if context.client not in self.contexts:
             self.table.forget(context.client)
             self.moving.discard(context.client)
+            self.left_s.pop(context.client, None)
+
+    # --- who was switched off between two servers may be anywhere in its cell ------------------------------
+
+    def on_disconnect(self, client: ClientId, reason: str) -> None:
+        super().on_disconnect(client, reason)
+        if client in self.contexts:
+            self.left_s[client] = self.host.now()
+
+    def on_replaced(self, server: BrokerId, message: Replaced) -> None:
+        self.tell_if_away(message.client, message.heir)
+        super().on_replaced(server, message)
+
+    def hand_over(self, context: Context, claim: Claim) -> None:
+        self.tell_if_away(context.client, claim.epoch)
+        super().hand_over(context, claim)
+
+    def tell_if_away(self, client: ClientId, heir: Epoch) -> None:
+        """Whoever goes by the motion of clients must know that this one's was not seen."""
+        left_s = self.left_s.pop(client, None)
+        if left_s is not None and self.expectation.is_misled_by(self.host.now() - left_s):
+            self.router.unicast(heir.broker, WasAway(client=client, heir=heir))
+
+    def on_was_away(self, server: BrokerId, message: WasAway) -> None:
+        context = self.contexts.get(message.client)
+        is_in_its_first_cell = len(self.table.sightings(message.client)) <= 1
+        if context is not None and context.epoch == message.heir and is_in_its_first_cell:
+            self.table.reappeared(message.client, None)
+            self.a1_register(context)
 
     def completed(self, context: Context) -> None:
         super().completed(context)
