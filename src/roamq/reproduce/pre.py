@@ -329,8 +329,8 @@ def trade(costs: Costs) -> Figure:
         caption=(
             "Streets ahead: areas from when on the client can be there, by street from where it came into its cell, "
             "at so many times (haste) the speed it was seen at, or no faster than the limit allows. Cone "
-            "ahead: areas within an angle of its direction. All have the same journeys; at the level of border cells, only "
-            "those are missed whom the paper's algorithm misses too."
+            "ahead: areas within an angle of its direction. All have the same journeys; at the level of border "
+            "cells only those are missed whom the paper's algorithm misses too."
         ),
     )
 
