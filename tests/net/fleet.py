@@ -177,6 +177,16 @@ class Fleet:
         self.losses.remove(loss)
         self.machines[loss[1]].lost(loss[2], self.now)
 
+    def crash(self, name: str) -> None:
+        """The process is killed and starts again from its journal; links resume where they broke."""
+        broker = BrokerId(name)
+        for client in self.clients:
+            if client.at == broker:
+                client.vanish()
+        self.losses = [loss for loss in self.losses if loss[1] != broker]
+        self.machines[broker].recovered(self.now)
+        self.take_outputs()
+
     def settle(self, steps: int = 20_000) -> None:
         """Let everything that is under way arrive; timers and losses come when their time does."""
         for _ in range(steps):

@@ -4,60 +4,7 @@ import pytest
 
 from roamq.core.events import BrokerId
 from roamq.net.mqtt.codec import Disconnect, ReasonCode, Version
-from tests.net.fleet import Fleet, FleetClient
-
-SCHEMES = ["standard", "proactive", "prefetching", "logging", "home-broker", "prehandoff"]
-
-
-def roam(
-    seed: int, scheme: str, qos: int, *, moves: int = 12, brokers: int = 3
-) -> tuple[Fleet, FleetClient, list[bytes]]:
-    """One client moves while another publishes; returns what it should have got."""
-    fleet = Fleet(seed, scheme, brokers)
-    names = [str(name) for name in fleet.machines]
-    mover, publisher = fleet.client("mover"), fleet.client("publisher")
-    publisher.connect(names[0])
-    mover.connect(fleet.random.choice(names))
-    mover.subscribe("t/#", qos)
-    fleet.settle()
-    sent: list[bytes] = []
-    for _ in range(moves):
-        for _ in range(fleet.random.randrange(6)):
-            sent.append(str(len(sent)).encode())
-            publisher.publish("t/x", sent[-1], qos)
-            for _ in range(fleet.random.randrange(8)):
-                fleet.step()
-        mover.connect(fleet.random.choice(names))
-        for _ in range(fleet.random.randrange(40)):
-            fleet.step()
-    fleet.settle()
-    return fleet, mover, sent
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("seed", range(8))
-def test_qos_2_comes_exactly_once_and_in_order_wherever_the_client_goes(scheme: str, seed: int) -> None:
-    _, mover, sent = roam(seed, scheme, 2)
-
-    assert mover.payloads() == sent
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("seed", range(8))
-def test_qos_1_is_repeated_only_as_flagged_and_in_order(scheme: str, seed: int) -> None:
-    _, mover, sent = roam(seed, scheme, 1)
-
-    assert list(dict.fromkeys(mover.payloads())) == sent
-    assert mover.unexplained_repeats() == []
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_no_context_is_left_behind_and_one_broker_serves(seed: int) -> None:
-    fleet, mover, _ = roam(seed, "standard", 1)
-
-    holders = {n: m.scheme.held_contexts() for n, m in fleet.machines.items()}
-    kept = [(n, c) for n, contexts in holders.items() for c in contexts if c.client == "mover"]
-    assert [n for n, _ in kept] == [mover.at]
+from tests.net.fleet import Fleet
 
 
 def test_session_present_tells_the_truth() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from roamq.core.context import Context
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
@@ -34,6 +35,9 @@ class RecordingHost:
 
     def detach(self, client: ClientId, reason: str) -> None:
         self.effects.append(("detach", client, reason))
+
+    def take_session(self, context: Context, session: object | None) -> None:
+        context.session = session
 
     def set_timer(self, key: TimerKey, after: float) -> None:
         self.effects.append(("set_timer", key, after))

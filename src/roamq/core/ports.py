@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from roamq.core.context import Context
 from roamq.core.events import BrokerId, ClientId, Event, Seconds
 from roamq.core.messages import Message
 from roamq.core.records import Record
@@ -30,6 +31,9 @@ class Host(Protocol):
 
     def detach(self, client: ClientId, reason: str) -> None:
         """The client is served elsewhere: close what is left of its connection here."""
+
+    def take_session(self, context: Context, session: object | None) -> None:
+        """Another broker sent what the world's protocol keeps with the context: it becomes the context's."""
 
     def set_timer(self, key: TimerKey, after: Seconds) -> None:
         """`Broker.on_timer(key)` in `after` seconds; replaces a timer of the same key."""

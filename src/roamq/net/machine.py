@@ -271,9 +271,6 @@ class Machine(Sessions):
             acknowledge = self.broker.on_acknowledge
             for client, event_id in done:
                 acknowledge(client, event_id)
-        if self.late:
-            for client in list(self.late):
-                self._merge_late(client)
         if self.awaiting:
             for client in list(self.awaiting):
                 if client in self.awaiting:

@@ -116,6 +116,8 @@ class Sessions(Wiring):
         self.ready.discard(client)
         connection = self.awaiting.pop(client)
         self.cancel_timer(("connack", client))
+        if isinstance(context.session, SessionState):
+            context.session.begun_anew = False
         if connection is None:
             self._watch_session(context)
         else:
@@ -130,33 +132,37 @@ class Sessions(Wiring):
         context = self.scheme.contexts.get(client)
         if connection is None or context is None:
             return
-        waited = self.time - connection.entered_at
-        if isinstance(context.session, SessionState) and waited < PATIENCE * self.settings.handoff_timeout_s:
+        has_answered = isinstance(context.session, SessionState) and not context.session.begun_anew
+        if has_answered and self.time - connection.entered_at < PATIENCE * self.settings.handoff_timeout_s:
             self.set_timer(("connack", client), self.settings.handoff_timeout_s)
             return
         del self.awaiting[client]
         self.ready.discard(client)
-        context.session = None
-        self.late[client] = connection
         self._let_in(connection, context)
+        connection.mqtt.state.begun_anew = not has_answered and context.local_queue is not None
 
-    def _merge_late(self, client: ClientId) -> None:
-        """A session arrived after its client was let in without it: its subscriptions join the new one's.
+    def take_session(self, context: Context, session: object | None) -> None:
+        """It replaces what is here, unless one of the two was begun while the other was on its way: then they join.
 
-        The client was told that no session was present, so packet ids of the old one mean nothing to it.
+        One that was begun and never used is void: perhaps the client has not even heard of it.
         """
-        context = self.scheme.contexts.get(client)
-        connection = self.late[client]
-        if context is None or self.by_client.get(client) is not connection:
-            del self.late[client]
-        elif context.session is not connection.mqtt.state:
-            if isinstance(context.session, SessionState):
-                for topic_filter, subscription in context.session.subscriptions.items():
-                    if topic_filter not in connection.mqtt.state.subscriptions:
-                        connection.mqtt.subscriptions.add(subscription)
-            context.session = connection.mqtt.state
-        if context is not None and context.local_queue is None:
-            self.late.pop(client, None)
+        held = context.session
+        if not isinstance(session, SessionState):
+            return
+        if not isinstance(held, SessionState) or not (held.begun_anew or session.begun_anew):
+            context.session = session
+            return
+        new, earlier = (held, session) if held.begun_anew else (session, held)
+        connection = self.by_client.get(context.client)
+        if connection is not None and connection.mqtt.phase is Phase.OPEN and connection.mqtt.state is new:
+            connection.mqtt.join(earlier)
+            self._share_all(context.client, new, True)
+            context.session = new
+        elif new.subscriptions:
+            new.join(earlier)
+            context.session = new
+        else:
+            context.session = earlier
 
     def _let_in(self, connection: Connection, context: Context) -> None:
         mqtt = connection.mqtt

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from roamq.broker import Broker
-from roamq.core.context import Epoch, Mode
+from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.messages import Message
 from roamq.core.ports import TimerKey
@@ -112,8 +112,6 @@ class Wiring:
         """Clients whose session is on its way here; None if they are gone again."""
         self.ready: set[ClientId] = set()
         """Clients in waiting whose scheme is ready to serve them."""
-        self.late: dict[ClientId, Connection] = {}
-        """Clients that were let in before their session came."""
         self.outbox: dict[BrokerId, deque[tuple[int, bytes]]] = {
             peer: deque() for peer in self.topology.neighbours[self.me]
         }
@@ -246,6 +244,9 @@ class Wiring:
         return f"{self.me}-{int(self.time * 1000):x}-{self._named}"
 
     def detach(self, client: ClientId, reason: str) -> None:
+        raise NotImplementedError  # `Sessions` does
+
+    def take_session(self, context: Context, session: object | None) -> None:
         raise NotImplementedError  # `Sessions` does
 
     def _take(self, connection: Connection, inputs: list[Input]) -> None:

@@ -57,10 +57,8 @@ class CopyHolder(Standard):
 
     def own_contexts(self, client: ClientId) -> list[Context]:
         """What this broker has as a broker of the client: the current context, and those not yet fetched."""
-        own = [*self.left_behind.get(client, ())]
-        own += [leaving.context for key, leaving in self.leaving.items() if key[0] == client]
-        current = self.contexts.get(client)
-        return own if current is None else [*own, current]
+        leaving = [leaving.context for key, leaving in self.leaving.items() if key[0] == client]
+        return [*leaving, *self.held_for(client)]
 
     # --- what the broker that has control asks ------------------------------------------------------------
 

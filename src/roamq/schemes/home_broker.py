@@ -206,12 +206,12 @@ class HomeBroker(Scheme):
             return
         if resident.next is not None and message.epoch == resident.next[1]:
             resident.next = None  # it left before anything was forwarded there
+            self.host.take_session(resident.context, message.session)
             return
         if resident.at is None or message.epoch != resident.epoch:
             return
         resident.context.consume_through(dict(message.position), message.ahead)
-        if message.session is not None:
-            resident.context.session = message.session
+        self.host.take_session(resident.context, message.session)
         self.host.store(message.client)
         if message.left:
             self.nowhere(resident)
@@ -247,7 +247,7 @@ class HomeBroker(Scheme):
         visit = self.visits.get(message.client)
         if visit is not None and visit.context.epoch == message.epoch:
             visit.home = home
-            visit.context.session = message.session
+            self.host.take_session(visit.context, message.session)
             visit.context.close_local_queue()
             self.host.attached(message.client, resumed=True)
             self.replay(visit.context)

@@ -81,7 +81,7 @@ class Logging(Standard):
         if not reply.ids_follow:
             super().on_subscriptions(old_broker, reply)
         elif (arriving := self.arriving.get((reply.client, reply.epoch))) is not None:
-            arriving.context.session = reply.session
+            self.host.take_session(arriving.context, reply.session)
             self.step_3_subscribe(arriving, reply.filters)
 
     def on_stored_ids(self, old_broker: BrokerId, offer: StoredIds) -> None:

@@ -193,7 +193,8 @@ class Prefetching(Standard):
     def claim(self, context: Context | None, claim: Claim) -> None:
         if claim.of is not None:
             copy = self.copies.get((claim.client, claim.of))
-            super().claim(None if copy is None else copy.context, claim)
+            # If it is not a copy any more, the client has been here since.
+            super().claim(context if copy is None else copy.context, claim)
             return
         earlier = (p for p in self.pushed.get(claim.client, ()) if p.of < claim.epoch)
         pushed = max(earlier, key=lambda p: p.of, default=None)
@@ -206,6 +207,7 @@ class Prefetching(Standard):
     def pass_on(self, pushed: Pushed, claim: Claim) -> None:
         """ "The new broker can contact the closest broker from the set of prefetched brokers." """
         self.settled(claim.client, pushed, claim.new_broker)
+        self.remember_where(claim.client, claim.epoch)
         if claim.new_broker in pushed.targets:
             holder = claim.new_broker
             self.tell(holder, Prefetched(client=claim.client, epoch=claim.epoch, of=pushed.of))

@@ -359,7 +359,6 @@ class ProActive(CopyHolder):
         """Case 5, found: the copy becomes the context; Bk is told, and asked if the client shows no epoch."""
         client, taken = copy.client, copy.epoch
         del self.copies[client]
-        self.gone_to.pop(client, None)
         self.contexts[client] = copy
         copy.epoch = self.new_epoch(above=taken)
         whole = copy.local_queue is None
@@ -465,14 +464,10 @@ class ProActive(CopyHolder):
 
     def context_of(self, client: ClientId, epoch: Epoch) -> Context | None:
         """The context of that connection, if it is still this broker's."""
-        left = list(self.left_behind.get(client, ()))
-        current = self.contexts.get(client)
-        candidates: list[Context | None] = [*left, current]
-        for context in candidates:
-            if context is not None:
-                arriving = self.incomplete.get(context)
-                if epoch in (context.epoch, arriving.transfer if arriving else None):
-                    return context
+        for context in self.held_for(client):
+            arriving = self.incomplete.get(context)
+            if epoch in (context.epoch, arriving.transfer if arriving else None):
+                return context
         return None
 
     # --- the reactive way, for the first to cross an edge ---------------------------------------------------

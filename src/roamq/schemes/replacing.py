@@ -64,7 +64,6 @@ class VirtualConsumerReplacer(VirtualConsumerHolder):
         position = dict(ticket.position) if shows_all and ticket and ticket.position is not None else None
         del self.virtual[client]
         self.host.cancel_timer(("lease", client))
-        self.gone_to.pop(client, None)
         self.contexts[client] = context
         context.epoch = self.new_epoch(above=virtual.epoch)
         self.note("hit" if virtual.whole else "unready", client, virtual.epoch.broker, virtual.attempt)

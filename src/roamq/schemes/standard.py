@@ -8,7 +8,7 @@ visited, each in the paper's six steps; epochs keep the links of the chain apart
 
 from dataclasses import dataclass, field, replace
 
-from roamq.core.context import Context, Epoch, Mode, Position
+from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.messages import (
@@ -166,25 +166,41 @@ class Standard(Scheme):
     def point_onward(self, claim: Claim) -> None:
         """The client's old broker was not the last one: pass the claim on to where the context went.
 
-        Each step leads to a later connection, and none later than the claim's, so it ends.
+        Each step leads to a later connection, and none later than the claim's, so it ends. A later context that is
+        whole here has come back from wherever an earlier one went: that trail is cold. One that is still awaited
+        may have been asked for before the claimer's connection; then what comes is what the claim is looking for.
         """
+        later = [context for context in self.held_for(claim.client) if context.epoch > claim.epoch]
+        whole = [context.epoch for context in later if context not in self.incomplete]
         gone = self.gone_to.get(claim.client)
-        is_later = gone is not None and (claim.after is None or gone > claim.after)
-        if gone is not None and is_later and gone < claim.epoch and gone.broker != self.me:
+        if gone is not None and not whole and self.leads_on(gone, claim):
             self.tell(gone.broker, replace(claim, after=gone))
             return
-        held = self.contexts.get(claim.client)
-        later = [e for e in (gone, held.epoch if held else None) if e is not None and e > claim.epoch]
-        reply = NoContext(client=claim.client, epoch=claim.epoch, newer=min(later, default=None))
+        newer = whole if gone is None or gone < claim.epoch else [*whole, gone]
+        if not newer:
+            for context in later:
+                if self.incomplete[context].transfer < claim.epoch:
+                    self.waiting.setdefault(context, []).append(claim)
+                    return
+            newer = [context.epoch for context in later]
+        reply = NoContext(client=claim.client, epoch=claim.epoch, newer=min(newer, default=None))
         self.tell(claim.new_broker, reply)
+
+    def leads_on(self, gone: Epoch, claim: Claim) -> bool:
+        """Is a later connection than the claim has asked at, elsewhere, and not later than its own?"""
+        return gone.broker != self.me and gone < claim.epoch and (claim.after is None or gone > claim.after)
 
     def claimed_by(self, claim: Claim) -> Context | None:
         """The newest context here that is older than the claimer's connection."""
-        candidates = [c for c in self.left_behind.get(claim.client, ()) if c.epoch < claim.epoch]
-        current = self.contexts.get(claim.client)
-        if current is not None and current.epoch < claim.epoch:
-            candidates.append(current)
+        candidates = [c for c in self.held_for(claim.client) if c.epoch < claim.epoch]
         return max(candidates, key=lambda c: c.epoch, default=None)
+
+    def held_for(self, client: ClientId) -> list[Context]:
+        """The client's contexts that are this broker's: those it left behind, and its current one."""
+        held = list(self.left_behind.get(client, ()))
+        if (current := self.contexts.get(client)) is not None:
+            held.append(current)
+        return held
 
     def hand_over(self, context: Context, claim: Claim) -> None:
         """At Broker 1: the context is the claimer's now; reply with the subscriptions, buffer until released."""
@@ -222,7 +238,7 @@ class Standard(Scheme):
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
         arriving = self.arriving.get((reply.client, reply.epoch))
         if arriving is not None:
-            arriving.context.session = reply.session
+            self.host.take_session(arriving.context, reply.session)
             self.step_3_subscribe(arriving, reply.filters)
             self.step_3_release(arriving, old_broker)
 
@@ -306,7 +322,7 @@ class Standard(Scheme):
             return
         context = arriving.context
         if message.session is not None:
-            context.session = message.session
+            self.host.take_session(context, message.session)
         context.skip_to(dict(message.position))
         # What this broker had itself (a copy that was prefetched here) came by multicast.
         self.take_in_all(arriving, message, "stored" if old_broker == self.me else "transferred")
@@ -363,14 +379,25 @@ class Standard(Scheme):
         elif reply.newer > arriving.context.epoch:
             self.step_aside(arriving, reply.newer)
         else:
-            self.ask_again(arriving, reply.newer.broker)
+            self.ask_again(arriving, reply.newer)
 
-    def ask_again(self, arriving: Arriving, broker: BrokerId) -> None:
-        """The claim was older than who has the context, but the client has come back here since: claim it anew."""
-        del self.arriving[arriving.context.client, arriving.transfer]
-        arriving.transfer = arriving.context.epoch
-        self.arriving[arriving.context.client, arriving.transfer] = arriving
-        self.step_2_retrieve(arriving, broker)
+    def ask_again(self, arriving: Arriving, newer: Epoch) -> None:
+        """The claim was older than who has the context, but the client has come back here since: claim it anew.
+
+        Claims of connections in between would wait for us while we wait for them: they are pointed on.
+        """
+        context = arriving.context
+        del self.arriving[context.client, arriving.transfer]
+        arriving.transfer = context.epoch
+        self.arriving[context.client, arriving.transfer] = arriving
+        self.remember_where(context.client, newer)
+        self.step_2_retrieve(arriving, newer.broker)
+        claims = self.waiting.pop(context, [])
+        if after := [claim for claim in claims if claim.epoch > context.epoch]:
+            self.waiting[context] = after
+        for claim in claims:
+            if claim.epoch < context.epoch:
+                self.point_onward(claim)
 
     def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
         """The client has connected elsewhere since, and its context is there: nothing is kept here."""
@@ -384,10 +411,6 @@ class Standard(Scheme):
         self.remember_where(context.client, newer)
         for claim in claims:
             self.point_onward(claim)
-
-    def open(self, client: ClientId, epoch: Epoch, mode: Mode, position: Position | None = None) -> Context:
-        self.gone_to.pop(client, None)  # it is here again
-        return super().open(client, epoch, mode, position)
 
     def went_to(self, client: ClientId) -> BrokerId | None:
         gone = self.gone_to.get(client)

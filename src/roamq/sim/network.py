@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from roamq.broker import Broker
+from roamq.core.context import Context
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.messages import HEADER_BYTES, Forwarded, Message, Routed, StoredEvents, kind_of
 from roamq.core.ports import TimerKey
@@ -188,6 +189,9 @@ class SimHost:
 
     def detach(self, client: ClientId, reason: str) -> None:
         self.clients.pop(client, None)
+
+    def take_session(self, context: Context, session: object | None) -> None:
+        """Simulated clients speak no protocol that would keep anything."""
 
     def set_timer(self, key: TimerKey, after: float) -> None:
         self._timer_count += 1

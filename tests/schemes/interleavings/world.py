@@ -52,6 +52,8 @@ class ChoiceHost:
     def detach(self, client: ClientId, reason: str) -> None:
         self.world.believed.discard(self.me)
 
+    def take_session(self, context: Context, session: object | None) -> None: ...
+
     def set_timer(self, key: TimerKey, after: float) -> None:
         """Timers do not run out here: a time-out is a step of its own."""
 

@@ -67,6 +67,14 @@ class Outbound:
             if entry.released:
                 self._output.append(b"\x62\x02" + _u16(packet_id))
 
+    def take_up(self, earlier: SessionState) -> None:
+        """What an earlier session left under way is this one's, as if it had been here when the client came."""
+        for packet_id, entry in earlier.outbound.items():
+            if packet_id not in self._state.outbound:
+                self._before[entry.event_id] = packet_id
+                if entry.released:
+                    self._output.append(b"\x62\x02" + _u16(packet_id))
+
     def deliver(self, event: Event, now: Seconds) -> Outcome:
         """Send an event. The context hands over no more than the window; more would be our bug."""
         if self._before:

@@ -244,6 +244,14 @@ class ServerConnection:
         self._handle_all(early, inputs, now)
         return inputs
 
+    def join(self, earlier: SessionState) -> None:
+        """The session that the client was not made to wait for has come: take up what it left."""
+        for topic_filter, subscription in earlier.subscriptions.items():
+            if topic_filter not in self.state.subscriptions:
+                self.subscriptions.add(subscription)
+        self.outbound.take_up(earlier)
+        self.state.join(earlier)
+
     def refuse(
         self, reason: ReasonCode, reason_string: str = "", server_reference: str | None = None
     ) -> None:

@@ -60,6 +60,20 @@ class SessionState(msgspec.Struct, kw_only=True):
     replays: int = 0
     """How many retained messages were replayed: the last sequence of the origin `RETAINED`."""
 
+    begun_anew: bool = False
+    """Whether an earlier session may still be on its way here, for which the client was not made to wait."""
+
+    def join(self, earlier: "SessionState") -> None:
+        """The earlier session has come: from now on there is one.
+
+        Who was told of the new one takes any packet id; who never heard of it goes by those of the earlier.
+        """
+        self.subscriptions = {**earlier.subscriptions, **self.subscriptions}
+        self.outbound = {**earlier.outbound, **self.outbound}
+        self.last_packet_id = max(self.last_packet_id, earlier.last_packet_id)
+        self.replays = max(self.replays, earlier.replays)
+        self.begun_anew = False
+
     def next_replay_id(self) -> EventId:
         self.replays += 1
         return EventId(RETAINED, self.replays)
