@@ -26,6 +26,7 @@ def test_replaying_a_journal_gives_the_same_node_and_the_same_frames(scheme: str
     for name, before in world.nodes.items():
         node, sent = replayed(before.settings, before.born, before.journal)
         where = f"LiveWorld({seed}, {scheme!r}), {name}"
+        assert before.failures == [], where
         assert sent == before.sent, where
         assert digest(node) == digest(before.node), where
 

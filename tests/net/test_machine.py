@@ -37,28 +37,62 @@ def test_the_newest_connection_wins_and_the_old_one_is_told() -> None:
     assert "same" in fleet.machines[second.at].by_client  # type: ignore[index]
 
 
-def test_a_previous_broker_that_does_not_answer_delays_nobody_and_its_messages_follow() -> None:
-    fleet = Fleet(3, "standard")
+@pytest.mark.parametrize("scheme", ["standard", "proactive", "prefetching", "logging", "prehandoff"])
+def test_a_previous_broker_that_does_not_answer_delays_nobody_and_its_messages_follow(scheme: str) -> None:
+    fleet = Fleet(3, scheme)
     mover, publisher = fleet.client("mover"), fleet.client("publisher")
     publisher.connect("b3")
     mover.connect("b1")
-    mover.subscribe("t", 1)
+    mover.subscribe("t", 2)
+    mover.subscribe("u", 2)
     fleet.settle()
     mover.vanish()
     fleet.settle()
-    publisher.publish("t", b"stored at b1", 1)
+    publisher.publish("t", b"stored at b1", 2)
     fleet.settle()
     fleet.cut = {frozenset(pair) for pair in (("b1", "b2"), ("b1", "b3"))}  # type: ignore[arg-type]
 
+    mover.device.subscriptions.pop()  # it forgets one of two when it is told that there is no session
     mover.connect("b2")
     fleet.settle()
-
-    assert mover.present[-1] is False
-    publisher.publish("t", b"meanwhile", 1)
+    publisher.publish("t", b"meanwhile", 2)
+    publisher.publish("u", b"of the old session", 2)
     fleet.settle()
+
+    assert mover.present == [False, False]
+    assert mover.payloads() == [b"meanwhile"]
     fleet.cut = set()
     fleet.settle()
-    assert sorted(mover.payloads()) == [b"meanwhile", b"stored at b1"]
+    assert mover.payloads() == [b"meanwhile", b"stored at b1", b"of the old session"]
+    publisher.publish("u", b"in order again", 2)
+    fleet.settle()
+    assert mover.payloads()[-1] == b"in order again"
+    assert mover.unexplained_repeats() == []
+
+
+def test_a_session_begun_anew_does_not_replace_the_one_at_home() -> None:
+    """A visited broker that let the client in without a word from home reports an empty session when it leaves."""
+    fleet = Fleet(3, "home-broker")
+    mover, publisher = fleet.client("mover"), fleet.client("publisher")
+    publisher.connect("b3")
+    mover.connect("b1")
+    mover.subscribe("t", 2)
+    fleet.settle()
+    fleet.cut = {frozenset(("b1", "b2"))}  # type: ignore[arg-type]
+    mover.device.subscriptions.clear()
+    mover.connect("b2")
+    fleet.settle()
+    mover.vanish()
+    fleet.settle()
+    fleet.cut = set()
+    publisher.publish("t", b"for the first session", 2)
+    fleet.settle()
+
+    mover.connect("b3")
+    fleet.settle()
+
+    assert mover.present == [False, False, True]
+    assert mover.payloads() == [b"for the first session"]
 
 
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])

@@ -41,6 +41,8 @@ def roam(
         mover.connect(fleet.random.choice(names))
         for _ in range(fleet.random.randrange(40)):
             fleet.step()
+            if faults and fleet.random.random() < 0.02:
+                fleet.now += 1.5  # longer than a client is made to wait
     fleet.cut.clear()
     fleet.settle()
     return fleet, mover, sent
@@ -78,14 +80,16 @@ def test_qos_1_is_repeated_only_as_flagged_and_in_order(scheme: str, seed: int) 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_qos_2_comes_exactly_once_while_brokers_fall_and_links_are_cut(scheme: str, seed: int) -> None:
+def test_nothing_is_lost_while_brokers_fall_and_links_are_cut(scheme: str, seed: int) -> None:
+    """Exactly once and in order too, unless somebody could not be made to wait for a session out of reach.
+
+    A subscriber that begins anew may get again, or late, what was under way; a publisher sends it again as new.
+    """
     fleet, mover, sent = roam(seed, scheme, 2, faults=True)
 
-    got = mover.payloads()
-    if not all(fleet.clients[1].present[1:]):
-        # The publisher's session was out of reach for longer than it was made to wait: what it repeats is new.
-        got = list(dict.fromkeys(got))
-    assert got == sent
+    assert set(mover.payloads()) == set(sent)
+    if all(mover.present[1:]) and all(fleet.clients[1].present[1:]):
+        assert mover.payloads() == sent
 
 
 @pytest.mark.parametrize("seed", range(6))

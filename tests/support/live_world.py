@@ -297,18 +297,21 @@ def replayed(
     return node, sent
 
 
-def state(value: Any, seen: dict[int, int] | None = None) -> Any:
-    """What an object consists of, as nested tuples that compare by value; sets sorted, all else in its order."""
+def state(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> Any:
+    """What an object consists of, as nested tuples that compare by value; sets sorted, all else in its order.
+
+    What was seen is kept: an object made on the way would leave its identity to the next one.
+    """
     seen = {} if seen is None else seen
     if value is None or isinstance(value, str | bytes | int | float | bool):
         return value
     if id(value) in seen:
-        return ("seen", seen[id(value)])
+        return ("seen", seen[id(value)][0])
     if isinstance(value, type) or callable(value):
         return ("callable", getattr(value, "__qualname__", repr(type(value))))
     if isinstance(value, tuple):
         return (type(value).__name__, *(state(item, seen) for item in value))
-    seen[id(value)] = len(seen)
+    seen[id(value)] = (len(seen), value)
     if isinstance(value, dict):
         return ("dict", *((state(k, seen), state(v, seen)) for k, v in value.items()))
     if isinstance(value, set | frozenset):

@@ -151,10 +151,12 @@ class Context:
 
     __slots__ = (
         "_acknowledged",
+        "ahead",
         "buffer",
         "client",
         "epoch",
         "filters",
+        "goes_ahead",
         "in_flight",
         "local_queue",
         "mode",
@@ -188,6 +190,13 @@ class Context:
         """How many events may be in flight at once (MQTT's Receive Maximum)."""
         self.local_queue: deque[Event] | None = None
         """While older events are still on their way from another broker: what has come here since."""
+        self.goes_ahead = False
+        """Whether the client gets what is in the local queue without waiting for what is older."""
+        self.ahead: deque[Event] = deque()
+        """What was taken from the local queue and handed to the client, and is not acknowledged.
+
+        What is acknowledged of it may come again with the older events: the session remembers it.
+        """
         self._acknowledged: set[EventId] = set()
         self.session: object | None = None
         """What the world's protocol keeps with the context (MQTT session state); the core never looks inside."""
@@ -209,6 +218,15 @@ class Context:
     def open_local_queue(self) -> None:
         """Older events are on their way from another broker: what comes here meanwhile waits for them."""
         self.local_queue = deque()
+        self.goes_ahead = False
+
+    def next_ahead(self) -> Event | None:
+        """The next event of the local queue for a client that does not wait for older ones."""
+        if not self.goes_ahead or not self.local_queue or len(self.ahead) >= self.window:
+            return None
+        event = self.local_queue.popleft()
+        self.ahead.append(event)
+        return event
 
     def admit_later(self, event: Event) -> bool:
         """Put `event` into the local queue: older ones are on their way. False if there is no room for it."""
@@ -221,6 +239,9 @@ class Context:
     def close_local_queue(self) -> None:
         """All older events are here: what waited in the local queue follows them, less what they brought."""
         waiting, self.local_queue = self.local_queue, None
+        self.goes_ahead = False
+        if self.ahead:
+            self._leave_out_what_is_ahead()
         brought: set[EventId] | None = None
         for event in waiting or ():
             origin, sequence = event.id
@@ -234,6 +255,13 @@ class Context:
                 self.buffer.release(event)
             else:
                 self._insert_in_order(Held(event, "stored"))
+
+    def _leave_out_what_is_ahead(self) -> None:
+        """What the client is being sent already does not come from the other broker as well."""
+        sent = {event.id for event in self.ahead}
+        self._keep(held for held in self.stored if held.event.id not in sent)
+        for origin, sequence in sent:
+            self.reach[origin] = max(sequence, self.reach.get(origin, 0))
 
     def _insert_in_order(self, held: Held) -> None:
         """A filter that the other broker did not know brought an event here that belongs among those it sent."""
@@ -259,6 +287,8 @@ class Context:
         that the client may not have; returns whether the id was in flight.
         """
         stored = self.stored
+        if self.ahead:
+            return self._acknowledge_ahead(event_id)
         if not self.in_flight:
             return False
         if stored[0][0].id != event_id:
@@ -271,6 +301,14 @@ class Context:
             self._acknowledged.remove(stored[0][0].id)
             self._consume_first()
         return True
+
+    def _acknowledge_ahead(self, event_id: EventId) -> bool:
+        for event in self.ahead:
+            if event.id == event_id:
+                self.ahead.remove(event)
+                self.buffer.release(event)
+                return True
+        return False
 
     def _consume_first(self) -> None:
         event = self.stored.popleft()[0]
@@ -294,6 +332,12 @@ class Context:
             self.stored = kept
             self._acknowledged.clear()
         self.in_flight = 0
+        if self.local_queue is not None:
+            self.local_queue.extendleft(reversed(self.ahead))
+        else:
+            for event in self.ahead:
+                self._insert_in_order(Held(event, "stored"))
+        self.ahead.clear()
 
     def acknowledged_ahead(self) -> tuple[EventId, ...]:
         """What the client has consumed before earlier events, in order of delivery."""
@@ -356,6 +400,8 @@ class Context:
     def take_all(self) -> list[Event]:
         """Empty the store and return what was in it, in order: the context leaves this broker."""
         events = [held.event for held in self.stored]
+        events.extend(self.ahead)
+        self.ahead.clear()
         if self.local_queue:
             events.extend(self.local_queue)
             self.local_queue.clear()

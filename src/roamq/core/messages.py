@@ -151,6 +151,15 @@ class NoContext(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLeft(Message):
+    """Broker that steps aside -> the later connection `epoch`: what the world's protocol began for the client here."""
+
+    client: ClientId
+    epoch: Epoch
+    session: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Message):
     """New broker -> old broker: I have subscribed, you may unsubscribe (step 3).
 

@@ -85,6 +85,8 @@ class Machine(Sessions):
             context.window = 0 if is_blocked else found.mqtt.terms.window
             if not is_blocked and context.local_queue is None:
                 self.scheme.pump(context)
+            elif not is_blocked:
+                self.scheme.pump_ahead(context)
         self._settle()
 
     def check_keep_alive(self, connection: int, now: float) -> None:
@@ -168,6 +170,8 @@ class Machine(Sessions):
                 self._publish(connection, said)
             elif said.__class__ is Acknowledged:
                 assert connection.client is not None
+                if connection.goes_ahead:
+                    connection.mqtt.state.got_ahead(said.event_id)
                 self.broker.on_acknowledge(connection.client, said.event_id)
             elif isinstance(said, ConnectRequested):
                 self._connect(connection, said)
@@ -271,6 +275,8 @@ class Machine(Sessions):
             acknowledge = self.broker.on_acknowledge
             for client, event_id in done:
                 acknowledge(client, event_id)
+        if self.ahead:
+            self._end_going_ahead()
         if self.awaiting:
             for client in list(self.awaiting):
                 if client in self.awaiting:

@@ -16,6 +16,7 @@ from roamq.net.mqtt.attributes import event_of_will
 from roamq.net.mqtt.codec import Connect, ReasonCode, Will
 from roamq.net.mqtt.codec.topics import parse_share
 from roamq.net.mqtt.inputs import Closed, ConnectRequested
+from roamq.net.mqtt.outbound import PACKET_ID_MAX
 from roamq.net.mqtt.session import Phase
 from roamq.net.mqtt.state import SessionState
 from roamq.net.settings import Settings
@@ -138,8 +139,26 @@ class Sessions(Wiring):
             return
         del self.awaiting[client]
         self.ready.discard(client)
+        is_new = context.session is None
         self._let_in(connection, context)
+        if is_new:
+            # A packet id that means one message to us and another to the client would lose one of them: the ids of
+            # sessions that were begun at different places lie apart.
+            connection.mqtt.state.last_packet_id = crc32(f"{self.me} {self.time!r}".encode()) % PACKET_ID_MAX
         connection.mqtt.state.begun_anew = not has_answered and context.local_queue is not None
+        if context.local_queue is not None:
+            connection.goes_ahead = True
+            self.ahead[client] = connection
+            self.scheme.go_ahead(context)
+
+    def _end_going_ahead(self) -> None:
+        """Older events have come, and what went ahead of them is acknowledged: the client is served in order."""
+        for client, connection in list(self.ahead.items()):
+            context = self.scheme.contexts.get(client)
+            is_going = context is not None and (context.goes_ahead or context.ahead)
+            if self.by_client.get(client) is not connection or not is_going:
+                connection.goes_ahead = False
+                del self.ahead[client]
 
     def take_session(self, context: Context, session: object | None) -> None:
         """It replaces what is here, unless one of the two was begun while the other was on its way: then they join.
@@ -154,11 +173,10 @@ class Sessions(Wiring):
             return
         new, earlier = (held, session) if held.begun_anew else (session, held)
         connection = self.by_client.get(context.client)
-        if connection is not None and connection.mqtt.phase is Phase.OPEN and connection.mqtt.state is new:
-            connection.mqtt.join(earlier)
-            self._share_all(context.client, new, True)
-            context.session = new
-        elif new.subscriptions:
+        if connection is not None and connection.mqtt.phase is Phase.OPEN and connection.mqtt.state is held:
+            connection.mqtt.join(session)
+            self._share_all(context.client, held, True)
+        elif new.subscriptions or new.had:
             new.join(earlier)
             context.session = new
         else:

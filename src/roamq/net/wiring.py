@@ -59,7 +59,18 @@ class Outputs:
 class Connection:
     """A connection, and what the machine knows about it."""
 
-    __slots__ = ("client", "entered_at", "epoch", "listener", "mqtt", "number", "peer", "previous", "user")
+    __slots__ = (
+        "client",
+        "entered_at",
+        "epoch",
+        "goes_ahead",
+        "listener",
+        "mqtt",
+        "number",
+        "peer",
+        "previous",
+        "user",
+    )
 
     def __init__(self, number: int, mqtt: ServerConnection, listener: str, peer: str) -> None:
         self.number = number
@@ -75,6 +86,8 @@ class Connection:
         """Where the client was before, until its first message here has gone out."""
         self.epoch = Epoch(0.0, BrokerId(""))
         """Which of the client's connections in the whole network this is."""
+        self.goes_ahead = False
+        """Whether the client gets new events while older ones are on their way."""
 
 
 class Wiring:
@@ -112,6 +125,8 @@ class Wiring:
         """Clients whose session is on its way here; None if they are gone again."""
         self.ready: set[ClientId] = set()
         """Clients in waiting whose scheme is ready to serve them."""
+        self.ahead: dict[ClientId, Connection] = {}
+        """Connections that go ahead."""
         self.outbox: dict[BrokerId, deque[tuple[int, bytes]]] = {
             peer: deque() for peer in self.topology.neighbours[self.me]
         }
@@ -144,6 +159,8 @@ class Wiring:
             stored = context.admit(event, "live" if context.mode is Mode.SERVING else "stored")
         if not stored:
             self._record_drop(client, event, "queue_full")
+        elif context.goes_ahead:
+            self.scheme.pump_ahead(context)
         elif context.mode is Mode.SERVING and context.local_queue is None:
             self.scheme.pump(context)
 
@@ -165,10 +182,16 @@ class Wiring:
         connection = self.by_client.get(to)
         if connection is None or connection.client is None:
             return
+        state = connection.mqtt.state
+        if state.had and state.has_had(event.id):
+            self._done.append((to, event.id))
+            return
         self.out.dirty[connection.number] = connection.mqtt
         outcome = connection.mqtt.outbound.deliver(event, self.time)
         if outcome is not Outcome.IN_FLIGHT:
             self._done.append((to, event.id))
+            if connection.goes_ahead:
+                state.got_ahead(event.id)
             if outcome is Outcome.UNWANTED:
                 return
             if outcome is not Outcome.DONE:

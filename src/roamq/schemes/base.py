@@ -147,6 +147,8 @@ class Scheme:
                 continue
             if context.local_queue is not None:
                 stored = context.admit_later(event)
+                if context.goes_ahead:
+                    self.pump_ahead(context)
             elif context.mode is Mode.SERVING:
                 if (
                     hand_at_once is not None
@@ -170,11 +172,15 @@ class Scheme:
         context = self.contexts.get(client)
         if context is not None and context.mode is Mode.SERVING and context.acknowledge(event_id):
             self.host.store(client)
-            if len(context.stored) > context.in_flight:
+            if context.goes_ahead:
+                self.pump_ahead(context)
+            elif len(context.stored) > context.in_flight and context.local_queue is None:
                 self.pump(context)
 
     def pump(self, context: Context) -> None:
         """Hand stored events to the connected client, in order, as far as its window allows."""
+        if context.ahead:
+            return  # what went ahead is acknowledged first: a read position has no gaps
         deliver = self.host.deliver
         stored = context.stored
         while context.in_flight < len(stored) and context.in_flight < context.window:
@@ -182,6 +188,15 @@ class Scheme:
             context.in_flight += 1
             deliver(context.client, event, how)
             stored = context.stored
+
+    def go_ahead(self, context: Context) -> None:
+        """Older events are a long time coming: the client gets what is here now, and they follow."""
+        context.goes_ahead = context.local_queue is not None
+        self.pump_ahead(context)
+
+    def pump_ahead(self, context: Context) -> None:
+        while (event := context.next_ahead()) is not None:
+            self.host.deliver(context.client, event, "live")
 
     def drop(self, context: Context, event: Event, reason: str) -> None:
         self.host.record(
@@ -237,6 +252,7 @@ class Scheme:
     def pause(self, context: Context) -> None:
         """The client is gone: go on buffering for it."""
         context.return_in_flight()
+        context.goes_ahead = False
         self.set_mode(context, Mode.ACTIVE)
         if self.options.timeout_s is not None:
             self.host.set_timer(("timeout", context.client), self.options.timeout_s)

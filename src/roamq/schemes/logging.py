@@ -66,7 +66,7 @@ class Logging(Standard):
     def offer(self, context: Context, claim: Claim) -> None:
         ids = tuple(event.id for event in context.events())
         offer = StoredIds(client=context.client, epoch=claim.epoch, ids=ids)
-        self.router.unicast(claim.new_broker, offer)
+        self.tell(claim.new_broker, offer)
 
     def subscriptions_of(self, context: Context, claim: Claim) -> Subscriptions:
         return Subscriptions(
@@ -95,7 +95,7 @@ class Logging(Standard):
         known = tuple(event_id for event_id, event in found.items() if event is not None)
         if known or arriving.released:  # a Broker 1 that was released before it made its offer waits for this
             reply = LoggedIds(client=offer.client, epoch=offer.epoch, new_broker=self.me, ids=known)
-            self.router.unicast(old_broker, reply)
+            self.tell(old_broker, reply)
         if not arriving.released:
             self.step_3_release(arriving, old_broker)
 

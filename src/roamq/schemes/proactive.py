@@ -208,8 +208,7 @@ class ProActive(CopyHolder):
         if self.me in theirs:
             left.append(self.me)
             self.keeping.add((context.client, claim.epoch))
-        reply = CopiesLeft(client=context.client, epoch=claim.epoch, at=tuple(left))
-        self.router.unicast(claim.new_broker, reply)
+        self.tell(claim.new_broker, CopiesLeft(client=context.client, epoch=claim.epoch, at=tuple(left)))
 
     def case_5_moved_here(self, client: ClientId, old_broker: BrokerId, shown: Epoch | None) -> None:
         """S comes from Bk: if Context(S) is here and of S's last connection, serve it; else request it."""
@@ -449,7 +448,7 @@ class ProActive(CopyHolder):
         context = self.context_of(message.client, message.epoch)
         if context is None:  # the client has moved on, or left: what we were left with is not needed
             for holder in message.at:
-                self.router.unicast(holder, Delete(client=message.client, epoch=message.epoch))
+                self.tell(holder, Delete(client=message.client, epoch=message.epoch))
             return
         holders = self.holders.setdefault(context, {})
         for holder in message.at:

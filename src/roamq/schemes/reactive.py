@@ -85,6 +85,7 @@ class Reactive(Standard):
         arriving = None if context is None else self.incomplete.get(context)
         if arriving is not None and arriving.released and not self.care.followed:
             self.step_6_replay(arriving)  # what has not come by now comes too late
+            context = self.claimed_by(claim)  # an earlier claim may have waited for it
         super().claim(context, claim)
 
     def on_stored_events(self, old_broker: BrokerId, message: StoredEvents) -> None:

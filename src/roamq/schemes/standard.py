@@ -16,6 +16,7 @@ from roamq.core.messages import (
     Message,
     NoContext,
     Release,
+    SessionLeft,
     StoredEvents,
     Subscriptions,
 )
@@ -79,6 +80,7 @@ class Standard(Scheme):
         self.handle(Subscriptions, self.on_subscriptions)
         self.handle(NoContext, self.on_no_context)
         self.handle(Release, self.on_release)
+        self.handle(SessionLeft, self.on_session_left)
         self.handle(StoredEvents, self.on_stored_events)
 
     # --- the client comes and goes ------------------------------------------------------------------------
@@ -176,7 +178,7 @@ class Standard(Scheme):
         if gone is not None and not whole and self.leads_on(gone, claim):
             self.tell(gone.broker, replace(claim, after=gone))
             return
-        newer = whole if gone is None or gone < claim.epoch else [*whole, gone]
+        newer = whole if gone is None or gone <= claim.epoch else [*whole, gone]
         if not newer:
             for context in later:
                 if self.incomplete[context].transfer < claim.epoch:
@@ -404,6 +406,8 @@ class Standard(Scheme):
         context = arriving.context
         if context.mode is Mode.SERVING:
             self.host.detach(context.client, "taken over")
+        if context.session is not None:
+            self.tell(newer.broker, SessionLeft(client=context.client, epoch=newer, session=context.session))
         self.expect_no_more(arriving)
         claims = self.waiting.pop(context, [])
         self.take_off(context)
@@ -411,6 +415,14 @@ class Standard(Scheme):
         self.remember_where(context.client, newer)
         for claim in claims:
             self.point_onward(claim)
+
+    def on_session_left(self, sender: BrokerId, message: SessionLeft) -> None:
+        held = self.held_for(message.client)
+        gone = self.gone_to.get(message.client)
+        if held:
+            self.host.take_session(max(held, key=lambda context: context.epoch), message.session)
+        elif gone is not None and gone > message.epoch and gone.broker != self.me:
+            self.router.unicast(gone.broker, replace(message, epoch=gone))
 
     def went_to(self, client: ClientId) -> BrokerId | None:
         gone = self.gone_to.get(client)

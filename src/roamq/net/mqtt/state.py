@@ -60,19 +60,36 @@ class SessionState(msgspec.Struct, kw_only=True):
     replays: int = 0
     """How many retained messages were replayed: the last sequence of the origin `RETAINED`."""
 
+    had: dict[BrokerId, dict[int, None]] = {}
+    """What the client got ahead of older events, by origin: it must not get it again when those come."""
     begun_anew: bool = False
     """Whether an earlier session may still be on its way here, for which the client was not made to wait."""
 
     def join(self, earlier: "SessionState") -> None:
-        """The earlier session has come: from now on there is one.
+        """The other half of the session has come: from now on there is one.
 
         Who was told of the new one takes any packet id; who never heard of it goes by those of the earlier.
         """
         self.subscriptions = {**earlier.subscriptions, **self.subscriptions}
         self.outbound = {**earlier.outbound, **self.outbound}
+        for origin, sequences in earlier.had.items():
+            self.had.setdefault(origin, {}).update(sequences)
         self.last_packet_id = max(self.last_packet_id, earlier.last_packet_id)
         self.replays = max(self.replays, earlier.replays)
         self.begun_anew = False
+
+    def got_ahead(self, event_id: EventId) -> None:
+        self.had.setdefault(event_id[0], {})[event_id[1]] = None
+
+    def has_had(self, event_id: EventId) -> bool:
+        """Whether the client got this event ahead of its time; asked once, when that time has come."""
+        sequences = self.had.get(event_id[0], {})
+        if event_id[1] not in sequences:
+            return False
+        del sequences[event_id[1]]
+        if not sequences:
+            del self.had[event_id[0]]
+        return True
 
     def next_replay_id(self) -> EventId:
         self.replays += 1
