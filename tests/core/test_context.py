@@ -119,6 +119,52 @@ def test_the_local_queue_follows_what_is_transferred_less_what_that_brought() ->
     assert len(buffer) == 5
 
 
+def going_ahead(*sequences: int) -> Context:
+    """A context whose older events are still on their way, and whose client is handed the newer ones."""
+    ctx = context()
+    ctx.open_local_queue()
+    ctx.goes_ahead = True
+    for sequence in sequences:
+        ctx.admit_later(event(sequence))
+    return ctx
+
+
+def test_a_client_that_does_not_wait_gets_newer_events_first_and_the_position_stays() -> None:
+    ctx = going_ahead(5, 6)
+
+    assert [e.id.sequence for e in (ctx.next_ahead(), ctx.next_ahead()) if e] == [5, 6]
+    assert ctx.next_ahead() is None
+    assert ctx.acknowledge(event(6).id)
+    assert ctx.position == {}, "older ones have not been read"
+
+
+def test_what_is_under_way_ahead_is_not_sent_again_with_the_older_events() -> None:
+    ctx = going_ahead(5, 6)
+    ctx.next_ahead()
+
+    for sequence in (3, 4, 5):  # what the other broker had stored meanwhile
+        ctx.admit(event(sequence), "transferred")
+    ctx.close_local_queue()
+
+    assert [e.id.sequence for e in ctx.events()] == [3, 4, 6]
+    assert ctx.acknowledge(event(5).id)
+    assert not ctx.ahead
+
+
+def test_what_went_ahead_and_was_not_acknowledged_returns_to_its_place() -> None:
+    waiting, whole = going_ahead(5, 6), going_ahead(5, 6)
+    waiting.next_ahead()
+    whole.next_ahead()
+    whole.admit(event(4), "transferred")
+    whole.close_local_queue()
+
+    waiting.return_in_flight()
+    whole.return_in_flight()
+
+    assert [e.id.sequence for e in waiting.local_queue or ()] == [5, 6]
+    assert [e.id.sequence for e in whole.events()] == [4, 5, 6]
+
+
 def test_learning_a_position_forgets_what_was_consumed_elsewhere() -> None:
     buffer = EventBuffer()
     ctx = context(buffer)

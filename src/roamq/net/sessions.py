@@ -168,15 +168,16 @@ class Sessions(Wiring):
         held = context.session
         if not isinstance(session, SessionState):
             return
+        connection = self.by_client.get(context.client)
+        if connection is not None and connection.mqtt.phase is Phase.OPEN and connection.mqtt.state is held:
+            connection.mqtt.join(session)  # the client was let in on this one
+            self._share_all(context.client, connection.mqtt.state, True)
+            return
         if not isinstance(held, SessionState) or not (held.begun_anew or session.begun_anew):
             context.session = session
             return
         new, earlier = (held, session) if held.begun_anew else (session, held)
-        connection = self.by_client.get(context.client)
-        if connection is not None and connection.mqtt.phase is Phase.OPEN and connection.mqtt.state is held:
-            connection.mqtt.join(session)
-            self._share_all(context.client, held, True)
-        elif new.subscriptions or new.had:
+        if new.subscriptions or new.had:
             new.join(earlier)
             context.session = new
         else:

@@ -190,10 +190,10 @@ class Wiring:
         outcome = connection.mqtt.outbound.deliver(event, self.time)
         if outcome is not Outcome.IN_FLIGHT:
             self._done.append((to, event.id))
-            if connection.goes_ahead:
-                state.got_ahead(event.id)
             if outcome is Outcome.UNWANTED:
                 return
+            if connection.goes_ahead:
+                state.got_ahead(event.id)
             if outcome is not Outcome.DONE:
                 self._record_drop(to, event, outcome.value)
                 return

@@ -76,7 +76,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.had.setdefault(origin, {}).update(sequences)
         self.last_packet_id = max(self.last_packet_id, earlier.last_packet_id)
         self.replays = max(self.replays, earlier.replays)
-        self.begun_anew = False
+        self.begun_anew = self.begun_anew and earlier.begun_anew
 
     def got_ahead(self, event_id: EventId) -> None:
         self.had.setdefault(event_id[0], {})[event_id[1]] = None
