@@ -7,6 +7,7 @@ from roamq.pipeline.jobs import Job
 from roamq.pipeline.results import Measured
 from roamq.reproduce import pro, pro_runs
 from roamq.reproduce.pro_tables import PUBLISHED_DUPLICATION, PUBLISHED_LOSS, PUBLISHED_THROUGHPUT, Key
+from roamq.reproduce.pro_transfer import swept, transfer_costs
 from roamq.reproduce.registry import Verdict
 
 
@@ -85,3 +86,31 @@ def test_every_run_is_of_the_preset_and_can_be_replayed() -> None:
     assert all(job.payload["scheme"]["queue_bytes"] == 1_000_000 for job in bounded)
     free = pro_runs.unbounded_jobs(True)
     assert all(job.payload["scheme"].get("queue_bytes") is None for job in free)
+
+
+class Swept(Told):
+    """Reactive whose throughput is 1 / (cost of a transferred message x handoffs), as when nothing else costs."""
+
+    def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[Measured]:
+        rows = {}
+        for job in jobs:
+            cost = float(job.payload["service"]["transfer_s"])
+            handoffs = 1.0 if job.params.get("mobility.connect_s") else 2.0
+            values = {"throughput": 1 / (cost * handoffs), "transferred_pct": 100 * cost, "loss_pct": 0.0}
+            for metric in metrics or ():
+                rows[metric, cost, handoffs] = Measured(
+                    job.scenario, job.scheme, dict(job.params), metric, "all", 1, values[metric], None, None
+                )
+        return list(rows.values())
+
+
+def test_the_cost_of_a_transfer_is_swept_around_the_testbeds_own() -> None:
+    costs = transfer_costs(Swept("", {}))
+
+    assert [cost.message_s for cost in costs] == [0.002, 0.0162, 0.065]
+    assert [round(cost.gain_pct) for cost in costs] == [100, 100, 100]
+    assert (
+        swept(costs, "share_pct", "so")
+        == "; at 2/16.2/65 ms for each message of a transfer 0.2/1.62/6.5% so, at 250/31/8 msg/s"
+    )
+    assert swept(costs[:1], "share_pct", "so") == ""

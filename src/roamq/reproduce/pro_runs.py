@@ -41,6 +41,11 @@ def seeds(quick: bool) -> range:
     return range(2) if quick else range(5)
 
 
+def what_if_seeds(quick: bool) -> range:
+    """Of runs beside the paper's, which no published figure is compared with."""
+    return range(1) if quick else seeds(quick)
+
+
 def job(scheme: str, subscribers: int, pattern: str, seed: int, quick: bool, **more: str) -> Job:
     """One run. `more` are further overrides; `bounds="none"` takes the bounds away."""
     overrides = dict(BOUNDS[scheme])
@@ -110,6 +115,20 @@ def figure_7_jobs(quick: bool) -> Sequence[Job]:
     return [*figure_6_jobs(quick), *long_stay_jobs(quick)]
 
 
+TRANSFER_TIMES: Final = ("0.002", "0.065")
+"""Seconds that a broker takes for one message of a state transfer: an eighth and four times of what the testbed has."""
+
+
+def transfer_jobs(quick: bool) -> Sequence[Job]:
+    """What if a state transfer were cheaper or dearer, at both handoff frequencies? At full size only."""
+    return [
+        job("reactive", largest(quick), "RND", seed, quick, service__transfer_s=transfer_s, **stay)
+        for transfer_s in TRANSFER_TIMES
+        for stay in ({}, {"mobility__connect_s": LONG_STAY_S})
+        for seed in range(0 if quick else 2)
+    ]
+
+
 def figure_8_jobs(quick: bool) -> Sequence[Job]:
     """Fig. 8: pro-active caching in both patterns."""
     return [
@@ -135,7 +154,7 @@ def unbounded_jobs(quick: bool) -> Sequence[Job]:
         job("proactive", subscribers, pattern, seed, quick, bounds="none")
         for pattern in PATTERNS
         for subscribers in populations(quick)[:2]
-        for seed in seeds(quick)
+        for seed in what_if_seeds(quick)
     ]
 
 
@@ -144,6 +163,6 @@ def shared_store_jobs(quick: bool) -> Sequence[Job]:
     return [
         job(scheme, subscribers, "RND", seed, quick, bounds="none", scheme__buffer_bytes=QUEUE_BYTES)
         for scheme in ("reactive", "proactive")
-        for subscribers in (populations(quick)[0], populations(quick)[1])
-        for seed in seeds(quick)
+        for subscribers in populations(quick)[:2]
+        for seed in what_if_seeds(quick)
     ]
