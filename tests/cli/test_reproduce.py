@@ -121,18 +121,33 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
         verdict = Verdict.REPRODUCED if row.mean == 0 else Verdict.DIFFERS
         return Outcome(verdict=verdict, ours=f"{row.mean:g}% of {row.runs} runs")
 
+    def undeclared(evidence: Evidence) -> Outcome:
+        return Outcome(verdict=Verdict.REPRODUCED, ours=str(evidence.summary(jobs(False), ["loss_pct"])))
+
+    def fewer(evidence: Evidence) -> Outcome:
+        [row] = evidence.summary(jobs(evidence.quick)[:1], ["throughput"])
+        return Outcome(verdict=Verdict.REPRODUCED, ours=f"{row.metric} of {row.runs} run")
+
     claim("PRE-jit", jobs=jobs)(loss)
     claim("PRE-cost", jobs=jobs)(loss)
+    claim("DRIP-F3a", jobs=jobs)(fewer)
+    claim("DRIP-F3b", jobs=jobs)(undeclared)
     told: list[tuple[int, int]] = []
 
     results, troubled = score(
-        select(["PRE"]),
+        select(["PRE", "DRIP-F3"]),
         tmp_path,
         quick=True,
         session=lambda: contextlib.nullcontext(spark),
         progress=lambda done, total: told.append((done, total)),
     )
 
-    assert [result.outcome.ours for result in results] == ["0% of 2 runs", "0% of 2 runs"]
+    assert [result.outcome.ours for result in results[:3]] == [
+        "0% of 2 runs",
+        "0% of 2 runs",
+        "throughput of 1 run",
+    ]
+    assert results[3].outcome.verdict is Verdict.ERROR
+    assert "declares the runs it looks at" in results[3].outcome.why
     assert told[-1] == (2, 2)
     assert troubled == []

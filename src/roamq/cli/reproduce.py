@@ -10,6 +10,8 @@ from roamq.cli.options import json_option, out_option, spark_options, spark_sett
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 
+BRIEF = {"java_options": "-XX:TieredStopAtLevel=1"}
+"""A virtual machine that lives for minutes does not earn back what its optimising compiler costs."""
 STYLES = {"reproduced": "green", "differs": "yellow", "not run": "dim", "error": "bold red"}
 
 
@@ -54,7 +56,7 @@ def command(
         else:
             print_table(columns, listed)
         return
-    settings = spark_settings(master, remote)
+    settings = spark_settings(master, remote, **(BRIEF if quick else {}))
     with progress("simulating") as report:
         results, troubled = score(
             chosen, out / "campaign", quick=quick, session=lambda: open_session(settings), progress=report

@@ -387,6 +387,12 @@ def metrics_of(records: DataFrame, runs: DataFrame, names: Iterable[str] = NAMES
     return reduce(DataFrame.unionByName, groups).where(F.col("metric").isin(*sorted(wanted)))
 
 
+def beside(names: Iterable[str]) -> tuple[str, ...]:
+    """These metrics with all that the same queries yield anyway."""
+    wanted = set(names)
+    return tuple(name for made in GROUPS.values() if wanted & set(made) for name in made)
+
+
 def summary(metrics: DataFrame) -> DataFrame:
     """The mean over seeds and its 95% confidence interval by Student's t, `schemas.SUMMARY`."""
     runs, mean = F.count("value"), F.avg("value")

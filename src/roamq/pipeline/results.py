@@ -4,13 +4,14 @@ These are the only places where rows leave Spark for Python, and all of them are
 with the number of experiments, not with the number of records.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roamq.pipeline.campaign import Campaign
+from roamq.pipeline.schemas import METRICS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Transform = Callable[["DataFrame", "DataFrame"], "DataFrame"]
 
@@ -44,12 +45,42 @@ class RunRow(NamedTuple):
     records: int
 
 
+class PerRun(NamedTuple):
+    """One row of `schemas.METRICS`: a metric of one run."""
+
+    run_id: str
+    scenario: str
+    scheme: str
+    params: dict[str, str]
+    seed: int
+    metric: str
+    entity: str
+    value: float
+
+
 def measured(campaign: Campaign, names: Iterable[str] | None = None) -> list[Measured]:
     """The named metrics, or all, over the seeds of a campaign; sorted, so that equal campaigns print equally."""
-    from roamq.pipeline.metrics import NAMES, metrics_of, summary
+    from roamq.pipeline.metrics import NAMES, metrics_of
 
-    rows = summary(metrics_of(campaign.records, campaign.runs, NAMES if names is None else names)).collect()
-    found = [Measured(*row) for row in rows]
+    return _over_seeds(metrics_of(campaign.records, campaign.runs, NAMES if names is None else names))
+
+
+def per_run(campaign: Campaign, names: Iterable[str]) -> list[PerRun]:
+    """The named metrics of every run."""
+    from roamq.pipeline.metrics import metrics_of
+
+    return [PerRun(*row) for row in metrics_of(campaign.records, campaign.runs, names).collect()]
+
+
+def over_seeds(spark: "SparkSession", rows: Sequence[PerRun]) -> list[Measured]:
+    """What `measured` gives for the runs that these rows are of."""
+    return _over_seeds(spark.createDataFrame(rows, schema=METRICS)) if rows else []
+
+
+def _over_seeds(metrics: "DataFrame") -> list[Measured]:
+    from roamq.pipeline.metrics import summary
+
+    found = [Measured(*row) for row in summary(metrics).collect()]
     return sorted(found, key=lambda m: (m.scenario, m.scheme, sorted(m.params.items()), m.metric, m.entity))
 
 

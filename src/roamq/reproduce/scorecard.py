@@ -4,6 +4,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from roamq.pipeline.campaign import Campaign, Progress, read_campaign, run_campaign
 from roamq.pipeline.jobs import Job
-from roamq.pipeline.results import Measured, RunRow, Transform, measured, rows_of, run_rows
+from roamq.pipeline.results import Measured, PerRun, RunRow, Transform, over_seeds, per_run, rows_of, run_rows
 from roamq.report.exhibits import Section
 from roamq.report.page import Page, ScoreRow
 from roamq.reproduce.registry import Claim, Outcome, Verdict
@@ -44,15 +45,55 @@ class Scored:
 
 
 class CampaignEvidence:
-    """Evidence from the runs in a folder; `registry.Evidence` says what is promised."""
+    """Evidence from the runs in a folder; `registry.Evidence` says what is promised.
 
-    def __init__(self, spark: "SparkSession | None", folder: Path, *, quick: bool) -> None:
+    Claims of one paper look at the same runs by the same metrics. A metric is therefore computed once for all runs of a
+    scenario, when the first claim asks for it: a query takes longer to begin than to read a few more runs.
+    """
+
+    def __init__(
+        self, spark: "SparkSession | None", folder: Path, jobs: Sequence[Job] = (), *, quick: bool
+    ) -> None:
         self.quick = quick
         self._spark = spark
         self._folder = folder
+        self._declared = {job.run_id: job for job in jobs}
+        self._known: dict[tuple[str, str], list[PerRun]] = {}
+        """Scenario and metric -> its value in every run."""
 
     def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[Measured]:
-        return measured(self._campaign(jobs), metrics)
+        from roamq.pipeline.metrics import NAMES
+
+        wanted = {job.run_id: job for job in jobs}
+        assert wanted.keys() <= self._declared.keys(), (
+            "a claim declares the runs it looks at: @claim(..., jobs=...)"
+        )
+        names = NAMES if metrics is None else metrics
+        scenarios = sorted({job.scenario for job in wanted.values()})
+        self._look_up(scenarios, names)
+        found = [
+            row
+            for scenario in scenarios
+            for name in names
+            for row in self._known[scenario, name]
+            if row.run_id in wanted
+        ]
+        assert self._spark is not None
+        return over_seeds(self._spark, found)
+
+    def _look_up(self, scenarios: Sequence[str], names: Sequence[str]) -> None:
+        """Compute what is not known yet, for all runs of these scenarios."""
+        from roamq.pipeline.metrics import beside
+
+        missing = [s for s in scenarios if any((s, name) not in self._known for name in names)]
+        if not missing:
+            return
+        together = beside(names)
+        self._known.update({(scenario, name): [] for scenario in missing for name in together})
+        for row in per_run(
+            self._campaign(j for j in self._declared.values() if j.scenario in missing), together
+        ):
+            self._known[row.scenario, row.metric].append(row)
 
     def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         return rows_of(self._campaign(jobs), transform)
@@ -79,11 +120,16 @@ def score(
     jobs = [job for claim in due if claim.jobs is not None for job in claim.jobs(quick)]
     results: list[Scored] = []
     with contextlib.ExitStack() as stack:
+        # Claims that look at no run need not wait for them, nor for each other's Spark queries.
+        models = ThreadPoolExecutor(max_workers=1, thread_name_prefix="models")
+        stack.callback(models.shutdown, wait=False, cancel_futures=True)
+        without_runs = CampaignEvidence(None, folder, quick=quick)
+        early = {c.id: models.submit(_check, c, without_runs) for c in due if c.jobs is None}
         spark = stack.enter_context(session()) if jobs else None
         campaign = run_campaign(spark, jobs, folder, progress=progress) if spark is not None else None
-        evidence = CampaignEvidence(spark, folder, quick=quick)
+        evidence = CampaignEvidence(spark, folder, jobs, quick=quick)
         for claim in claims:
-            results.append(_check(claim, evidence))
+            results.append(early[claim.id].result() if claim.id in early else _check(claim, evidence))
             on_scored(results[-1])
         troubled = [row for row in run_rows(campaign) if row.status != "ok"] if campaign is not None else []
     return results, troubled
