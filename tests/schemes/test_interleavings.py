@@ -59,3 +59,19 @@ def test_states_that_differ_only_in_the_clock_are_one() -> None:
         late.step(step)
 
     assert one.fingerprint() == late.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan("proactive", ("go a", "vanish", "go b"), "c", (("a", "b"),)),
+        Plan("proactive", ("go a", "vanish", "go a", "leave"), "c", (("a", "b"),)),
+        Plan("standard", ("go a", "vanish", "go b", "vanish", "go a"), "ca"),
+    ],
+    ids=str,
+)
+def test_one_order_of_steps_that_commute_finds_every_state(plan: Plan) -> None:
+    reduced, whole = explore(plan.world), explore(plan.world, every_order=True)
+
+    assert (reduced.states, reduced.ends) == (whole.states, whole.ends)
+    assert reduced.steps < whole.steps

@@ -1,16 +1,22 @@
 """Explore further than the tests do: `python -m tests.schemes.interleavings --moves 2 --scheme proactive`."""
 
 import argparse
+import multiprocessing
 import sys
 import time
+from functools import partial
 
-from tests.schemes.interleavings.explore import explore
-from tests.schemes.interleavings.plans import plans
+from tests.schemes.interleavings.explore import Exploration, explore
+from tests.schemes.interleavings.plans import Plan, plans
 
 
 def say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def explored(plan: Plan, max_states: int) -> Exploration:
+    return explore(plan.world, max_states=max_states)
 
 
 def main() -> int:
@@ -19,19 +25,25 @@ def main() -> int:
     parser.add_argument("--moves", type=int, default=2, help="moves of the client after its first connection")
     parser.add_argument("--says", default="c", help="brokers at which events are published, such as 'ca'")
     parser.add_argument("--states", type=int, default=1_000_000, help="give up a plan after so many states")
+    parser.add_argument("--jobs", type=int, default=None, help="plans at a time (default: one per core)")
     arguments = parser.parse_args()
-    began, states, incomplete = time.monotonic(), 0, 0
-    for plan in plans(arguments.scheme, moves=arguments.moves, says=arguments.says):
-        result = explore(plan.world, max_states=arguments.states)
-        states += result.states
-        incomplete += not result.complete
-        extent = "all" if result.complete else "the first"
-        say(f"{plan}: {extent} {result.states} states, {result.ends} ends")
-        if result.finding is not None:
-            say(str(result.finding))
-            return 1
+    began, states, steps, ends, incomplete = time.monotonic(), 0, 0, 0, 0
+    chosen = list(plans(arguments.scheme, moves=arguments.moves, says=arguments.says))
+    with multiprocessing.Pool(arguments.jobs) as pool:
+        results = pool.imap(partial(explored, max_states=arguments.states), chosen)
+        for plan, result in zip(chosen, results, strict=True):
+            states += result.states
+            steps += result.steps
+            ends += result.ends
+            incomplete += not result.complete
+            extent = "all" if result.complete else "the first"
+            say(f"{plan}: {extent} {result.states} states, {result.ends} ends")
+            if result.finding is not None:
+                say(str(result.finding))
+                return 1
     say(
-        f"{states} states in {time.monotonic() - began:.0f} s, {incomplete} plans not to their end; nothing found"
+        f"{states} states, {ends} ends, {steps} steps in {time.monotonic() - began:.0f} s, "
+        f"{incomplete} plans not to their end; nothing found"
     )
     return 0
 

@@ -124,6 +124,23 @@ class World:
             found.append("say")
         return found
 
+    def touched(self, choice: str) -> frozenset[str]:
+        """What a step may read or change: brokers, the `client`, and what it does next (`plan`).
+
+        Two steps that touch nothing in common lead to the same state in either order, and neither takes the other
+        away: links keep their order by themselves.
+        """
+        what, *where = choice.split()
+        if what == "link":
+            return frozenset({where[1]})
+        if what == "notice":
+            return frozenset(where)
+        if what == "say":
+            return frozenset({self.says[0], "plan"})
+        # Where the client is decides what a broker's delivery comes to, so that broker is touched as well.
+        here = {"client", *([self.at] if self.at else [])}
+        return frozenset(here if what == "read" else {*here, "plan", *self.plan[0].split()[1:]})
+
     def step(self, choice: str) -> None:
         self.time += 1
         if not choice.startswith("link"):
