@@ -4,6 +4,7 @@ import pytest
 
 from roamq.core.events import BrokerId
 from roamq.net.mqtt.codec import Disconnect, ReasonCode, Version
+from roamq.net.settings import Quotas
 from tests.net.fleet import Fleet
 
 
@@ -225,3 +226,32 @@ def test_a_ticket_in_connack_lets_an_active_copy_serve_at_once(seed: int) -> Non
 
     assert mover.payloads() == [b"0", b"1", b"2", b"3", b"4", b"5"]
     assert mover.device.ticket
+
+
+def test_a_neighbour_that_stays_away_costs_no_more_than_its_quota() -> None:
+    fleet = Fleet(10, "standard", quotas=Quotas(outbox_bytes_max=4_000))
+    publisher, here, there = fleet.client("publisher"), fleet.client("here"), fleet.client("there")
+    publisher.connect("b1")
+    here.connect("b2")
+    there.connect("b3")
+    for client in (here, there):
+        client.subscribe("t", 1)
+    fleet.settle()
+    machine = fleet.machines[BrokerId("b1")]
+    fleet.cut = {frozenset(pair) for pair in (("b1", "b3"), ("b2", "b3"))}  # type: ignore[arg-type]
+
+    sent = [str(n).encode() * 50 for n in range(100)]
+    for payload in sent:
+        publisher.publish("t", payload, 1)
+        fleet.settle()
+
+    assert here.payloads() == sent, "nobody else is disturbed"
+    assert max(machine.outbox_bytes.values()) <= 4_000
+    fleet.cut = set()
+    fleet.settle()
+    assert 0 < len(there.payloads()) < len(sent)
+    assert there.payloads() == sent[: len(there.payloads())]
+    assert machine.outbox_bytes == dict.fromkeys(machine.outbox, 0)
+    publisher.publish("t", b"and on", 1)
+    fleet.settle()
+    assert there.payloads()[-1] == b"and on"

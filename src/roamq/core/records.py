@@ -36,7 +36,8 @@ KINDS: Final[dict[str, str]] = {
     "published": "an event entered at `broker` from `client`; `count` = clients subscribed to it anywhere, if known",
     "delivered": "`client` received the event at `broker`; `duration_s` since publication; `detail`: live, "
     "stored (was buffered here) or transferred (came from another broker)",
-    "dropped": "`broker` gave up the event for `client`; `detail`: queue_full, expired, crashed, link, timeout",
+    "dropped": "`broker` gave up the event for `client`, or for all behind the neighbour `peer`; `detail`: queue_full, "
+    "expired, crashed, link, timeout, outbox_full",
     "connected": "`client` connected at `broker`; `peer` = the broker before, if any",
     "disconnected": "`client` left `broker`; `detail`: moved, vanished, closed, timeout",
     "handoff": "`client` got its first message after a reconnect at `broker`; `duration_s` since the reconnect "

@@ -110,7 +110,7 @@ class Machine(Sessions):
         self.time = now
         outbox = self.outbox[peer]
         while outbox and outbox[0][0] <= sequence:
-            outbox.popleft()
+            self.outbox_bytes[peer] -= len(outbox.popleft()[1])
 
     def timer(self, key: TimerKey, now: float) -> None:
         self.time = now

@@ -57,12 +57,15 @@ class BrokerCollector:
         yield _gauge("roamq_known_clients", "Clients whose place is known", len(machine.directory))
         links = GaugeMetricFamily("roamq_link_up", "Whether the link is up", labels=["peer"])
         waiting = GaugeMetricFamily("roamq_link_outbox_frames", "Frames not acknowledged", labels=["peer"])
+        size = GaugeMetricFamily("roamq_link_outbox_bytes", "Bytes not acknowledged", labels=["peer"])
         up = getattr(shell.neighbours, "links", {})
         for peer, outbox in machine.outbox.items():
             links.add_metric([peer], peer in up)
             waiting.add_metric([peer], len(outbox))
+            size.add_metric([peer], machine.outbox_bytes[peer])
         yield links
         yield waiting
+        yield size
         yield from self._counters()
         if shell.journal is not None:
             yield _gauge(

@@ -139,6 +139,8 @@ class Sessions(Wiring):
             return
         del self.awaiting[client]
         self.ready.discard(client)
+        if isinstance(context.session, SessionState) and context.session.is_void:
+            context.session = None
         is_new = context.session is None
         self._let_in(connection, context)
         if is_new:
@@ -161,10 +163,7 @@ class Sessions(Wiring):
                 del self.ahead[client]
 
     def take_session(self, context: Context, session: object | None) -> None:
-        """It replaces what is here, unless one of the two was begun while the other was on its way: then they join.
-
-        One that was begun and never used is void: perhaps the client has not even heard of it.
-        """
+        """It replaces what is here, unless one of the two was begun while the other was on its way: then they join."""
         held = context.session
         if not isinstance(session, SessionState):
             return
@@ -177,11 +176,11 @@ class Sessions(Wiring):
             context.session = session
             return
         new, earlier = (held, session) if held.begun_anew else (session, held)
-        if new.subscriptions or new.had:
+        if new.is_void:
+            context.session = earlier
+        else:
             new.join(earlier)
             context.session = new
-        else:
-            context.session = earlier
 
     def _let_in(self, connection: Connection, context: Context) -> None:
         mqtt = connection.mqtt

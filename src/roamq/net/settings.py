@@ -37,6 +37,9 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     """Events stored by the broker, one copy each."""
     retained_max: int = 100_000
     retained_bytes_max: int = 256 * MIB
+    outbox_bytes_max: int = 256 * MIB
+    """For a neighbour that is down or slow: beyond it, events for it are dropped; what brokers say to each other is
+    kept, for it is little and cannot be missed."""
     sessions_max: int = 100_000
     publish_rate_max: float = 0.0
     """PUBLISH packets a second and client; 0 for no limit. A faster client is not read from for a while."""

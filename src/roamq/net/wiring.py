@@ -130,6 +130,9 @@ class Wiring:
         self.outbox: dict[BrokerId, deque[tuple[int, bytes]]] = {
             peer: deque() for peer in self.topology.neighbours[self.me]
         }
+        self.outbox_bytes: dict[BrokerId, int] = dict.fromkeys(self.outbox, 0)
+        self._encoded: tuple[Message | Event | None, bytes] = (None, b"")
+        """What was sent last."""
         # A life that remembers no other must not use its numbers again: all of them count on from the time of birth.
         born = int(now * 1_000_000)
         self.broker.sequence = born
@@ -170,9 +173,23 @@ class Wiring:
         return self.time
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
+        if message is self._encoded[0]:  # one encoding of an event for all neighbours
+            data = self._encoded[1]
+        else:
+            data = wire.encode(message)
+            self._encoded = (message, data)
+        if self.outbox_bytes[to] + len(data) > self.settings.quotas.outbox_bytes_max and isinstance(
+            message, Event
+        ):
+            origin, number = message.id
+            self.record(
+                Record("dropped", self.time, self.me, None, origin, number, peer=to, detail="outbox_full")
+            )
+            return
         self.sent[to] = sequence = self.sent[to] + 1
-        frame = (sequence, wire.encode(message))
+        frame = (sequence, data)
         self.outbox[to].append(frame)
+        self.outbox_bytes[to] += len(data)
         frames = self.out.frames.get(to)
         if frames is None:
             frames = self.out.frames[to] = []

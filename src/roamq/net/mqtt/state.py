@@ -65,6 +65,11 @@ class SessionState(msgspec.Struct, kw_only=True):
     begun_anew: bool = False
     """Whether an earlier session may still be on its way here, for which the client was not made to wait."""
 
+    @property
+    def is_void(self) -> bool:
+        """Begun anew and never used: perhaps the client has not even heard of it."""
+        return self.begun_anew and not self.subscriptions and not self.had
+
     def join(self, earlier: "SessionState") -> None:
         """The other half of the session has come: from now on there is one.
 
