@@ -1,9 +1,11 @@
-"""Clients that nobody here wrote: paho-mqtt, aiomqtt, gmqtt, mosquitto's, over TCP, TLS and WebSocket.
+"""Clients that nobody here wrote: paho-mqtt, aiomqtt, gmqtt, mosquitto's, mqtt.js, over TCP, TLS and WebSocket.
 
 Three brokers run in a thread of their own; the clients roam between them as their libraries see fit.
 """
 
 import asyncio
+import json
+import os
 import queue
 import shutil
 import subprocess
@@ -290,3 +292,47 @@ def test_mosquittos_clients_roam(brokers: ThreadedNetwork, version: str) -> None
         f"mosq/{version}/1 message 1",
         f"mosq/{version}/2 message 2",
     ]
+
+
+# --- mqtt.js -------------------------------------------------------------------------------------------------------
+
+MQTT_JS = "mqtt@5.16.0"
+
+
+@pytest.fixture(scope="module")
+def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where mqtt.js is, fetched by name where Node.js and npm are."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("Node.js and npm are not installed, so there is no mqtt.js")
+    folder = tmp_path_factory.mktemp("mqtt-js")
+    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), MQTT_JS]
+    try:
+        subprocess.run(command, capture_output=True, timeout=90, check=True)
+    except (subprocess.SubprocessError, OSError) as error:
+        pytest.skip(f"npm does not get {MQTT_JS}: {error}")
+    return folder / "node_modules"
+
+
+@pytest.mark.parametrize("version", ["4", "5"])
+def test_mqtt_js_roams(brokers: ThreadedNetwork, node_modules: Path, version: str) -> None:
+    urls = [
+        f"mqtt://127.0.0.1:{brokers.port('b1')}",
+        f"mqtt://127.0.0.1:{brokers.port('b2')}",
+        f"ws://127.0.0.1:{brokers.port('b3', 'ws')}/mqtt",
+    ]
+    script = Path(__file__).parent / "interop" / "roaming.js"
+
+    done = subprocess.run(
+        ["node", str(script), version, *urls],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "NODE_PATH": str(node_modules)},
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "present": [False, True],
+        "received": ["0 at qos 1", "1 at qos 1", "2 at qos 2", "3 at qos 2"],
+    }
