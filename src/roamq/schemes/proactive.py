@@ -1,7 +1,8 @@
 """Pro-active caching: passive copies of a client's context wait at the learned neighbors.
 
-Paper: [PRO] section 4.1; cases are numbered as there, and Fig. 1's states are in `proactive_states.py`. The
-neighbors' side is in `copies.py`, the neighbor graph (section 4.2) in `neighbors.py`.
+Paper: [PRO] section 4.1; cases are numbered as there, and Fig. 1's states are in `proactive_states.py`. How copies are
+sent and activated is in `activation.py`, the neighbors' side in `copies.py`, the neighbor graph (section 4.2) in
+`neighbors.py`.
 Assumes: reliable FIFO links between brokers (section 3). A client may show the epoch of its last connection.
 Departs: the control attribute is an epoch, not a broker id alone (docs/decisions/0040); an active copy serves the
 client at once only if it is known to be of its last connection (0041); copies change hands only when they are
@@ -12,31 +13,27 @@ Invariant (docs/pro.md): the context of a connection, and every whole active cop
 above one common position that have passed their brokers.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from roamq.core.context import Context, Epoch, Mode, Ticket, digest_of
-from roamq.core.events import BrokerId, ClientId, Event, Seconds
+from roamq.core.context import Context, Epoch, Mode, Ticket
+from roamq.core.events import BrokerId, ClientId, Seconds
 from roamq.core.filters import Filter
 from roamq.core.messages import (
-    Activate,
-    Activated,
     ContextRequest,
     CopiesLeft,
-    CopyRequest,
     Deactivate,
     Delete,
     Forwarded,
     MovedHere,
     NeighborList,
     NoContext,
-    PassiveCopy,
     Subscriptions,
 )
 from roamq.core.ports import Host, TimerKey
 from roamq.overlay.base import Router
+from roamq.schemes.activation import Activation, CopySender
 from roamq.schemes.base import SchemeOptions, register
-from roamq.schemes.copies import CopyHolder, start_over
+from roamq.schemes.copies import start_over
 from roamq.schemes.neighbors import NeighborGraph, Row, rows_of
 from roamq.schemes.proactive_states import State, Stimulus, after
 from roamq.schemes.standard import Arriving, Claim, Leaving
@@ -63,15 +60,6 @@ class ProActiveOptions(SchemeOptions):
         object.__setattr__(self, "warm_start", rows_of(self.warm_start))
 
 
-@dataclass(slots=True)
-class Activation:
-    """Case 2 under way: the neighbors that have not got everything yet."""
-
-    context: Context
-    pending: dict[BrokerId, Mapping[BrokerId, int] | None] = field(default_factory=dict)
-    """Neighbor -> the fence it acknowledged with, once it did."""
-
-
 @dataclass(slots=True, kw_only=True)
 class TakenOver(Arriving):
     """An active copy that serves its client while it is not whole yet, or not confirmed."""
@@ -82,7 +70,7 @@ class TakenOver(Arriving):
 
 
 @register
-class ProActive(CopyHolder):
+class ProActive(CopySender):
     """One broker's part of pro-active caching."""
 
     name = "proactive"
@@ -102,9 +90,6 @@ class ProActive(CopyHolder):
             outlier_s=parsed.outlier_s,
         )
         self.graph.warm_start(parsed.warm_start, host.now())
-        self.activations: dict[Context, Activation] = {}
-        self.holders: dict[Context, dict[BrokerId, bool]] = {}
-        """Where copies of a context are kept on this broker's account, and whether all of them have arrived."""
         self.taken: dict[tuple[ClientId, Epoch], TakenOver] = {}
         """Copies in service that are not whole, by the epoch they were activated under."""
         self.heirs: dict[Context, Claim] = {}
@@ -112,8 +97,6 @@ class ProActive(CopyHolder):
         self.keeping: set[tuple[ClientId, Epoch]] = set()
         """Connections elsewhere for which this broker, a neighbor of theirs, keeps a copy when it is done."""
         self.ticket: Ticket | None = None
-        self.handle(Activated, self.on_activated)
-        self.handle(CopyRequest, self.on_copy_request)
         self.handle(MovedHere, self.on_moved_here)
         self.handle(CopiesLeft, self.on_copies_left)
         self.handle(NeighborList, self.on_neighbor_list)
@@ -245,12 +228,6 @@ class ProActive(CopyHolder):
         else:
             self.case_8_timed_out(context)
 
-    def delete_copies(self, context: Context, *, for_good: bool = False) -> None:
-        self.activations.pop(context, None)
-        for holder in sorted(self.holders.pop(context, ())):
-            delete = Delete(client=context.client, epoch=context.epoch, for_good=for_good)
-            self.router.unicast(holder, delete)
-
     # --- passive copies -----------------------------------------------------------------------------------
 
     def on_subscribe(self, client: ClientId, filter: Filter) -> None:
@@ -265,86 +242,6 @@ class ProActive(CopyHolder):
         """What S subscribes to changed while it is connected: its copies follow."""
         if context not in self.incomplete:
             self.send_copies(context, {*self.graph.neighbors, *self.holders.get(context, ())})
-
-    def send_copies(self, context: Context, neighbors: Iterable[BrokerId]) -> None:
-        for neighbor in sorted(neighbors):
-            self.holders.setdefault(context, {})[neighbor] = False
-            copy = PassiveCopy(
-                client=context.client,
-                epoch=context.epoch,
-                filters=tuple(context.filters),
-                session=context.session,
-            )
-            self.router.unicast(neighbor, copy)
-
-    # --- activation ---------------------------------------------------------------------------------------
-
-    def activate(self, activation: Activation, neighbor: BrokerId) -> None:
-        context = activation.context
-        activation.pending[neighbor] = None
-        self.holders.setdefault(context, {})[neighbor] = False
-        request = Activate(
-            client=context.client,
-            epoch=context.epoch,
-            digest=digest_of(context.filters),
-            position=dict(context.position),
-            session=context.session,
-        )
-        self.router.unicast(neighbor, request)
-        self.forward(activation, neighbor, tuple(context.events()))
-
-    def forward(
-        self, activation: Activation, neighbor: BrokerId, events: tuple[Event, ...], *, last: bool = False
-    ) -> None:
-        if events or last:
-            context = activation.context
-            message = Forwarded(client=context.client, epoch=context.epoch, events=events, last=last)
-            self.router.unicast(neighbor, message)
-
-    def on_event(self, event: Event) -> None:
-        super().on_event(event)
-        if self.activations:
-            for activation in list(self.activations.values()):
-                stored = activation.context.stored
-                if stored and stored[-1].event is event:
-                    for neighbor in activation.pending:
-                        self.forward(activation, neighbor, (event,))
-                self.end_passed(activation)
-
-    def on_activated(self, neighbor: BrokerId, message: Activated) -> None:
-        """The acknowledgement: forward until we have seen all that the neighbor saw before it began to store."""
-        activation = self.activation_of(message.client, message.epoch)
-        if activation is not None and neighbor in activation.pending:
-            activation.pending[neighbor] = message.fence
-            holders = self.holders.get(activation.context)
-            if holders is not None and neighbor in holders:
-                holders[neighbor] = True
-            self.end_passed(activation)
-
-    def end_passed(self, activation: Activation) -> None:
-        for neighbor, fence in list(activation.pending.items()):
-            if fence is not None and self.router.passed(fence):
-                del activation.pending[neighbor]
-                self.forward(activation, neighbor, (), last=True)
-        if not activation.pending:
-            context = activation.context
-            self.activations.pop(context, None)
-            claim = self.heirs.pop(context, None)
-            if claim is not None:
-                self.pass_on(context, claim)
-
-    def on_copy_request(self, neighbor: BrokerId, request: CopyRequest) -> None:
-        """The neighbor found nothing to activate: send it the context before the client arrives."""
-        activation = self.activation_of(request.client, request.epoch)
-        if activation is not None and neighbor in activation.pending:
-            self.send_copies(activation.context, [neighbor])
-            self.activate(activation, neighbor)
-
-    def activation_of(self, client: ClientId, epoch: Epoch) -> Activation | None:
-        for context, activation in self.activations.items():
-            if context.client == client and context.epoch == epoch:
-                return activation
-        return None
 
     # --- taking over a copy -------------------------------------------------------------------------------
 
@@ -426,6 +323,11 @@ class ProActive(CopyHolder):
         else:
             self.activations.pop(context, None)
             self.pass_on(context, request)
+
+    def all_forwarded(self, context: Context) -> None:
+        claim = self.heirs.pop(context, None)
+        if claim is not None:
+            self.pass_on(context, claim)
 
     def pass_on(self, context: Context, claim: Claim) -> None:
         """The context is the new broker's alone; if we are its neighbor, the subscriptions stay as a copy."""
