@@ -174,7 +174,7 @@ class Scheme:
             self.host.store(client)
             if context.goes_ahead:
                 self.pump_ahead(context)
-            elif len(context.stored) > context.in_flight and context.local_queue is None:
+            elif len(context.stored) > context.in_flight:
                 self.pump(context)
 
     def pump(self, context: Context) -> None:
