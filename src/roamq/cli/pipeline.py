@@ -130,6 +130,7 @@ def _grouped(count: int | None) -> str | None:
 @click.option("--where", metavar="SQL", help="Only rows for which this holds, such as \"period = 'on'\".")
 @click.option("--order-by", metavar="SQL", help='Sort by these columns, such as "moves desc".')
 @click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
+@click.option("--count", is_flag=True, help="Only how many rows there are.")
 @warehouse_option
 @spark_options
 @json_option
@@ -138,6 +139,7 @@ def show(
     where: str | None,
     order_by: str | None,
     rows: int,
+    count: bool,
     warehouse: Path,
     master: str,
     remote: str | None,
@@ -147,7 +149,9 @@ def show(
     from roamq.pipeline.runner import look_at, warehouse_settings
 
     settings = warehouse_settings(warehouse, remote=remote, master=master)
-    columns, found = look_at(settings, warehouse, table, where=where, order_by=order_by, rows=rows)
+    columns, found = look_at(
+        settings, warehouse, table, where=where, order_by=order_by, rows=rows, count=count
+    )
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in found])
     else:

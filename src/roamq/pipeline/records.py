@@ -51,18 +51,17 @@ SILVER: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
 
 
 def runs_of(records: DataFrame) -> DataFrame:
-    """One row per run that left records, for `metrics`: all of it is looked at, and nothing else is known."""
-    return (
-        records.groupBy("dataset", "run_id")
-        .agg(F.count("*").alias("records"))
-        .select(
-            "run_id",
-            F.col("dataset").alias("scenario"),
-            F.lit("recorded").alias("scheme"),
-            F.lit(0).cast("bigint").alias("seed"),
-            F.create_map().cast("map<string,string>").alias("params"),
-            F.lit(0.0).alias("warmup_s"),
-            F.lit(None).cast("double").alias("until_s"),
-            F.lit("ok").alias("status"),
-        )
+    """One row per run that left records, for `metrics`: its window is all of it, and nothing else is known."""
+    times = records.groupBy("dataset", "run_id").agg(
+        F.min("time_s").alias("first_s"), F.max("time_s").alias("last_s")
+    )
+    return times.select(
+        "run_id",
+        F.col("dataset").alias("scenario"),
+        F.lit("recorded").alias("scheme"),
+        F.lit(0).cast("bigint").alias("seed"),
+        F.create_map().cast("map<string,string>").alias("params"),
+        F.col("first_s").alias("warmup_s"),
+        F.col("last_s").alias("until_s"),
+        F.lit("ok").alias("status"),
     )

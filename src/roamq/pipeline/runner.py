@@ -174,8 +174,9 @@ def look_at(
     where: str | None = None,
     order_by: str | None = None,
     rows: int = 20,
+    count: bool = False,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The first rows of a table with its columns, or the tables there are."""
+    """The first rows of a table with its columns, or how many there are; without a table, the tables there are."""
     from pyspark.errors import AnalysisException, ParseException
 
     if settings.remote is None and not (warehouse / METASTORE).is_dir():
@@ -190,6 +191,8 @@ def look_at(
             found = spark.read.table(table)
             if where:
                 found = found.where(where)
+            if count:
+                return ["rows"], [(found.count(),)]
             if order_by:
                 found = found.orderBy(*(_order(part) for part in order_by.split(",")))
             return list(found.columns), [tuple(row) for row in found.limit(rows).collect()]

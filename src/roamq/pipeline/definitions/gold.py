@@ -11,7 +11,7 @@ from roamq.pipeline.definitions.bronze import table_of
 from roamq.pipeline.definitions.silver import declare_view, good_rows, observations, rules_of, union
 from roamq.pipeline.landing import Source
 from roamq.pipeline.metrics import metrics_of
-from roamq.pipeline.records import runs_of
+from roamq.pipeline.records import SILVER, runs_of
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import SUMMARY, conform
 from roamq.pipeline.traces import FORMATS
@@ -159,6 +159,7 @@ def summary(spark: "SparkSession", sources: Sequence[Source], derived: Sequence[
         for name in formats
     )
     silver_tables = ["sojourns", "moves"] if any(FORMATS[s.format].observe for s in sources) else []
+    silver_tables += SILVER if any(s.format == "records" for s in sources) else ()
     counts = [
         spark.read.table(name)
         .groupBy("dataset")
