@@ -22,7 +22,8 @@ def spark() -> Iterator[SparkSession]:
         driver_memory="1g",
         shuffle_partitions=2,
         # Tests run many small queries once: neither optimised code nor adaptive plans pay for themselves.
-        java_options="-XX:TieredStopAtLevel=1",
+        # With that one compiler the JVM reserves so little for its code that a long session would end interpreted.
+        java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         config={"spark.sql.adaptive.enabled": "false"},
     )
     with open_session(settings) as session:

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from roamq.pipeline import records, silver
 from roamq.pipeline.metrics import metrics_of
-from roamq.pipeline.tables import PROVENANCE
+from roamq.pipeline.tables import DELIVERIES, PROVENANCE, TRAFFIC
 from roamq.pipeline.traces.base import is_good
 from roamq.pipeline.traces.records import FIELDS, RECORDS
 from tests.pipeline.frames import same
@@ -46,8 +46,8 @@ def test_records_become_sojourns_facts_and_metrics_and_wrong_ones_are_refused(sp
         ("run/c", "disconnected", None),
         ("run/c", "connected", "b2"),
     ]
-    same(records.deliveries(good), [("d", "run", "b1", 1, "c", "b1", 101.5, 0.5, "live")], records.DELIVERIES)
-    same(records.traffic(good), [("d", "run", "b1", "event", 104.0, 3, 4, 50)], records.TRAFFIC)
+    same(records.deliveries(good), [("d", "run", "b1", 1, "c", "b1", 101.5, 0.5, "live")], DELIVERIES)
+    same(records.traffic(good), [("d", "run", "b1", "event", 104.0, 3, 4, 50)], TRAFFIC)
     assert records.publications(good).count() == 2
     measured = metrics_of(good, records.runs_of(good), ["published", "loss_pct"]).collect()
     assert {(r.metric, r.value) for r in measured} == {("published", 2.0), ("loss_pct", 50.0)}

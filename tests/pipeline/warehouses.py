@@ -45,7 +45,11 @@ def environment() -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if "SPARK" not in name
     }  # those of the tests' session
-    return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        # Every process here lives for seconds: machine code worth minutes of compiling would never pay.
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    }
 
 
 def run_pipeline_command(warehouse: Path, *arguments: str, timeout_s: float = 500) -> None:

@@ -115,6 +115,7 @@ def _simulate(plan: Any, settings: Any, out: Path) -> dict[str, Any]:
     from roamq.pipeline.results import measured, rows_of, run_rows
     from roamq.pipeline.session import open_session
     from roamq.pipeline.study import study_jobs
+    from roamq.pipeline.warehouse import open_tables
     from roamq.report.page import write_page
     from roamq.report.ranking import advice, rank_schemes, ranking_table
     from roamq.report.simulation import simulation_page
@@ -122,6 +123,7 @@ def _simulate(plan: Any, settings: Any, out: Path) -> dict[str, Any]:
     from roamq.report.trace_charts import trace_section
 
     with open_session(settings) as spark, progress("simulating") as report:
+        open_tables(spark, settings.warehouse)
         jobs, network, clients = study_jobs(spark, plan, out)
         campaign = run_campaign(spark, jobs, out / "campaign", progress=report)
         numbers, runs = measured(campaign), run_rows(campaign)

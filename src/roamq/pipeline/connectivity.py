@@ -170,17 +170,26 @@ def chosen_samples(complete: DataFrame, counted: DataFrame, at_most: int) -> Dat
 
 
 def _fit_batch(samples: pa.Array, is_wide: pa.Array) -> pa.Array:
-    """Lists of durations -> lists of fits, one struct per family."""
-    pairs = zip(samples.to_pylist(), is_wide.to_pylist(), strict=True)
-    return pa.array([list(fit_rows(sample, test=wide)) for sample, wide in pairs], _FITS)
+    """Lists of durations -> lists of fits, one struct per family.
+
+    Where all clients are of one class, the class and everybody have the same sample: what is equal is fitted once.
+    """
+    known: dict[tuple[bytes, bool], list[dict[str, Any]]] = {}
+    fits = []
+    for sample, wide in zip(samples, is_wide.to_pylist(), strict=True):
+        ordered = np.sort(sample.values.to_numpy(zero_copy_only=False))
+        key = ordered.tobytes(), wide
+        if key not in known:
+            known[key] = list(fit_rows(ordered, test=wide))
+        fits.append(known[key])
+    return pa.array(fits, _FITS)
 
 
-def fit_rows(durations_s: list[float], *, test: bool) -> Iterator[dict[str, Any]]:
-    """A sample of durations -> one row per family, the best first; too small a sample is only described.
+def fit_rows(sample: "np.typing.NDArray[np.float64]", *, test: bool) -> Iterator[dict[str, Any]]:
+    """A sorted sample of durations -> one row per family, the best first; too small a sample is only described.
 
     `test`: with p-values, which cost hundreds of refits: only the few wide groups get them.
     """
-    sample = np.sort(np.asarray(durations_s, dtype=np.float64))
     median, p90, p99 = (float(np.quantile(sample, q)) for q in (0.5, 0.9, 0.99))
     described = {"median_s": median, "p90_s": p90, "p99_s": p99, "fitted_on": sample.size, "best": False}
     if sample.size < FIT_MIN:

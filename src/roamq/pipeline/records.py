@@ -9,36 +9,23 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from roamq.pipeline.tables import conform
-
-PUBLICATIONS: Final = (
-    "dataset string, run_id string, origin string, sequence bigint, client string, broker string, time_s double, "
-    "receivers bigint"
-)
-DELIVERIES: Final = (
-    "dataset string, run_id string, origin string, sequence bigint, client string, broker string, time_s double, "
-    "latency_s double, path string"
-)
-TRAFFIC: Final = (
-    "dataset string, run_id string, broker string, kind string, time_s double, messages bigint, hops bigint, "
-    "bytes bigint"
-)
+from roamq.pipeline.tables import DELIVERIES, PUBLICATIONS, TRAFFIC, conform
 
 
 def publications(records: DataFrame) -> DataFrame:
-    """events that entered the network"""
+    """Records -> silver `publications`."""
     rows = records.where(F.col("kind") == "published").withColumn("receivers", F.col("count"))
     return conform(rows, PUBLICATIONS)
 
 
 def deliveries(records: DataFrame) -> DataFrame:
-    """events that reached a client, how late and which way"""
+    """Records -> silver `deliveries`."""
     rows = records.where(F.col("kind") == "delivered")
     return conform(rows.withColumns({"latency_s": F.col("duration_s"), "path": F.col("detail")}), DELIVERIES)
 
 
 def traffic(records: DataFrame) -> DataFrame:
-    """messages by kind that crossed links"""
+    """Records -> silver `traffic`."""
     rows = records.where(F.col("kind") == "traffic")
     return conform(rows.withColumns({"messages": F.col("count"), "kind": F.col("detail")}), TRAFFIC)
 

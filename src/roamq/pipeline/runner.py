@@ -6,21 +6,34 @@ definitions, start a run, follow its events - in a session that is ours (docs/de
 """
 
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roamq.core.errors import ConfigError, RoamqError
-from roamq.pipeline.landing import LANDING, Source, load_sources
+from roamq.pipeline.landing import Source, load_sources
 from roamq.pipeline.session import SparkSettings, open_session
+from roamq.pipeline.tables import BRONZE
+from roamq.pipeline.warehouse import (
+    CHECKPOINTS,
+    about,
+    database_of,
+    enter,
+    forget_arrivals,
+    next_tables,
+    only_writer,
+    open_tables,
+    table_names,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-CHECKPOINTS: Final = "checkpoints"
-METASTORE: Final = "metastore"
+GRAPH_SETTINGS: Final = {
+    # Spark refuses its own row ids in streams because they begin anew with every batch; positions may (decision 0075).
+    "spark.sql.streaming.unsupportedOperationCheck": "false",
+}
 
 Progress = Callable[[str, str], None]
 """Called with the name of a flow and what became of it: QUEUED, RUNNING, COMPLETED, FAILED."""
@@ -41,13 +54,8 @@ def warehouse_settings(
     shuffle_partitions: int = 8,
     config: dict[str, str] | None = None,
 ) -> SparkSettings:
-    """Settings of a session whose tables outlive it: an embedded metastore inside the warehouse remembers them."""
-    metastore = (warehouse.resolve() / METASTORE).as_posix()
-    kept = {
-        "spark.sql.catalogImplementation": "hive",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={metastore};create=true",
-        # Parquet of ours is read by Spark's own reader, and partitions are found in the files, not in the metastore.
-        "spark.sql.hive.convertMetastoreParquet": "true",
+    """Settings of a session that makes or reads the tables of a warehouse."""
+    usual = {
         "spark.sql.parquet.compression.codec": "zstd",
         # Windows over a client's rows stay in memory up to this many rows; beyond, they spill.
         "spark.sql.windowExec.buffer.in.memory.threshold": "65536",
@@ -60,7 +68,7 @@ def warehouse_settings(
         warehouse=warehouse,
         driver_memory=driver_memory,
         shuffle_partitions=shuffle_partitions,
-        config=kept | (config or {}),
+        config=usual | (config or {}),
     )
 
 
@@ -71,25 +79,27 @@ def run_pipeline(
     *,
     progress: Progress | None = None,
     full_refresh: bool = False,
-    database: str | None = None,
 ) -> list[str]:
     """Bring all tables up to date with the files that landed; returns their names.
 
     New files are read, known ones are not; derived tables are made again. `full_refresh` forgets what was read.
-
-    What arrives and what follows from it are two graphs, and derived tables are dropped between them: where a table
-    exists already, Spark 4.3 takes a query with `withColumn` to read the old one, and runs it before the table it
-    is made from is up to date (docs/decisions/0071).
+    What arrives and what follows from it are two graphs: the second is made in a database of its own and replaces
+    what was there when it is whole (docs/decisions/0074).
     """
     from roamq.pipeline.definitions import declare_arrivals, declare_derived
 
-    run = partial(_run_graph, spark, sources, warehouse, database, progress or (lambda *_: None))
-    arrived = run(declare_arrivals, full_refresh=full_refresh)
-    place = f"`{database}`." if database else ""
-    for known in spark.catalog.listTables(database):
-        if known.name not in arrived and not known.isTemporary and not known.name.startswith("bronze_"):
-            spark.sql(f"drop table if exists {place}`{known.name}`")
-    return [*arrived, *run(declare_derived, full_refresh=False)]
+    run = partial(_run_graph, spark, sources, warehouse, progress or (lambda *_: None))
+    with only_writer(warehouse):
+        forget_arrivals(warehouse, now=full_refresh)
+        open_tables(spark, warehouse)
+        arrived = sorted({f"{BRONZE}{source.format}" for source in sources})
+        for name in arrived:
+            enter(spark, database_of(warehouse), name, warehouse / name)
+        run(declare_arrivals, database_of(warehouse))
+        with next_tables(spark, warehouse, arrived) as database:
+            derived = run(declare_derived, database)
+        open_tables(spark, warehouse)
+    return [*arrived, *derived]
 
 
 Declare = Callable[["SparkSession", Sequence[Source]], list[str]]
@@ -99,11 +109,9 @@ def _run_graph(
     spark: "SparkSession",
     sources: Sequence[Source],
     warehouse: Path,
-    database: str | None,
     progress: Progress,
     declare: Declare,
-    *,
-    full_refresh: bool,
+    database: str,
 ) -> list[str]:
     """Define a graph of tables and run it to its end."""
     from pyspark.errors import PySparkException
@@ -112,14 +120,16 @@ def _run_graph(
     from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 
     try:
-        graph = create_dataflow_graph(spark, default_catalog=None, default_database=database, sql_conf={})
+        graph = create_dataflow_graph(
+            spark, default_catalog=None, default_database=database, sql_conf=GRAPH_SETTINGS
+        )
         with graph_element_registration_context(SparkConnectGraphElementRegistry(spark, graph)):
             tables = declare(spark, sources)
         events = start_run(
             spark,
             graph,
             full_refresh=[],
-            full_refresh_all=full_refresh,
+            full_refresh_all=False,
             refresh=[],
             dry=False,
             storage=f"file://{warehouse.resolve()}/{CHECKPOINTS}",
@@ -145,25 +155,9 @@ def bring_up_to_date(
         report(sum(state == "COMPLETED" for state in flows.values()), len(flows))
 
     with open_session(settings) as spark:
-        forget_half_made_tables(spark, warehouse)
         run_pipeline(spark, load_sources(warehouse), warehouse, progress=progress, full_refresh=full_refresh)
         found = spark.read.table("summary").orderBy("dataset", "layer", "name")
         return [row.asDict() for row in found.select("dataset", "layer", "name", "rows").collect()]
-
-
-def forget_half_made_tables(spark: "SparkSession", warehouse: Path) -> None:
-    """Remove folders of tables that the metastore does not know.
-
-    A process that dies between making a table's folder and entering the table leaves one, and Spark then refuses to
-    make the table. Nothing was ever read from it: a flow writes only to a table that is entered.
-    """
-    if not (warehouse / METASTORE).is_dir():
-        return
-    known = {table.name for table in spark.catalog.listTables()}
-    kept = {CHECKPOINTS, METASTORE, LANDING}
-    for folder in warehouse.iterdir():
-        if folder.is_dir() and folder.name not in known | kept and (folder.name.replace("_", "").isalnum()):
-            shutil.rmtree(folder)
 
 
 def look_at(
@@ -179,14 +173,15 @@ def look_at(
     """The first rows of a table with its columns, or how many there are; without a table, the tables there are."""
     from pyspark.errors import AnalysisException, ParseException
 
-    if settings.remote is None and not (warehouse / METASTORE).is_dir():
+    if not table_names(warehouse):
         raise ConfigError(f"{warehouse} holds no tables: `roamq pipeline run` makes them")
+    known = {name: about(name) for name in table_names(warehouse)}
+    if table is None:
+        return ["table", "what it holds"], sorted(known.items())
+    if table not in known:
+        raise ConfigError(f"there is no table {table!r}; there are {', '.join(sorted(known))}")
     with open_session(settings) as spark:
-        known = {entry.name: entry.description or "" for entry in spark.catalog.listTables()}
-        if table is None:
-            return ["table", "what it holds"], sorted(known.items())
-        if table not in known:
-            raise ConfigError(f"there is no table {table!r}; there are {', '.join(sorted(known))}")
+        open_tables(spark, warehouse)
         try:
             found = spark.read.table(table)
             if where:

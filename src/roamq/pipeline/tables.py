@@ -4,7 +4,10 @@ Every transform ends in `conform`, so a table has exactly the columns, the order
 Columns are nullable throughout: tables are Parquet, and Parquet read back is nullable whatever was written.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from roamq.pipeline import schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -111,6 +114,62 @@ DAYS: Final = (
 
 SUMMARY: Final = "dataset string, layer string, name string, rows bigint"
 """How many rows each table has for each dataset, and what became of the lines that came in."""
+
+
+PUBLICATIONS: Final = (
+    "dataset string, run_id string, origin string, sequence bigint, client string, broker string, time_s double, "
+    "receivers bigint"
+)
+DELIVERIES: Final = (
+    "dataset string, run_id string, origin string, sequence bigint, client string, broker string, time_s double, "
+    "latency_s double, path string"
+)
+TRAFFIC: Final = (
+    "dataset string, run_id string, broker string, kind string, time_s double, messages bigint, hops bigint, "
+    "bytes bigint"
+)
+"""Silver: what records say of events and messages."""
+
+METRICS: Final = f"{schemas.METRICS}, dataset string"
+
+BRONZE: Final = "bronze_"
+"""Tables of what arrived begin with this; there is one per format."""
+
+
+class Table(NamedTuple):
+    """What a derived table is for, and its columns."""
+
+    about: str
+    contract: str
+
+
+DERIVED: Final[Mapping[str, Table]] = {
+    "quarantine": Table("malformed lines: file, line and reason", QUARANTINE),
+    "sojourns": Table("how long clients were connected where, disconnected, or unknown", SOJOURNS),
+    "moves": Table("from one site to another", MOVES),
+    "publications": Table("events that entered the network", PUBLICATIONS),
+    "deliveries": Table("events that reached a client, how late and which way", DELIVERIES),
+    "traffic": Table("messages by kind that crossed links", TRAFFIC),
+    "neighbor_graph": Table("which site follows which, how likely, how lately", NEIGHBOR_GRAPH),
+    "transitions": Table("next-site counts of order 0, 1 and 2", TRANSITIONS),
+    "ranked_tests": Table("moves of the test days, and the rank each predictor gave them", RANKED_TESTS),
+    "prediction": Table("hit rate of next-site prediction against the size of the set", PREDICTION),
+    "prediction_sets": Table("size of the set that hits 90 and 99%", PREDICTION_SETS),
+    "connectivity": Table("durations on, off, at a site and in handoff, with fits", CONNECTIVITY),
+    "ccdf": Table("distribution of durations on, off, at a site and in handoff", CCDF),
+    "days": Table("one row per local day", DAYS),
+    "sites": Table("where sites are, and how popular", SITES),
+    "metrics": Table("the papers' metrics of every recorded run", METRICS),
+    "arrival_rates": Table("clients and events that arrive per site and bin", ARRIVAL_RATES),
+    "daily_profile": Table("mean rate by local time of day", DAILY_PROFILE),
+    "summary": Table("rows per table and dataset", SUMMARY),
+}
+"""Every table that is made of what arrived, silver before gold."""
+
+
+def columns_of(contract: str) -> str:
+    """A contract as the columns of a `create table`; some names are words of SQL."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in schemas.fields(contract).items())
 
 
 def conform(frame: "DataFrame", contract: str) -> "DataFrame":

@@ -5,20 +5,21 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from roamq.pipeline.landing import LANDING, Source
-from roamq.pipeline.tables import PROVENANCE, QUARANTINE, conform, struct_of
+from roamq.pipeline.landing import DIGEST_LENGTH, LANDING, Source
+from roamq.pipeline.tables import BRONZE, DERIVED, QUARANTINE, conform, struct_of
 from roamq.pipeline.traces import FORMATS
 from roamq.pipeline.traces.base import TraceFormat, line_numbers
+from roamq.pipeline.warehouse import contract_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def table_of(trace_format: str) -> str:
-    return f"bronze_{trace_format}"
+    return f"{BRONZE}{trace_format}"
 
 
 def declare_arrivals(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
@@ -27,7 +28,7 @@ def declare_arrivals(spark: "SparkSession", sources: Sequence[Source]) -> list[s
         dp.create_streaming_table(
             table_of(name),
             comment=FORMATS[name].about,
-            schema=struct_of(f"{PROVENANCE}, {FORMATS[name].fields}"),
+            schema=struct_of(contract_of(table_of(name))),
         )
     for source in sources:
         dp.append_flow(target=table_of(source.format), name=f"{table_of(source.format)}_{source.dataset}")(
@@ -38,7 +39,7 @@ def declare_arrivals(spark: "SparkSession", sources: Sequence[Source]) -> list[s
 
 def declare_quarantine(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
     formats = formats_of(sources)
-    dp.materialized_view(name="quarantine", comment="malformed lines: file, line and reason")(
+    dp.materialized_view(name="quarantine", comment=DERIVED["quarantine"].about)(
         lambda: quarantine(spark, formats)
     )
     return ["quarantine"]
@@ -60,10 +61,16 @@ def _arrivals(spark: "SparkSession", source: Source) -> Callable[[], DataFrame]:
 
 def bronze_rows(lines: DataFrame, trace_format: TraceFormat, dataset: str) -> DataFrame:
     """Numbered lines -> rows of the format's bronze table."""
-    # People know their files by the name they gave them, not by the digest they landed under.
-    name = F.regexp_replace(F.url_decode("file"), rf"^.*/{LANDING}/[^/]+/[0-9a-f]{{16}}-", "")
-    rows = trace_format.parse(lines).withColumns({"file": name, "dataset": F.lit(dataset)})
-    return conform(rows, f"{PROVENANCE}, {trace_format.fields}")
+    rows = trace_format.parse(lines).withColumn("dataset", F.lit(dataset))
+    return conform(rows, contract_of(table_of(trace_format.name)))
+
+
+def known_name() -> Column:
+    """People know their files by the name they gave them, not by the digest they landed under.
+
+    Bronze keeps the path as it is: a name made for every row would cost as much as reading the row, and few ask for it.
+    """
+    return F.regexp_replace(F.url_decode("file"), rf"^.*/{LANDING}/[^/]+/[0-9a-f]{{{DIGEST_LENGTH}}}-", "")
 
 
 def quarantine(spark: "SparkSession", formats: Sequence[str]) -> DataFrame:
@@ -71,7 +78,7 @@ def quarantine(spark: "SparkSession", formats: Sequence[str]) -> DataFrame:
     parts = [
         line_numbers(
             spark.read.table(table_of(name)).select("dataset", "file", "position", "raw", "reason")
-        ).withColumn("format", F.lit(name))
+        ).withColumns({"format": F.lit(name), "file": known_name()})
         for name in formats
     ]
     return conform(reduce(DataFrame.unionByName, parts), QUARANTINE)

@@ -28,34 +28,31 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
     eventful = [source for source in sources if source.format in ("gps", "counts", "records")]
     names: list[str] = []
 
-    def view(name: str, comment: str, query: Callable[[], DataFrame]) -> None:
-        declare_view(name, comment, query)
+    def view(name: str, query: Callable[[], DataFrame]) -> None:
+        declare_view(name, query)
         names.append(name)
 
-    def derived(name: str, comment: str, table: str, query: PerDataset) -> None:
+    def derived(name: str, table: str, query: PerDataset) -> None:
         """A view that is made of each dataset's part of a silver table, by that dataset's rules."""
 
         def parts() -> DataFrame:
             rows = spark.read.table(table)
             return union(query(rows.where(F.col("dataset") == s.dataset), rules_of(s)) for s in observed)
 
-        view(name, comment, parts)
+        view(name, parts)
 
     if observed:
         derived(
             "neighbor_graph",
-            "which site follows which, how likely, how lately",
             "moves",
             lambda moves, rules: gold.neighbor_graph(moves, rules.half_life_days),
         )
         view(
             "transitions",
-            "next-site counts of order 0, 1 and 2",
             lambda: gold.transitions(spark.read.table("moves")),
         )
         derived(
             "ranked_tests",
-            "moves of the test days, and the rank each predictor gave them",
             "moves",
             lambda moves, rules: prediction.ranked_tests(
                 prediction.split_by_day(moves, rules.time_zone, rules.test_share)
@@ -63,32 +60,27 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
         )
         view(
             "prediction",
-            "hit rate of next-site prediction against the size of the set",
             lambda: prediction.prediction(spark.read.table("ranked_tests")),
         )
         view(
             "prediction_sets",
-            "size of the set that hits 90 and 99%",
             lambda: prediction.prediction_sets(spark.read.table("ranked_tests")),
         )
         derived(
             "connectivity",
-            "durations on, off, at a site and in handoff, with fits",
             "sojourns",
             lambda sojourns, rules: connectivity.connectivity(sojourns, rules.fit_samples),
         )
         view(
             "ccdf",
-            "distribution of durations on, off, at a site and in handoff",
             lambda: connectivity.ccdf(spark.read.table("sojourns")),
         )
         derived(
             "days",
-            "one row per local day",
             "sojourns",
             lambda sojourns, rules: gold.days(sojourns, rules.time_zone),
         )
-        view("sites", "where sites are, and how popular", lambda: union(_sites(spark, s) for s in observed))
+        view("sites", lambda: union(_sites(spark, s) for s in observed))
 
     def rates() -> DataFrame:
         clients = [
@@ -116,10 +108,10 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
         return metrics_of(rows, runs_of(rows)).withColumn("dataset", F.col("scenario"))
 
     if recorded:
-        view("metrics", "the papers' metrics of every recorded run", metrics)
-    view("arrival_rates", "clients and events that arrive per site and bin", rates)
-    view("daily_profile", "mean rate by local time of day", profile)
-    declare_view("summary", "rows per table and dataset", lambda: summary(spark, sources, [*names]))
+        view("metrics", metrics)
+    view("arrival_rates", rates)
+    view("daily_profile", profile)
+    declare_view("summary", lambda: summary(spark, sources, [*names]))
     return [*names, "summary"]
 
 

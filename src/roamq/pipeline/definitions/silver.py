@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from roamq.pipeline import records, silver
-from roamq.pipeline.definitions.bronze import table_of
+from roamq.pipeline.definitions.bronze import known_name, table_of
 from roamq.pipeline.landing import Source
 from roamq.pipeline.rules import Rules
+from roamq.pipeline.tables import DERIVED
 from roamq.pipeline.traces import FORMATS
 from roamq.pipeline.traces.base import is_good
 
@@ -37,10 +38,10 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
     recorded = [source for source in sources if source.format == "records"]
     if recorded:
         for name, transform in records.SILVER.items():
-            declare_view(name, str(transform.__doc__), _recorded(spark, recorded, transform))
+            declare_view(name, _recorded(spark, recorded, transform))
         tables += records.SILVER
-    declare_view("sojourns", "how long clients were connected where, disconnected, or unknown", sojourns)
-    declare_view("moves", "from one site to another", moves)
+    declare_view("sojourns", sojourns)
+    declare_view("moves", moves)
     return tables
 
 
@@ -50,12 +51,9 @@ def _recorded(
     return lambda: transform(union(good_rows(spark, source) for source in recorded))
 
 
-def declare_view(name: str, comment: str, query: Callable[[], DataFrame]) -> None:
-    """A materialized view in Parquet. Files hold rows of one dataset each, so what is asked per dataset reads its own.
-
-    Not partitioned by dataset: only Hive's catalog would take the partition column from the front of the contract.
-    """
-    dp.materialized_view(name=name, comment=comment)(query)
+def declare_view(name: str, query: Callable[[], DataFrame]) -> None:
+    """A materialized view in Parquet. Files hold rows of one dataset each: what asks for one reads that alone."""
+    dp.materialized_view(name=name, comment=DERIVED[name].about)(query)
 
 
 def rules_of(source: Source) -> Rules:
@@ -70,7 +68,7 @@ def good_rows(spark: "SparkSession", source: Source) -> DataFrame:
 def observations(spark: "SparkSession", source: Source) -> DataFrame:
     observe = FORMATS[source.format].observe
     assert observe is not None, f"{source.format} knows no clients"
-    return observe(good_rows(spark, source), rules_of(source))
+    return observe(good_rows(spark, source).withColumn("file", known_name()), rules_of(source))
 
 
 def union(frames: Iterable[DataFrame]) -> DataFrame:

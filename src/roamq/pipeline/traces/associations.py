@@ -11,11 +11,13 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import OBSERVATIONS, conform
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    fields_of,
     is_blank,
     is_header,
     parsed,
     refuse,
-    split_fields,
+    split_lines,
+    unix_time,
     unreadable,
     wrong_width,
 )
@@ -25,18 +27,24 @@ COLUMNS = ("time", "client", "site")
 
 def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
-    text = split_fields(value, ",", COLUMNS)
+    text = fields_of(COLUMNS)
     # UNIX seconds are tried first: they are cheaper to read and the usual case in large files.
-    time = F.coalesce(F.timestamp_seconds(text["time"].try_cast("double")), F.try_to_timestamp(text["time"]))
+    time = F.coalesce(unix_time(text["time"]), F.try_to_timestamp(text["time"]))
     reason = refuse(
         is_blank(value),
         is_header(value, "time,"),
         (value.contains('"'), "quoted fields are not supported"),
-        wrong_width(value, ",", len(COLUMNS)),
+        wrong_width(len(COLUMNS)),
         unreadable(text["time"], time, "time"),
         (text["client"] == "", "client is empty"),
     )
-    return parsed(lines, reason, time=time, client=text["client"], site=F.nullif(text["site"], F.lit("")))
+    return parsed(
+        split_lines(lines, ","),
+        reason,
+        time=time,
+        client=text["client"],
+        site=F.nullif(text["site"], F.lit("")),
+    )
 
 
 def observe(rows: DataFrame, rules: Rules) -> DataFrame:

@@ -5,17 +5,14 @@ for a good row; `observe` turns good rows into observations, the shape that clea
 every file becomes one bronze row, so that nothing is lost on the way in and a refused line can be named exactly.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
 
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.vectorised import arrow_function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +24,10 @@ SKIPPED: Final = (HEADER, BLANK)
 
 ORDINAL_BITS: Final = 33
 """Low bits of a position count lines within a task; the high bits hold the split's offset in MiB."""
+
+
+UNIX_SECONDS_MAX: Final = 1e11
+"""More is no time: milliseconds taken for seconds, or a torn number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,26 +72,16 @@ def read_lines(spark: "SparkSession", path: str, *, streaming: bool) -> DataFram
     )
 
 
-def _count_up(blocks: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    import numpy as np
-
-    counted = 0
-    for block in blocks:
-        yield pa.array(np.arange(counted, counted + len(block), dtype=np.int64))
-        counted += len(block)
-
-
 def number_lines(lines: DataFrame) -> DataFrame:
     """Give each line a `position` that grows along its file, whatever the splits.
 
     A split is read in order by one task, and splits of a file are at least a MiB apart: the split's offset in MiB
-    above a count within the task is thus in file order. The count needs Python because Spark refuses
-    `monotonically_increasing_id` in streams; eight bytes per row go there and back, the line does not
-    (docs/decisions/0070).
+    above a count within the task is thus in file order. The count is the low part of Spark's own id, whose high
+    part is the number of the task (docs/decisions/0075).
     """
-    ordinal = arrow_function(_count_up, LongType(), stateful=True)
+    ordinal = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << ORDINAL_BITS) - 1))
     split = F.shiftleft(F.shiftright("block", 20), ORDINAL_BITS)
-    return lines.select("file", (split + ordinal("block")).alias("position"), "value")
+    return lines.select("file", (split + ordinal).alias("position"), "value")
 
 
 def line_numbers(bronze: DataFrame) -> DataFrame:
@@ -102,14 +93,18 @@ def line_numbers(bronze: DataFrame) -> DataFrame:
     from pyspark.sql import Window
 
     split = F.shiftright("position", ORDINAL_BITS)
-    splits = bronze.groupBy("dataset", "file", split.alias("split")).agg(
-        F.min("position").alias("first"), F.count("*").alias("lines")
+    refused = bronze.where(is_malformed()).withColumn("split", split)
+    # Files without a fault are not counted, and where none has one, Spark does not read them again.
+    faulty = F.broadcast(refused.select("dataset", "file").distinct())
+    splits = (
+        bronze.join(faulty, ["dataset", "file"], "left_semi")
+        .groupBy("dataset", "file", split.alias("split"))
+        .agg(F.min("position").alias("first"), F.count("*").alias("lines"))
     )
     earlier = (
         Window.partitionBy("dataset", "file").orderBy("split").rowsBetween(Window.unboundedPreceding, -1)
     )
     splits = splits.withColumn("before", F.coalesce(F.sum("lines").over(earlier), F.lit(0)))
-    refused = bronze.where(is_malformed()).withColumn("split", split)
     return (
         refused.join(splits, ["dataset", "file", "split"])
         .withColumn("line", F.col("before") + F.col("position") - F.col("first") + 1)
@@ -125,10 +120,20 @@ def is_malformed() -> Column:
     return F.col("reason").isNotNull() & ~F.col("reason").isin(*SKIPPED)
 
 
-def split_fields(value: Column, separator: str, names: Sequence[str]) -> dict[str, Column]:
-    """The named fields of a line, as trimmed strings; null where the line is too short."""
-    parts = F.split(value, separator, -1)
-    return {name: F.trim(F.get(parts, F.lit(index))) for index, name in enumerate(names)}
+def split_lines(lines: DataFrame, separator: str) -> DataFrame:
+    """Lines with their `parts`. A column of its own: an expression in many places would be split in each of them."""
+    return lines.withColumn("parts", F.split(F.trim("value"), separator, -1))
+
+
+def fields_of(names: Sequence[str]) -> dict[str, Column]:
+    """The named parts of a line, as trimmed strings; null where the line is too short."""
+    return {name: F.trim(F.get(F.col("parts"), F.lit(index))) for index, name in enumerate(names)}
+
+
+def unix_time(text: Column) -> Column:
+    """UNIX seconds, with a fraction or none; null for anything else, also for what lies in no calendar."""
+    seconds = text.try_cast("double")
+    return F.when(F.abs(seconds) < UNIX_SECONDS_MAX, F.timestamp_seconds(seconds))
 
 
 def refuse(*checks: tuple[Column, Column | str]) -> Column:
@@ -136,9 +141,9 @@ def refuse(*checks: tuple[Column, Column | str]) -> Column:
     return F.coalesce(*(F.when(condition, reason) for condition, reason in checks))
 
 
-def wrong_width(value: Column, separator: str, expected: int) -> tuple[Column, Column]:
+def wrong_width(expected: int) -> tuple[Column, Column]:
     """A check for `refuse`: the line has another number of fields, which also hits torn last lines."""
-    found = F.size(F.split(value, separator, -1))
+    found = F.size("parts")
     message = F.concat(F.lit(f"expected {expected} fields, found "), found.cast("string"))
     return found != expected, message
 
@@ -160,10 +165,15 @@ def is_header(value: Column, start: str) -> tuple[Column, str]:
 
 
 def parsed(lines: DataFrame, reason: Column, **fields: Column) -> DataFrame:
-    """Assemble a bronze row: the fields of a good line, or the line itself and why it was refused."""
+    """Assemble a bronze row: the fields of a good line, or the line itself and why it was refused.
+
+    Fields and reason stand side by side in one projection, where Spark reads a number once for both.
+    """
+    read = lines.select(
+        "file", "position", "value", reason.alias("reason"), *(c.alias(n) for n, c in fields.items())
+    )
     columns = [
-        F.when(F.col("reason").isNull(), column).alias(name)  # a refused line has no half-read fields
-        for name, column in fields.items()
-    ]
+        F.when(F.col("reason").isNull(), F.col(name)).alias(name) for name in fields
+    ]  # nothing half-read
     kept = F.when(F.col("reason").isNotNull(), F.col("value")).alias("raw")
-    return lines.withColumn("reason", reason).select("file", "position", kept, "reason", *columns)
+    return read.select("file", "position", kept, "reason", *columns)

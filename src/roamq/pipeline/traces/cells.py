@@ -12,11 +12,12 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import OBSERVATIONS, conform
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    fields_of,
     is_blank,
     is_header,
     parsed,
     refuse,
-    split_fields,
+    split_lines,
     unreadable,
     wrong_width,
 )
@@ -54,20 +55,20 @@ TIME_PATTERN = "yyyy.MM.dd_HH.mm.ss"
 
 def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
-    text = split_fields(value, ",", COLUMNS)
+    text = fields_of(COLUMNS)
     time = F.try_to_timestamp(text["Timestamp"], F.lit(TIME_PATTERN))
     longitude, latitude = text["Longitude"].try_cast("double"), text["Latitude"].try_cast("double")
     reason = refuse(
         is_blank(value),
         is_header(value, "Timestamp,"),
-        wrong_width(value, ",", len(COLUMNS)),
+        wrong_width(len(COLUMNS)),
         unreadable(text["Timestamp"], time, "time"),
         unreadable(text["Longitude"], longitude, "longitude"),
         unreadable(text["Latitude"], latitude, "latitude"),
         (text["RAWCELLID"].isin("", "-"), "no cell id"),
     )
     return parsed(
-        lines,
+        split_lines(lines, ","),
         reason,
         time=time,
         longitude=longitude,

@@ -10,11 +10,13 @@ from pyspark.sql import functions as F
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    fields_of,
     is_blank,
     is_header,
     parsed,
     refuse,
-    split_fields,
+    split_lines,
+    unix_time,
     unreadable,
     wrong_width,
 )
@@ -24,19 +26,19 @@ COLUMNS = ("site", "bin", "n")
 
 def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
-    text = split_fields(value, ",", COLUMNS)
-    begin = F.coalesce(F.timestamp_seconds(text["bin"].try_cast("double")), F.try_to_timestamp(text["bin"]))
+    text = fields_of(COLUMNS)
+    begin = F.coalesce(unix_time(text["bin"]), F.try_to_timestamp(text["bin"]))
     count = text["n"].try_cast("bigint")
     reason = refuse(
         is_blank(value),
         is_header(value, "site,"),
-        wrong_width(value, ",", len(COLUMNS)),
+        wrong_width(len(COLUMNS)),
         (text["site"] == "", "site is empty"),
         unreadable(text["bin"], begin, "bin"),
         unreadable(text["n"], count, "n"),
         (count < 0, "n is negative"),
     )
-    return parsed(lines, reason, site=text["site"], bin=begin, n=count)
+    return parsed(split_lines(lines, ","), reason, site=text["site"], bin=begin, n=count)
 
 
 COUNTS = TraceFormat(

@@ -12,10 +12,12 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import OBSERVATIONS, conform
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    fields_of,
     is_blank,
     parsed,
     refuse,
-    split_fields,
+    split_lines,
+    unix_time,
     unreadable,
     wrong_width,
 )
@@ -25,23 +27,23 @@ COLUMNS = ("latitude", "longitude", "occupied", "time")
 
 def parse(lines: DataFrame) -> DataFrame:
     value = F.trim("value")
-    text = split_fields(value, " +", COLUMNS)
+    text = fields_of(COLUMNS)
     latitude, longitude = text["latitude"].try_cast("double"), text["longitude"].try_cast("double")
-    seconds = text["time"].try_cast("bigint")
+    time = unix_time(text["time"])
     reason = refuse(
         is_blank(value),
-        wrong_width(value, " +", len(COLUMNS)),
+        wrong_width(len(COLUMNS)),
         unreadable(text["latitude"], latitude, "latitude"),
         unreadable(text["longitude"], longitude, "longitude"),
-        unreadable(text["time"], seconds, "time"),
+        unreadable(text["time"], time, "time"),
         (~latitude.between(-90, 90), "latitude is outside -90..90"),
         (~longitude.between(-180, 180), "longitude is outside -180..180"),
         (~text["occupied"].isin("0", "1"), "occupancy is neither 0 nor 1"),
     )
     return parsed(
-        lines,
+        split_lines(lines, " +"),
         reason,
-        time=F.timestamp_seconds(seconds),
+        time=time,
         latitude=latitude,
         longitude=longitude,
         occupied=text["occupied"] == "1",

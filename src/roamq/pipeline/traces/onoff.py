@@ -12,11 +12,13 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import OBSERVATIONS, conform
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    fields_of,
     is_blank,
     is_header,
     parsed,
     refuse,
-    split_fields,
+    split_lines,
+    unix_time,
     unreadable,
     wrong_width,
 )
@@ -67,23 +69,23 @@ CELLULAR = "discrete:wifi_status:is_reachable_via_wwan"
 
 def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
-    text = split_fields(value, ",", COLUMNS)
-    seconds = text["timestamp"].try_cast("bigint")
+    text = fields_of(COLUMNS)
+    time = unix_time(text["timestamp"])
     off, on, cellular = (text[name].try_cast("double") for name in (OFF, ON, CELLULAR))
     reason = refuse(
         is_blank(value),
         is_header(value, "timestamp,"),
-        wrong_width(value, ",", len(COLUMNS)),
-        unreadable(text["timestamp"], seconds, "time"),
+        wrong_width(len(COLUMNS)),
+        unreadable(text["timestamp"], time, "time"),
         unreadable(text[OFF], off, "status is_not_reachable"),
         unreadable(text[ON], on, "status is_reachable_via_wifi"),
     )
     # One-hot columns: a row without a single 1 was not measured and says nothing about the connection.
     reachable = F.when((on == 1) | (cellular == 1), True).when(off == 1, False)
     return parsed(
-        lines,
+        split_lines(lines, ","),
         reason,
-        time=F.timestamp_seconds(seconds),
+        time=time,
         reachable=reachable,
         at_home=_label(text["label:LOC_home"]),
         at_work=_label(text["label:LOC_main_workplace"]),

@@ -12,11 +12,12 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import OBSERVATIONS, conform
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    fields_of,
     is_blank,
     is_header,
     parsed,
     refuse,
-    split_fields,
+    split_lines,
     unreadable,
     wrong_width,
 )
@@ -26,13 +27,13 @@ COLUMNS = ("time", "access_point", "room", "x", "y", "device")
 
 def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
-    text = split_fields(value, ",", COLUMNS)
+    text = fields_of(COLUMNS)
     time = F.try_to_timestamp(text["time"])
     x, y = text["x"].try_cast("double"), text["y"].try_cast("double")
     reason = refuse(
         is_blank(value),
         is_header(value, "Zeit,"),
-        wrong_width(value, ",", len(COLUMNS)),
+        wrong_width(len(COLUMNS)),
         unreadable(text["time"], time, "time"),
         unreadable(text["x"], x, "x"),
         unreadable(text["y"], y, "y"),
@@ -40,7 +41,7 @@ def parse(lines: DataFrame) -> DataFrame:
         (text["device"] == "", "device is empty"),
     )
     return parsed(
-        lines,
+        split_lines(lines, ","),
         reason,
         time=time,
         access_point=text["access_point"],
