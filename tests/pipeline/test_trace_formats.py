@@ -59,6 +59,7 @@ def test_associations_take_both_kinds_of_time_and_refuse_the_rest_with_a_reason(
         "1704067200,c1",
         "1704067200,,s1",
         '1704067200,"c,1",s1',
+        "1704067200000000,c1,s1",
     )
 
     midnight, later = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, 0, 0, 30, tzinfo=UTC)
@@ -74,6 +75,7 @@ def test_associations_take_both_kinds_of_time_and_refuse_the_rest_with_a_reason(
             (file, 5, "1704067200,c1", "expected 3 fields, found 2", None, None, None),
             (file, 6, "1704067200,,s1", "client is empty", None, None, None),
             (file, 7, '1704067200,"c,1",s1', "quoted fields are not supported", None, None, None),
+            (file, 8, "1704067200000000,c1,s1", "time is not readable: '1704067200000000'", None, None, None),
         ],
         "file string, position bigint, raw string, reason string, time timestamp, client string, site string",
     )
