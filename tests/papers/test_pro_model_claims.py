@@ -10,7 +10,7 @@ import pytest
 from roamq.models.curves import paper_throughput
 from roamq.pipeline.jobs import Job
 from roamq.reproduce import pro_fit, pro_runs
-from roamq.reproduce.pro_models import neighboring_occupancy, random_occupancy
+from roamq.reproduce.pro_models import TESTBED, cached_for, neighboring_occupancy, random_occupancy
 from roamq.reproduce.pro_prediction import Observation, by_pace, observations, predictions, r2_of
 from roamq.reproduce.registry import Verdict, select
 
@@ -32,6 +32,16 @@ def test_every_chain_is_reproduced(claim_id: str) -> None:
 
     assert outcome.verdict is Verdict.REPRODUCED, outcome
     assert outcome.ours
+
+
+def test_the_center_stores_for_as_many_under_either_mobility() -> None:
+    """By hand: B6 and its neighbors hold 0.8242 of 0.8791 connected, and 0.1209 are away."""
+    nbr = cached_for(CHAINS["NBR"], TESTBED)
+    rnd = cached_for(CHAINS["RND"], dict.fromkeys(TESTBED, tuple(TESTBED)))
+
+    assert nbr["B6"] == pytest.approx(0.1209 * 0.8242 / 0.8791, rel=1e-3)
+    assert nbr["B5"] == pytest.approx(0.1209 * 0.2747 / 0.8791, rel=1e-3)
+    assert list(rnd.values()) == pytest.approx([0.1139] * 6, abs=1e-4)
 
 
 def runs_like_the_paper(noise: float, nbr_lift: float = 1.0) -> list[Observation]:

@@ -1,5 +1,6 @@
 """[PRO] section 6: the Markov models of movement, which need no testbed. `pro_fit.py` goes on from their result."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -39,6 +40,20 @@ def random_occupancy() -> Occupancy:
 
 def neighboring_occupancy() -> Occupancy:
     return neighboring_mobility(TESTBED, **TIMES)
+
+
+def cached_for(occupancy: Occupancy, neighbors: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """The share of subscribers that a broker stores messages for: those away, last connected here or at a neighbor.
+
+    Stays end alike everywhere, so who is away was last at a broker in proportion to those connected there.
+    """
+    away = occupancy.disconnected + occupancy.handoff
+    connected = dict(zip(occupancy.brokers, occupancy.connected, strict=True))
+    total = sum(connected.values())
+    return {
+        broker: float(away * sum(connected[one] for one in {broker, *neighbors[broker]}) / total)
+        for broker in occupancy.brokers
+    }
 
 
 @claim("PRO-ctmc-rnd")
