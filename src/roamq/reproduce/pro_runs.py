@@ -119,7 +119,7 @@ DURABLE_EVENT_S: Final = "0.0191"
 """Seconds per event of a broker with durable subscriptions, if it has the fixed cost that Table 2 lets one see.
 
 By that table an event takes it 20.4 ms with 10 subscribers and 43.9 ms with 200. It stores for 8.5 and 170 of them, a
-fifth of the events each: 0.73 ms per stored event, and 19.1 ms without any; pro-active caching takes 16.3 ms with 10."""
+fifth of the events each: 0.73 ms per stored event, 19.1 ms without any; pro-active caching takes 16.3 ms with 10."""
 
 
 def dear_durable_jobs(quick: bool) -> Sequence[Job]:
