@@ -27,20 +27,42 @@ def filter_bytes(filter: Filter) -> int:
     return len(str(filter))
 
 
+Carried = Event | Filter | EventId | BrokerId
+
+
+def weight(carried: Carried) -> int:
+    """What a thing that messages carry weighs, in bytes."""
+    if isinstance(carried, Event):
+        return carried.size_bytes
+    if isinstance(carried, Filter):
+        return filter_bytes(carried)
+    return EVENT_ID_BYTES if isinstance(carried, EventId) else len(carried)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Base: one control message of header size."""
+    """Base: one control message of header size, and what it carries."""
 
     kind: ClassVar[str] = "control"
+    carries: ClassVar[str] = ""
+    """The field by which it is counted and weighed: a filter, an event, or several of them; ids; names."""
+
+    @property
+    def carried(self) -> tuple[Carried, ...]:
+        if not self.carries:
+            return ()
+        value = getattr(self, self.carries)
+        return value if isinstance(value, tuple) else (value,)
 
     @property
     def units(self) -> int:
-        """How many messages of the paper this one stands for (a batch of n events is n messages)."""
-        return 1
+        """How many messages of the paper this one stands for: a batch of n events is n messages, as the papers
+        forward event by event, and so are n subscriptions ([DIS] section 4). A closing word alone is one."""
+        return max(1, sum(isinstance(one, Event | Filter) for one in self.carried))
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES
+        return HEADER_BYTES + sum(map(weight, self.carried))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,24 +81,18 @@ class Routed(Message):
 class Subscribe(Message):
     """Broker -> neighbour: send me events that match. `mobile`: it exists because a client moved."""
 
+    carries: ClassVar[str] = "filter"
     filter: Filter
     mobile: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe(Message):
     """Broker -> neighbour: one subscription less to this filter."""
 
+    carries: ClassVar[str] = "filter"
     filter: Filter
     mobile: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +100,8 @@ class Advertise(Message):
     """Broker -> parent: somebody here will publish events that match."""
 
     kind: ClassVar[str] = "advertise"
+    carries: ClassVar[str] = "filter"
     filter: Filter
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +109,7 @@ class Unadvertise(Message):
     """Broker -> parent: one advertisement less of this filter."""
 
     kind: ClassVar[str] = "advertise"
+    carries: ClassVar[str] = "filter"
     filter: Filter
 
 
@@ -122,20 +136,13 @@ class Subscriptions(Message):
     """Old broker -> new broker: what the client has subscribed to (step 2)."""
 
     kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filters"
     client: ClientId
     epoch: Epoch
     filters: tuple[Filter, ...]
     session: object | None = None
     ids_follow: bool = False
     """Whether `StoredIds` comes next ([DIS] section 3.2.2)."""
-
-    @property
-    def units(self) -> int:
-        return max(1, len(self.filters))  # [DIS] section 4: one message a subscription
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(map(filter_bytes, self.filters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +189,7 @@ class StoredEvents(Message):
     """Old broker -> new broker: what was stored for the client (step 5). `last`: nothing follows."""
 
     kind: ClassVar[str] = "stored_event"
+    carries: ClassVar[str] = "events"
     client: ClientId
     epoch: Epoch
     events: tuple[Event, ...]
@@ -189,14 +197,6 @@ class StoredEvents(Message):
     last: bool = True
     session: object | None = None
     """What `Subscriptions` would have brought, had it been sent."""
-
-    @property
-    def units(self) -> int:
-        return max(1, len(self.events))  # the paper forwards event by event; the closing word alone is one
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(event.size_bytes for event in self.events)
 
 
 # --- prefetching ([DIS] section 3.2.1) -------------------------------------------------------------------
@@ -210,19 +210,12 @@ class Prefetch(Message):
     """
 
     kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filters"
     client: ClientId
     epoch: Epoch
     filters: tuple[Filter, ...]
     targets: tuple[BrokerId, ...]
     session: object | None = None
-
-    @property
-    def units(self) -> int:
-        return max(1, len(self.filters))
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(map(filter_bytes, self.filters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,13 +244,10 @@ class StoredIds(Message):
     """Old broker -> new broker: the ids of what is stored for the client, in order."""
 
     kind: ClassVar[str] = "event_ids"
+    carries: ClassVar[str] = "ids"
     client: ClientId
     epoch: Epoch
     ids: tuple[EventId, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + EVENT_ID_BYTES * len(self.ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,14 +255,11 @@ class LoggedIds(Message):
     """New broker -> old broker: these are in my log, do not send them."""
 
     kind: ClassVar[str] = "event_ids"
+    carries: ClassVar[str] = "ids"
     client: ClientId
     epoch: Epoch
     new_broker: BrokerId
     ids: tuple[EventId, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + EVENT_ID_BYTES * len(self.ids)
 
 
 # --- home broker ([DIS] section 3.2.3) -------------------------------------------------------------------
@@ -301,13 +288,10 @@ class Forward(Message):
     """Home broker -> visited broker: an event for the client."""
 
     kind: ClassVar[str] = "forward"
+    carries: ClassVar[str] = "event"
     client: ClientId
     epoch: Epoch
     event: Event
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + self.event.size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,14 +322,11 @@ class Recall(Message):
 class ChangeSubscription(Message):
     """Visited broker -> home broker: the client subscribes (or not, if not `wanted`) from where it is."""
 
+    carries: ClassVar[str] = "filter"
     client: ClientId
     epoch: Epoch
     filter: Filter
     wanted: bool
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,18 +344,11 @@ class PassiveCopy(Message):
     """Serving broker -> neighbor: keep these subscriptions, the client may come to you (cases 1, 7)."""
 
     kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filters"
     client: ClientId
     epoch: Epoch
     filters: tuple[Filter, ...]
     session: object | None = None
-
-    @property
-    def units(self) -> int:
-        return max(1, len(self.filters))
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(map(filter_bytes, self.filters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,18 +388,11 @@ class Forwarded(Message):
     """Last broker -> neighbor: what the copy may have missed while it was activated. `last`: nothing follows."""
 
     kind: ClassVar[str] = "stored_event"
+    carries: ClassVar[str] = "events"
     client: ClientId
     epoch: Epoch
     events: tuple[Event, ...]
     last: bool = False
-
-    @property
-    def units(self) -> int:
-        return max(1, len(self.events))
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(event.size_bytes for event in self.events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,11 +435,8 @@ class CopiesLeft(Message):
 class NeighborList(Message):
     """Broker -> its neighbors: these are my neighbors now (section 4.1, case 4)."""
 
+    carries: ClassVar[str] = "neighbors"
     neighbors: tuple[BrokerId, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(map(len, self.neighbors))
 
 
 def kind_of(message: "Message | Event") -> str:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.core.messages import EVENT_ID_BYTES, HEADER_BYTES, Message, filter_bytes
+from roamq.core.messages import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +41,10 @@ class Preforward(PrehandoffMessage):
     """ESi -> ESe: SSUBQ, the subscriptions of the client (A1, a.2), and how fast it is, where that is known."""
 
     kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filters"
     filters: tuple[Filter, ...]
     session: object | None = None
     speed_mps: float | None = None
-
-    @property
-    def units(self) -> int:
-        return max(1, len(self.filters))
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(map(filter_bytes, self.filters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +52,9 @@ class PreSubforward(PrehandoffMessage):
     """ESi -> ESe, Pre_Subforward: the client subscribed since (A1, b), or unsubscribed if not `wanted`."""
 
     kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filter"
     filter: Filter
     wanted: bool = True
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + filter_bytes(self.filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +78,10 @@ class Prestored(PrehandoffMessage):
     """ESi -> ESe: what the client had not consumed when ESi had seen as much as ESe when it subscribed."""
 
     kind: ClassVar[str] = "stored_event"
+    carries: ClassVar[str] = "events"
     events: tuple[Event, ...]
     position: Mapping[BrokerId, int]
     changes: int
-
-    @property
-    def units(self) -> int:
-        return max(1, len(self.events))
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(event.size_bytes for event in self.events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,15 +106,12 @@ class Handed(PrehandoffMessage):
     `fence` is what ESi has seen: some of it may still be on its way to ESj.
     """
 
+    carries: ClassVar[str] = "held"
     heir: Epoch
     fence: Mapping[BrokerId, int]
     position: Mapping[BrokerId, int]
     reach: Mapping[BrokerId, int]
     held: tuple[EventId, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + EVENT_ID_BYTES * len(self.held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
