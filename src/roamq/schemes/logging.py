@@ -16,7 +16,8 @@ from roamq.core.messages import LoggedIds, Release, StoredEvents, StoredIds, Sub
 from roamq.core.ports import Host
 from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions, register
-from roamq.schemes.standard import Arriving, Claim, Standard
+from roamq.schemes.claims import Arriving, Claim
+from roamq.schemes.standard import Standard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,10 @@ from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
 from roamq.core.messages import Release
 from roamq.schemes.base import register
+from roamq.schemes.claims import Arriving, Claim
 from roamq.schemes.logging import Logging
 from roamq.schemes.prefetching import Prefetching
-from roamq.schemes.standard import Arriving, Claim, Standard
+from roamq.schemes.standard import Standard
 
 
 class OnDevice(Standard):

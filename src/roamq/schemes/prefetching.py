@@ -18,8 +18,9 @@ from roamq.core.messages import ContextRequest, Discard, Prefetch, Prefetched
 from roamq.core.ports import Host, TimerKey
 from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions, register
+from roamq.schemes.claims import Claim
 from roamq.schemes.prediction import Foretold, Learned, Oracle, Predictor
-from roamq.schemes.standard import Claim, Standard
+from roamq.schemes.standard import Standard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,8 @@ from roamq.core.prehandoff_messages import (
 )
 from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions
+from roamq.schemes.claims import Claim
 from roamq.schemes.replacing import VirtualConsumerReplacer
-from roamq.schemes.standard import Claim
 
 
 @dataclass(slots=True)

@@ -25,9 +25,9 @@ from roamq.geo.cells import Cell, Place, is_cell
 from roamq.geo.region import Region
 from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions, register
+from roamq.schemes.claims import Claim
 from roamq.schemes.locations import Choice, Expectation, LocationTable
 from roamq.schemes.preforwarding import Preforwarder
-from roamq.schemes.standard import Claim
 from roamq.schemes.virtual_consumers import LEASE_S
 
 INSTANT_S = 1e-6

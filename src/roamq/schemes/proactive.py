@@ -33,10 +33,11 @@ from roamq.core.ports import Host, TimerKey
 from roamq.overlay.base import Router
 from roamq.schemes.activation import Activation, CopySender
 from roamq.schemes.base import SchemeOptions, register
+from roamq.schemes.claims import Arriving, Claim
 from roamq.schemes.copies import start_over
 from roamq.schemes.neighbors import NeighborGraph, Row, rows_of
 from roamq.schemes.proactive_states import State, Stimulus, after
-from roamq.schemes.standard import Arriving, Claim, Leaving
+from roamq.schemes.standard import Leaving
 
 NEIGHBORS_TIMER: TimerKey = ("neighbors",)
 

@@ -20,7 +20,8 @@ from roamq.core.ports import Host
 from roamq.core.records import Record
 from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions, register
-from roamq.schemes.standard import Arriving, Claim, Leaving, Standard
+from roamq.schemes.claims import Arriving, Claim
+from roamq.schemes.standard import Leaving, Standard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

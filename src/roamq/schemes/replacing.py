@@ -15,8 +15,8 @@ from roamq.core.ports import Host
 from roamq.core.prehandoff_messages import Handed, Prestored, Replaced
 from roamq.overlay.base import Router
 from roamq.schemes.base import SchemeOptions
+from roamq.schemes.claims import Arriving
 from roamq.schemes.copies import start_over
-from roamq.schemes.standard import Arriving
 from roamq.schemes.virtual_consumers import VirtualConsumer, VirtualConsumerHolder
 
 
