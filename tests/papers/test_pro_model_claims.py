@@ -152,3 +152,16 @@ def test_the_pace_of_a_population_predicts_what_a_curve_over_one_broker_cannot()
     assert outcome.verdict is Verdict.DIFFERS, (
         "a cubic over one broker's subscribers does not see the population"
     )
+
+
+def test_the_error_of_a_mean_pools_the_spread_of_all_brokers() -> None:
+    """Two runs each, 4 apart at both brokers: variance 8 with two degrees of freedom."""
+    observed = [
+        Observation("NBR", 100, b, 10.0, y) for b, y in (("B1", 8), ("B1", 12), ("B2", 48), ("B2", 52))
+    ]
+
+    b1, b2 = predictions(lambda *_: (10.0, 9.0, 11.0), observed, CHAINS["NBR"])
+
+    assert b1.error == b2.error == pytest.approx(4.303 * 8**0.5 / 2**0.5, rel=1e-3)
+    assert b1.agrees
+    assert not b2.agrees

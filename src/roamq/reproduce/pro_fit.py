@@ -126,7 +126,7 @@ def printed_rows() -> list[tuple[str, int, float, float, float]]:
 
 
 def fit_figure(cubic: Curve, best: Curve, rnd: Sequence[Observation], nbr: Sequence[Observation]) -> Figure:
-    grid = np.linspace(0.0, max(o.subscribers for o in (*rnd, *nbr)), 60)
+    grid = np.linspace(cubic.x_range[0], max(o.subscribers for o in (*rnd, *nbr)), 60)
     low, high = cubic.interval(grid)
     x = grid.tolist()
     series = [
@@ -211,8 +211,7 @@ def prediction_table(by_cubic: Sequence[Prediction], paced: Sequence[Prediction]
             one.broker,
             round(one.expected, 2),
             round(one.observed, 2),
-            round(one.measured, 1),
-            round(one.error, 1),
+            f"{one.measured:.1f} ± {one.error:.1f}",
             round(one.predicted, 1),
             f"{one.low:.1f} to {one.high:.1f}",
             round(other.predicted, 1),
@@ -224,16 +223,16 @@ def prediction_table(by_cubic: Sequence[Prediction], paced: Sequence[Prediction]
         columns=[
             "subscribers",
             "broker",
-            "expected here",
-            "observed here",
+            "expected",
+            "observed",
             "measured msg/s",
-            "±",
-            "cubic msg/s",
+            "cubic",
             "its 95% interval",
-            "with pace msg/s",
+            "with pace",
         ],
         rows=rows,
-        note="With pace: expected subscribers x what one of them gets in random runs of the same population.",
+        note="Expected and observed: subscribers at the broker. With pace: expected ones x what one of them gets in "
+        "random runs of the same population.",
     )
 
 

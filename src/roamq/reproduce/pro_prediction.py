@@ -45,7 +45,8 @@ class Prediction:
     """Ends of the 95% prediction interval of the model."""
     measured: float
     error: float
-    """Half of the 95% confidence interval of the measured mean; 0 for a single run."""
+    """Half of the 95% confidence interval of the measured mean, with the spread between runs of all brokers at this
+    population: few runs of one broker tell little of it. 0 for a single run."""
 
     @property
     def agrees(self) -> bool:
@@ -111,14 +112,11 @@ def predictions(model: Model, observed: Sequence[Observation], chain: Occupancy)
     cells: dict[tuple[int, str], list[Observation]] = defaultdict(list)
     for o in observed:
         cells[o.population, o.broker].append(o)
+    spreads = {population: _spread(cells, population) for population, _ in cells}
     found = []
     for (population, broker), mine in sorted(cells.items()):
         expected = chain.expected(population)[broker]
         predicted, low, high = model(population, expected)
-        values = np.array([o.throughput for o in mine])
-        runs = len(mine)
-        t = float(student_t.ppf(0.975, runs - 1)) if runs > 1 else 0.0
-        spread = float(values.std(ddof=1)) / runs**0.5 if runs > 1 else 0.0
         found.append(
             Prediction(
                 population=population,
@@ -128,11 +126,21 @@ def predictions(model: Model, observed: Sequence[Observation], chain: Occupancy)
                 predicted=predicted,
                 low=low,
                 high=high,
-                measured=float(values.mean()),
-                error=t * spread,
+                measured=float(np.mean([o.throughput for o in mine])),
+                error=spreads[population] / len(mine) ** 0.5,
             )
         )
     return found
+
+
+def _spread(cells: Mapping[tuple[int, str], Sequence[Observation]], population: int) -> float:
+    """How far one run may be from its broker's mean at 95%, all brokers of a population taken together."""
+    groups = [[o.throughput for o in some] for (size, _), some in cells.items() if size == population]
+    freedom = sum(len(values) - 1 for values in groups)
+    if freedom == 0:
+        return 0.0
+    variance = sum(float(np.var(values)) * len(values) for values in groups) / freedom
+    return float(student_t.ppf(0.975, freedom) * np.sqrt(variance))
 
 
 def r2_of(predicted: Sequence[Prediction]) -> float:
