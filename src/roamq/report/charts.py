@@ -22,6 +22,8 @@ INK = "#010203"
 to them as `--s0`, `--s1`, ..., so that they stay readable on a dark page."""
 
 SIZE_IN = (6.4, 3.6)
+FEW_DECADES = 100.0
+"""A logarithmic axis over less than this has labels at 2 and 5 too."""
 MOST_MARKERS = 40
 """A line through more points than this is a curve, and needs no markers."""
 LEGEND_CHARACTERS = 80
@@ -60,6 +62,7 @@ def draw(figure: Figure) -> str:
 
     mpl.use("svg")
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import LogLocator
 
     with mpl.rc_context(STYLE):
         canvas = Canvas(figsize=SIZE_IN, layout="constrained")
@@ -74,6 +77,10 @@ def draw(figure: Figure) -> str:
             if wanted:
                 scale("log")
                 axis.set_major_formatter("{x:g}")
+                low, high = axis.get_view_interval()
+                if high / low < FEW_DECADES:  # the powers of ten alone would be one tick, or none
+                    axis.set_minor_locator(LogLocator(subs=(2, 5)))
+                    axis.set_minor_formatter("{x:g}")
         for name, place in figure.marks.items():
             axes.axvline(place, color=INK, alpha=0.5, linewidth=1, linestyle=":")
             axes.annotate(

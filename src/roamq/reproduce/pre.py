@@ -311,21 +311,22 @@ def trade(costs: Costs) -> Figure:
             y=[round(100 - costs.mean(name, "hit_pct"), 3) for _, name in placed],
         )
 
-    names = list(costs.names)
+    def named(beginning: str) -> list[str]:
+        return [name for name in costs.names if name.startswith(beginning)]
+
+    curves = [
+        series("border cells", ["border cells"]),
+        series("streets ahead", named("streets ahead, haste")),
+        series(f"streets ahead, limit {LIMIT_KMH} km/h", named("streets ahead, limit")),
+        series("cone ahead", named("cone")),
+    ]
     return Figure(
         title="Areas chosen from direction and speed: misses by virtual consumers",
         kind="line",
         x_label="virtual consumers per handoff",
         y_label="handoffs that find no virtual consumer, %",
-        series=[
-            series("border cells, then all neighbors", ["border cells", "all neighbors"]),
-            series("streets ahead", [name for name in names if name.startswith("streets ahead, haste")]),
-            series(
-                f"streets ahead, limit {LIMIT_KMH} km/h",
-                [name for name in names if name.startswith("streets ahead, limit")],
-            ),
-            series("cone ahead", [name for name in names if name.startswith("cone")]),
-        ],
+        y_log=all(y > 0 for curve in curves for y in curve.y),
+        series=curves,
         caption=(
             "Streets ahead: areas from when on the client can be there, by street from where it came into its cell, "
             "at so many times (haste) the speed it was seen at, or no faster than the limit allows. Cone "
@@ -348,5 +349,6 @@ def cost_table(costs: Costs) -> Table:
         title="Cost per handoff",
         columns=["servers", "hit rate, %", *COSTS.values()],
         rows=rows,
-        note="Misses are clients that were switched off at a border, or stood in a border cell for longer than T.",
+        note="All neighbors and border cells miss only clients that were switched off at a border, or stood in a "
+        "border cell for longer than T. The others may also miss some who became faster, or turned.",
     )
