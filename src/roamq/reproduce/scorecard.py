@@ -4,7 +4,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,11 +89,12 @@ class CampaignEvidence:
         if not missing:
             return
         together = beside(names)
-        self._known.update({(scenario, name): [] for scenario in missing for name in together})
+        found: dict[tuple[str, str], list[PerRun]] = {(s, name): [] for s in missing for name in together}
         for row in per_run(
             self._campaign(j for j in self._declared.values() if j.scenario in missing), together
         ):
-            self._known[row.scenario, row.metric].append(row)
+            found[row.scenario, row.metric].append(row)
+        self._known.update(found)  # at once, and complete: another thread may be looking
 
     def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         return rows_of(self._campaign(jobs), transform)
@@ -120,19 +121,46 @@ def score(
     jobs = [job for claim in due if claim.jobs is not None for job in claim.jobs(quick)]
     results: list[Scored] = []
     with contextlib.ExitStack() as stack:
-        # Claims that look at no run need not wait for them, nor for each other's Spark queries.
-        models = ThreadPoolExecutor(max_workers=1, thread_name_prefix="models")
-        stack.callback(models.shutdown, wait=False, cancel_futures=True)
+        # Claims that look at no run need not wait for them.
+        models = _workers(stack, 1)
         without_runs = CampaignEvidence(None, folder, quick=quick)
-        early = {c.id: models.submit(_check, c, without_runs) for c in due if c.jobs is None}
+        awaited = {c.id: models.submit(_check, c, without_runs) for c in claims if c.jobs is None}
         spark = stack.enter_context(session()) if jobs else None
         campaign = run_campaign(spark, jobs, folder, progress=progress) if spark is not None else None
+        # A query keeps one core busy for most of its time: the papers are checked two at a time.
         evidence = CampaignEvidence(spark, folder, jobs, quick=quick)
+        papers = _workers(stack, 2)
+        for paper in dict.fromkeys(claim.paper for claim in claims):
+            awaited |= _one_by_one(papers, [c for c in claims if c.paper == paper and c.jobs], evidence)
         for claim in claims:
-            results.append(early[claim.id].result() if claim.id in early else _check(claim, evidence))
+            results.append(awaited[claim.id].result())
             on_scored(results[-1])
         troubled = [row for row in run_rows(campaign) if row.status != "ok"] if campaign is not None else []
     return results, troubled
+
+
+def _workers(stack: contextlib.ExitStack, count: int) -> ThreadPoolExecutor:
+    """Threads that are not waited for when something else fails."""
+    pool = ThreadPoolExecutor(max_workers=count)
+    stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+    return pool
+
+
+def _one_by_one(
+    pool: ThreadPoolExecutor, claims: Sequence[Claim], evidence: CampaignEvidence
+) -> dict[str, Future[Scored]]:
+    """Check these claims in one thread, in order: they look at the same runs, and what one computes serves the next."""
+    awaited: dict[str, Future[Scored]] = {claim.id: Future() for claim in claims}
+
+    def check_all() -> None:
+        for claim in claims:
+            try:
+                awaited[claim.id].set_result(_check(claim, evidence))
+            except BaseException as error:  # whoever waits must hear of it
+                awaited[claim.id].set_exception(error)
+
+    pool.submit(check_all)
+    return awaited
 
 
 def _check(claim: Claim, evidence: CampaignEvidence) -> Scored:
