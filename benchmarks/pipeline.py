@@ -2,23 +2,28 @@
 
     python -m benchmarks pipeline --rows 1000000 10000000 100000000
     python -m benchmarks pipeline --rows 10000000 --driver-memory 1g    # more rows than memory: it spills
+    python -m benchmarks pipeline --rows 1000000 --commands             # both as commands, with the start of Spark
 
 Everything of one size runs in one process, one after the other: the generator writes a city, the plain job reads its
 files and sorts them by client and time, the pipeline takes the same files to gold, and pandas, at the sizes it
-can do, gives the same sojourns, moves and neighbor graph. The pipeline's time includes landing, the metastore and all
-tables; sessions are started before the clock.
+can do, gives the same sojourns, moves and neighbor graph. The pipeline's time includes landing and all tables; sessions
+are started before the clock, and with `--commands` once more within it.
 """
 
 import argparse
 import itertools
 import math
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks._read_and_sort import read_and_sort
 from roamq.pipeline.generator import City, write_city
 from roamq.pipeline.landing import add_source, load_sources
 from roamq.pipeline.runner import run_pipeline, warehouse_settings
@@ -37,7 +42,9 @@ def main(argv: list[str]) -> dict[str, object]:
         "--driver-memory", default="6g", help="memory of Spark; less than the rows makes it spill"
     )
     parser.add_argument("--work", type=Path, help="folder for files and tables (default: a temporary one)")
+    parser.add_argument("--traces", type=Path, help="files of this size, made before, instead of new ones")
     parser.add_argument("--no-pandas", action="store_true", help="leave pandas out")
+    parser.add_argument("--commands", action="store_true", help="also time both as commands of their own")
     options = parser.parse_args(argv)
     results = []
     for rows in options.rows:
@@ -62,9 +69,11 @@ def measure(rows: int, work: Path, options: argparse.Namespace) -> dict[str, Any
         # Rows and shuffles go where there is room, beside the tables.
         config={"spark.local.dir": str(work / "spark")},
     )
-    traces = work / "traces"
+    traces = options.traces or work / "traces"
     with open_session(settings) as spark:
-        generated = timed(lambda: write_city(spark, city, traces, files=partitions))
+        generated = (
+            0.0 if options.traces else timed(lambda: write_city(spark, city, traces, files=partitions))
+        )
         plain = timed(lambda: read_and_sort(spark, traces))
         spilled_before = spilled_bytes()
         flows: dict[str, float] = {}
@@ -96,6 +105,8 @@ def measure(rows: int, work: Path, options: argparse.Namespace) -> dict[str, Any
         "moves": counted["moves"],
         "sojourns": counted["sojourns"],
     }
+    if options.commands:
+        result |= as_commands(traces, work, options)
     if rows <= PANDAS_ROWS_MAX and not options.no_pandas:
         took, answer = pandas_answers(traces)
         assert answer == (counted["sojourns"], counted["moves"], graph), "pandas and Spark disagree"
@@ -109,10 +120,25 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def read_and_sort(spark: Any, traces: Path) -> None:
-    """The yardstick: the same files, read with types and sorted by client and time, written nowhere."""
-    rows = spark.read.schema("time bigint, client string, site string").csv(str(traces))
-    rows.orderBy("client", "time").write.format("noop").mode("overwrite").save()
+def as_commands(traces: Path, work: Path, options: argparse.Namespace) -> dict[str, float]:
+    """Both jobs from the shell: what somebody waits for who has a folder of files and nothing running."""
+    spark_options = ["--master", options.master, "--driver-memory", options.driver_memory]
+    plain = [
+        sys.executable,
+        "-m",
+        "benchmarks._read_and_sort",
+        str(traces),
+        options.master,
+        options.driver_memory,
+    ]
+    ours = [
+        *(sys.executable, "-m", "roamq", "pipeline", "run", "--warehouse", str(work / "by-command")),
+        *("--traces", str(traces), "--format", "associations", *spark_options),
+    ]
+    plain_s, ours_s = (
+        timed(partial(subprocess.run, command, check=True, capture_output=True)) for command in (plain, ours)
+    )
+    return {"command_plain_s": plain_s, "command_s": ours_s, "command_ratio": ours_s / plain_s}
 
 
 def spilled_bytes() -> int:
@@ -167,4 +193,9 @@ def line(result: dict[str, Any]) -> str:
         f"{result['pipeline_s']:7.1f} s  ratio {result['ratio']:5.2f}  {result['rows_per_s']:>10,.0f} rows/s  "
         f"spilled {result['spilled_mb']:,.0f} MB"
     )
+    if "command_s" in result:
+        text += (
+            f"  as commands {result['command_plain_s']:.1f} and {result['command_s']:.1f} s, "
+            f"ratio {result['command_ratio']:.2f}"
+        )
     return text + (f"  pandas {result['pandas_s']:.1f} s" if "pandas_s" in result else "")

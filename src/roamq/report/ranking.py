@@ -16,9 +16,12 @@ COSTS: Final = {
     "duplication_pct": "duplicates, %",
     "handoff_s_mean": "handoff, s",
     "overhead": "overhead",
-    "buffer_message_s": "buffered, message-s",
+    "buffer_message_s": "buffered, 1000 message-s",
 }
 """What is ranked, the unforgivable first: metric -> label."""
+
+SHOWN_PER: Final = {"buffer_message_s": 1000.0}
+"""Metrics that are shown in larger units than they are measured in."""
 
 HARM: Final = ("loss_pct", "duplication_pct")
 
@@ -63,39 +66,42 @@ def _below(other: Any, row: Any) -> bool:
 
 def ranking_table(ranked: Sequence[Ranked]) -> Table:
     rows = [
-        [
-            place,
-            one.scheme,
-            *(
-                f"{with_interval(one.rows[cost].mean, one.rows[cost].high)} ({one.ranks[cost]})"
-                if cost in one.rows
-                else None
-                for cost in COSTS
-            ),
-        ]
+        [f"{place}. {one.scheme}", *(_shown(one, cost) for cost in COSTS)]
         for place, one in enumerate(ranked, start=1)
     ]
     return Table(
         title="Schemes, the best first",
-        columns=["", "scheme", *COSTS.values()],
+        columns=["scheme", *COSTS.values()],
         rows=rows,
         note="Mean over seeds ± half the 95% confidence interval; in brackets the rank on that cost, where schemes "
         "whose intervals overlap share a rank. Loss and duplicates come first, then the sum of the other ranks.",
     )
 
 
+def _shown(one: Ranked, cost: str) -> str | None:
+    if cost not in one.rows:
+        return None
+    row, per = one.rows[cost], SHOWN_PER.get(cost, 1.0)
+    high = None if row.high is None else row.high / per
+    return f"{with_interval(row.mean / per, high)} ({one.ranks[cost]})"
+
+
 def advice(ranked: Sequence[Ranked]) -> str:
-    """Which scheme to use and why, and when another one would be better."""
+    """Which scheme to use and why, and when another one would be better.
+
+    Costs are compared with schemes that do no more harm: what is saved by losing messages is no saving.
+    """
     if not ranked:
         return "No scheme was measured."
     best = ranked[0]
+    peers = [one for one in ranked if all(one.ranks.get(c, 1) <= best.ranks.get(c, 1) for c in HARM)]
     sentences = [f"Use {best.scheme}.", _harm_of(best)]
-    for cost, what in (
-        ("handoff_s_mean", "handoff delay"),
-        ("overhead", "overhead"),
-        ("buffer_message_s", "buffer cost"),
+    for cost, what, unit in (
+        ("handoff_s_mean", "handoff delay", " s"),
+        ("overhead", "overhead", ""),
+        ("buffer_message_s", "buffer cost", " message-seconds"),
     ):
-        sentences.append(_compare(ranked, best, cost, what))
+        sentences.append(_compare(peers, best, cost, what, unit))
     harmful = [one.scheme for one in ranked if any(one.rows[c].mean > 0 for c in HARM if c in one.rows)]
     if harmful and len(harmful) < len(ranked):
         sentences.append(f"Not without loss or duplicates here: {', '.join(harmful)}.")
@@ -110,17 +116,24 @@ def _harm_of(best: Ranked) -> str:
     return f"It lost {lost:.3g}% and repeated {repeated:.3g}% of the messages, the least of all."
 
 
-def _compare(ranked: Sequence[Ranked], best: Ranked, cost: str, what: str) -> str:
-    rivals = [one for one in ranked if cost in one.rows]
-    if cost not in best.rows or len(rivals) < 2:
+def _compare(peers: Sequence[Ranked], best: Ranked, cost: str, what: str, unit: str) -> str:
+    rivals = [one for one in peers if cost in one.rows and one is not best]
+    if cost not in best.rows or not rivals:
         return ""
-    cheapest = min(rivals, key=lambda one: one.rows[cost].mean)
-    mine, least = best.rows[cost].mean, cheapest.rows[cost].mean
-    if best.ranks[cost] == 1:
+    mine = best.rows[cost].mean
+    surely_less = [one for one in rivals if _below(one.rows[cost], best.rows[cost])]
+    if not surely_less:
         worst = max(rivals, key=lambda one: one.rows[cost].mean)
-        return f"No scheme has less {what} beyond doubt ({mine:.3g}; {worst.scheme} has {worst.rows[cost].mean:.3g})."
-    times = f", {mine / least:.1f} times that" if least > 0 else ""
+        against = f"{worst.scheme} has {_number(worst.rows[cost].mean)}"
+        return f"No scheme as safe has less {what} beyond doubt: {_number(mine)}{unit}, where {against}."
+    cheapest = min(surely_less, key=lambda one: one.rows[cost].mean)
+    least = cheapest.rows[cost].mean
+    times = f"{mine / least:.1f} times that" if least > 0 else "more than that"
     return (
-        f"Its {what} is {mine:.3g}{times} of {cheapest.scheme} ({least:.3g}), "
+        f"Its {what} is {_number(mine)}{unit}, {times} of {cheapest.scheme} ({_number(least)}), "
         "which is the choice if that matters most."
     )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

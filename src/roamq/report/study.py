@@ -10,7 +10,7 @@ def study_page(
     simulated: Page, *, title: str, advice: str, ranking: Table, network: str, learned: Section, command: str
 ) -> Page:
     """The simulation's page with the answer in front of it."""
-    answer = Section(title="Which scheme to use", text=f"{advice} Simulated: {network}.", tables=[ranking])
+    answer = Section(title="Which scheme to use", text=f"Simulated: {network}.", tables=[ranking])
     return replace(
         simulated,
         title=title,
