@@ -1,8 +1,10 @@
 """The cleaning rules, one by one, on a handful of rows each."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
+from benchmarks.pipeline import spilled_bytes
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -252,3 +254,30 @@ def test_all_rules_share_one_shuffle(spark: SparkSession) -> None:
 
     assert plan.count("Exchange hashpartitioning") == 1, plan
     assert plan.count("Sort [") == 1, plan
+
+
+def test_a_client_that_does_not_fit_into_memory_is_spilled_and_gives_the_same_sojourns(
+    spark: SparkSession,
+) -> None:
+    """Windows may hold two hundred rows of a client's six hundred; the rest goes to disk and comes back."""
+    rows = observations(spark, *(("c", second, "ABC"[second // 7 % 3]) for second in range(600)))
+    in_memory = silver.sojourns(rows, KEEP_ALL, dataset="d").collect()
+    limits = {
+        "spark.sql.windowExec.buffer.in.memory.threshold": "100",
+        "spark.sql.windowExec.buffer.spill.threshold": "200",
+    }
+    before = spilled_bytes()
+    try:
+        for key, value in limits.items():
+            spark.conf.set(key, value)
+        spilled = silver.sojourns(rows, KEEP_ALL, dataset="d").collect()
+    finally:
+        for key in limits:
+            spark.conf.unset(key)
+
+    assert len(in_memory) == 86
+    assert sorted(spilled) == sorted(in_memory)
+    deadline = time.monotonic() + 10  # Spark counts what it spilled a moment later
+    while spilled_bytes() == before:
+        assert time.monotonic() < deadline, "nothing was spilled"
+        time.sleep(0.05)
