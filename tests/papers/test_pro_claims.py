@@ -113,6 +113,6 @@ def test_the_cost_of_a_transfer_is_swept_around_the_testbeds_own() -> None:
     assert [round(cost.gain_pct) for cost in costs] == [100, 100, 100, 100]
     assert (
         swept(costs, "share_pct", "so")
-        == "; at 2/12/16.2/65 ms for each message of a transfer 0.2/1.2/1.62/6.5% so, at 250/42/31/8 msg/s"
+        == "; with 2/12/16.2/65 ms for each message of a transfer (250/42/31/8 msg/s) 0.2/1.2/1.62/6.5% so"
     )
     assert swept(costs[:1], "share_pct", "so") == ""

@@ -255,8 +255,10 @@ def figure_5_overhead(evidence: Evidence) -> Outcome:
         durable = keyed(rows, "throughput")["durable", "RND", sizes[-1]].mean
         problems.append(
             f"{share:.1f}% of reactive's messages came by state transfer, not 37-42%: subscribers are away for 12% of "
-            f"the time{swept(costs, 'share_pct', 'of its messages would come so')}; dearer ones slow all down, and "
-            f"reactive falls below durable ({durable:.0f} msg/s), against Table 2"
+            "the time"
+            + swept(
+                costs, "share_pct", f"would; dearer ones slow all down, and durable has {durable:.0f} msg/s"
+            )
         )
     return Outcome(
         verdict=verdict(problems),
@@ -411,7 +413,7 @@ def figure_7_handoff_frequency(evidence: Evidence) -> Outcome:
     if gain["reactive"] > 5:
         problems.append(
             f"reactive gains {gain['reactive']:.0f}% as well: half the handoffs are half the transfers"
-            f"{swept(costs, 'gain_pct', 'would be gained')}, so no cost of a transfer takes the gain away"
+            + swept(costs, "gain_pct", "are gained: no cost takes the gain away")
         )
     table: list[list[Cell]] = [
         [s, "150 s" if long else "60 s", *(round(cells[s, long, m].mean, 2) for m in metrics)]

@@ -48,13 +48,13 @@ def transfer_costs(evidence: Evidence) -> list[TransferCost]:
 
 
 def swept(costs: Sequence[TransferCost], what: str, says: str) -> str:
-    """One column of the sweep as the middle of a sentence; nothing where only one cost was run."""
+    """One column of the sweep as the end of a sentence; nothing where only one cost was run."""
     if len(costs) < 2:
         return ""
     times = "/".join(f"{1000 * cost.message_s:.3g}" for cost in costs)
     values = "/".join(f"{getattr(cost, what):.3g}" for cost in costs)
     throughput = "/".join(f"{cost.throughput:.0f}" for cost in costs)
-    return f"; at {times} ms for each message of a transfer {values}% {says}, at {throughput} msg/s"
+    return f"; with {times} ms for each message of a transfer ({throughput} msg/s) {values}% {says}"
 
 
 def sweep_table(costs: Sequence[TransferCost], *, quick: bool) -> Table:
