@@ -19,6 +19,8 @@ TABLE_POPULATIONS: Final = (10, 100, 200)
 FIGURE_POPULATIONS: Final = (10, 50, 100, 150, 200)
 QUEUE_BYTES: Final = "1000000"
 LONG_STAY_S: Final = "150"
+LONGER_QUEUE_BYTES: Final = "1640000"
+"""As many seconds of messages as 1 MB is with short stays, which are served at a slower pace."""
 
 BOUNDS: Final[dict[str, dict[str, str]]] = {
     "durable": {"scheme.buffer_bytes": QUEUE_BYTES, "visited": "true"},
@@ -136,6 +138,22 @@ CHEAPER_TRANSFER_S: Final = "0.012"
 
 TRANSFER_TIMES: Final = ("0.002", CHEAPER_TRANSFER_S, "0.065")
 """The same, from an eighth to four times."""
+
+
+def longer_queue_jobs(quick: bool) -> Sequence[Job]:
+    """Long stays with queues that hold as many seconds of messages as those of short stays do. At full size only."""
+    return [
+        job(
+            "proactive",
+            largest(quick),
+            "RND",
+            seed,
+            quick,
+            mobility__connect_s=LONG_STAY_S,
+            scheme__queue_bytes=LONGER_QUEUE_BYTES,
+        )
+        for seed in range(0 if quick else 2)
+    ]
 
 
 def cheaper_transfer_jobs(quick: bool) -> Sequence[Job]:
