@@ -1,4 +1,4 @@
-"""[PRO] Tables 2 to 4: pro-active caching against durable subscriptions and reactive transfer, on the simulated testbed.
+"""[PRO] Tables 2 to 4: pro-active caching against durable subscriptions and reactive transfer, on a simulated testbed.
 
 Absolute figures are those of 2003 JMS brokers; the order, the trends and the ratios are the claims. Service times are
 calibrated on one column of Table 2, pro-active RND (docs/pro.md), and everything else follows.
