@@ -1,13 +1,14 @@
 """Files land once by content, whole or not at all; rules are checked before anything is written."""
 
 import io
+import math
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from roamq.core.errors import ConfigError
-from roamq.pipeline.landing import Source, add_source, land, load_sources, register
+from roamq.pipeline.landing import Source, add_source, land, landed_bytes, load_sources, register
 from roamq.pipeline.rules import Rules
 
 
@@ -132,3 +133,15 @@ def test_rules_read_numbers_as_numbers() -> None:
     changed = Rules().changed({"gap_s": "90", "min_observations": "5", "sites": "h3:7"})
 
     assert (changed.gap_s, changed.min_observations, changed.sites) == (90.0, 5, "h3:7")
+
+
+def test_the_size_of_what_landed_is_known_unless_it_lies_elsewhere(tmp_path: Path) -> None:
+    warehouse = tmp_path / "w"
+    assert landed_bytes(warehouse) == 0
+    (tmp_path / "a.csv").write_text("12345")
+    add_source(warehouse, str(tmp_path / "a.csv"), "associations", "here", {})
+    assert landed_bytes(warehouse) == 5
+
+    add_source(warehouse, "s3a://bucket/traces", "associations", "there", {})
+
+    assert landed_bytes(warehouse) == math.inf

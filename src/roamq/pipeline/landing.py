@@ -8,6 +8,7 @@ final name by one rename. Places that are not local (`hdfs://`, `s3a://`) are le
 
 import hashlib
 import json
+import math
 import shutil
 import tarfile
 import tempfile
@@ -58,6 +59,15 @@ def register(warehouse: Path, source: Source) -> Source:
     entries = [asdict(known[name]) for name in sorted(known)]
     _write_whole(warehouse / SOURCES, json.dumps(entries, indent=2) + "\n")
     return source
+
+
+def landed_bytes(warehouse: Path) -> float:
+    """How much the sources of a warehouse hold on this machine; infinite where some lie elsewhere."""
+    paths = [source.path for source in load_sources(warehouse)]
+    if any("://" in path for path in paths):
+        return math.inf
+    files = (file for path in paths for file in Path(path).rglob("*"))
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def check_format(warehouse: Path, source: Source) -> None:

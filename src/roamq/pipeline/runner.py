@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roamq.core.errors import ConfigError, RoamqError
-from roamq.pipeline.landing import Source, load_sources
+from roamq.pipeline.landing import Source, landed_bytes, load_sources
 from roamq.pipeline.session import SparkSettings, open_session
 from roamq.pipeline.tables import BRONZE
 from roamq.pipeline.warehouse import (
@@ -29,6 +29,10 @@ from roamq.pipeline.warehouse import (
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
+
+SMALL_BYTES: Final = 32 << 20
+QUICK_TO_COMPILE: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Most of a small run is the JVM compiling code that then handles few rows: it had better not do it twice."""
 
 GRAPH_SETTINGS: Final = {
     # Spark refuses its own row ids in streams because they begin anew with every batch; positions may (decision 0075).
@@ -68,6 +72,7 @@ def warehouse_settings(
         warehouse=warehouse,
         driver_memory=driver_memory,
         shuffle_partitions=shuffle_partitions,
+        java_options=QUICK_TO_COMPILE if landed_bytes(warehouse) < SMALL_BYTES else "",
         config=usual | (config or {}),
     )
 
