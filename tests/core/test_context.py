@@ -151,6 +151,24 @@ def test_what_is_under_way_ahead_is_not_sent_again_with_the_older_events() -> No
     assert not ctx.ahead
 
 
+def test_what_is_in_flight_is_not_pushed_from_its_place_and_sent_again() -> None:
+    """A copy that serves while it is not whole: the other broker had no room for 4, and forwarded 5."""
+    ctx = context()
+    ctx.open_local_queue()
+    for sequence in (4, 5):
+        ctx.admit_later(event(sequence))
+    ctx.admit(event(5), "transferred")
+    sent = send_all(ctx)
+
+    ctx.close_local_queue()
+    sent += send_all(ctx)
+
+    assert [event_id.sequence for event_id in sent] == [5, 4]
+    for event_id in sent:
+        assert ctx.acknowledge(event_id)
+    assert ctx.position == {"o": 5}
+
+
 def test_what_went_ahead_and_was_not_acknowledged_returns_to_its_place() -> None:
     waiting, whole = going_ahead(5, 6), going_ahead(5, 6)
     waiting.next_ahead()

@@ -271,7 +271,8 @@ class Context:
             for place, other in enumerate(self.stored)
             if other.event.id[0] == origin and other.event.id[1] > sequence
         )
-        self.stored.insert(next(later, len(self.stored)), held)
+        # What is in flight stays in front: it has been sent.
+        self.stored.insert(max(self.in_flight, next(later, len(self.stored))), held)
 
     def next_to_send(self) -> Held | None:
         """The first stored event that is not in flight; it is counted as in flight from now on."""
@@ -314,7 +315,8 @@ class Context:
         event = self.stored.popleft()[0]
         self.in_flight -= 1
         origin, sequence = event.id
-        self.position[origin] = sequence
+        if sequence > self.position.get(origin, 0):
+            self.position[origin] = sequence
         self.buffer.release(event)
 
     def return_in_flight(self) -> None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from roamq.sim.checkers import Checkers
     from roamq.sim.network import Network, SimHost
 
+SPREAD_S = 2.0
+"""How long a first subscription that comes late is given to reach every broker before events are owed for it."""
+
 
 class SimClient:
     """One subscriber on the move, following the steps of its mobility model."""
@@ -158,6 +161,8 @@ class SimClient:
             self._subscribed = True
             for filter in self.filters:
                 host.broker.on_subscribe(self.id, filter)
+                if filter not in self._owed:
+                    self._owe_after(SPREAD_S, filter)
 
     def _ticket(self, home: BrokerId) -> Ticket:
         """What the client shows. Where transmissions are lost it cannot know what it has missed, and shows less."""
@@ -173,6 +178,8 @@ class SimClient:
         connection = self.connection
         self.connection += 1
         self._requested_at = None
+        if not self._subscribed:  # gone before any broker heard of it: nothing is owed until one has
+            self._owe_nothing()
         self.recorder.record(Record("disconnected", self.engine.now, host.me, self.id, detail="vanished"))
         self.engine.after(self.network.last_hop.detect_s, self._noticed, host, connection)
 
@@ -216,8 +223,17 @@ class SimClient:
             self.filters.remove(filter)  # the connection broke before the broker read this
             return
         host.broker.on_subscribe(self.id, filter)
+        self._owe_after(owed_after_s, filter)
+
+    def _owe_after(self, delay_s: float, filter: Filter) -> None:
         self._wishes[filter] = wish = self._wishes.get(filter, 0) + 1
-        self.engine.after(owed_after_s, self._owe, filter, wish)
+        self.engine.after(delay_s, self._owe, filter, wish)
+
+    def _owe_nothing(self) -> None:
+        for filter in self.filters:
+            if filter in self._owed:
+                self._owed.remove(filter)
+                self.checkers.unsubscribed(self.id, filter)
 
     def _owe(self, filter: Filter, wish: int) -> None:
         if filter in self.filters and filter not in self._owed and wish == self._wishes[filter]:
