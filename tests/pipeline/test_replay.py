@@ -87,7 +87,12 @@ def test_the_window_with_most_stays_is_replayed_and_the_liveliest_clients(
     steps = replay.replay_steps(sojourns, NETWORK, clients=1, duration_s=500, align=False).collect()
 
     assert {row.client for row in steps} == {"c"}
-    assert (steps[0].time_s, steps[0].site) == (pytest.approx(1_704_068_200 % 500), "A")
+    appears_s = pytest.approx(1_704_068_200 % 500)
+    assert [(row.time_s, row.site, row.connected) for row in steps[:3]] == [
+        (0.0, "A", True),  # it subscribed before the window, and is away when it opens
+        (1.0, "A", False),
+        (appears_s, "A", True),
+    ]
 
 
 @pytest.mark.spark

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 HANDOVER_S: Final = 0.5
 """A trace without disconnection between two sites still has the moment of the change."""
 
+GREETING_S: Final = 1.0
+"""How long a client shows itself when a replay begins without it."""
+
 EXTRA_LINKS: Final = 0.5
 """Beside a spanning tree a network has this share of its brokers in further links."""
 
@@ -150,7 +153,9 @@ def replay_steps(
     """Sojourns of one dataset -> steps (client, time_s, site, connected) of the liveliest clients.
 
     `align`: every client's clock starts at its first row, for traces whose clients were seen on different days;
-    otherwise all share the window of that length with the most stays.
+    otherwise all share the window of that length with the most stays. A client that comes later than the window opens
+    subscribed some time before: it shows itself for a moment where it will appear, so that its subscriptions are known
+    and no move is invented.
     """
     connected = sojourns.where(F.col("state") == CONNECTED).select("client", "begin", "end", "site")
     placed = connected.withColumn("broker", _broker_column(network)).where(F.col("broker").isNotNull())
@@ -183,7 +188,17 @@ def replay_steps(
             "leaves": leaves,
             "stays_on": F.coalesce(same, F.lit(False)),
             "was_here": F.coalesce(came_same, F.lit(False)),
+            "is_late": F.lag("on").over(by_time).isNull() & (F.col("on") > 0),
         }
+    )
+    greeting = told.where("is_late").select(
+        "client",
+        F.inline(
+            F.array(
+                _step(F.lit(0.0), F.lit(True)),
+                _step(F.least(F.lit(GREETING_S), F.col("on") / 2), F.lit(False)),
+            )
+        ),
     )
     arrivals = told.where("not was_here").select(
         "client",
@@ -197,7 +212,15 @@ def replay_steps(
         F.col("broker").alias("site"),
         F.lit(False).alias("connected"),
     )
-    return arrivals.unionByName(departures).orderBy("client", "time_s", F.desc("connected"))
+    return (
+        arrivals.unionByName(departures)
+        .unionByName(greeting)
+        .orderBy("client", "time_s", F.desc("connected"))
+    )
+
+
+def _step(time_s: Column, connected: Column) -> Column:
+    return F.struct(time_s.alias("time_s"), F.col("broker").alias("site"), connected.alias("connected"))
 
 
 def _broker_column(network: Network) -> Column:
