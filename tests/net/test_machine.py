@@ -4,6 +4,7 @@ import pytest
 
 from roamq.core.events import BrokerId
 from roamq.net.mqtt.codec import Disconnect, ReasonCode, Version
+from roamq.net.sessions import PATIENCE
 from roamq.net.settings import Quotas
 from tests.net.fleet import Fleet
 
@@ -55,12 +56,17 @@ def test_a_previous_broker_that_does_not_answer_delays_nobody_and_its_messages_f
 
     mover.device.subscriptions.pop()  # it forgets one of two when it is told that there is no session
     mover.connect("b2")
-    fleet.settle()
+    for _ in range(1000):  # two seconds
+        fleet.step()
     publisher.publish("t", b"meanwhile", 2)
     publisher.publish("u", b"of the old session", 2)
-    fleet.settle()
+    for _ in range(1000):
+        fleet.step()
 
     assert mover.present == [False, False]
+    assert mover.payloads() == [], "for the sake of order, new messages wait for a while"
+    fleet.now += PATIENCE
+    fleet.settle()
     assert mover.payloads() == [b"meanwhile"]
     fleet.cut = set()
     fleet.settle()

@@ -116,6 +116,8 @@ class Machine(Sessions):
         self.time = now
         if key[0] == "connack":
             self._give_up_waiting(ClientId(key[1]))
+        elif key[0] == "ahead":
+            self._go_ahead(ClientId(key[1]))
         elif key[0] == "session":
             self._session_due(ClientId(key[1]))
         else:

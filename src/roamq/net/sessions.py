@@ -28,7 +28,8 @@ TICKET_PROPERTY: Final = "roamq-ticket"
 CELL_PROPERTY: Final = "roamq-cell"
 """The user property of CONNECT with the cell a client is in, for schemes that look at it."""
 PATIENCE: Final = 30
-"""How many handoff time-outs a transfer that makes progress may take before the client is let in without it."""
+"""How many handoff time-outs a transfer that makes progress may take before the client is let in without it, and
+messages wait for older ones whose broker does not answer."""
 
 
 def shown_epoch(connect: Connect) -> Epoch | None:
@@ -149,9 +150,16 @@ class Sessions(Wiring):
             connection.mqtt.state.last_packet_id = crc32(f"{self.me} {self.time!r}".encode()) % PACKET_ID_MAX
         connection.mqtt.state.begun_anew = not has_answered and context.local_queue is not None
         if context.local_queue is not None:
-            connection.goes_ahead = True
-            self.ahead[client] = connection
-            self.scheme.go_ahead(context)
+            self.set_timer(("ahead", client), PATIENCE * self.settings.handoff_timeout_s)
+
+    def _go_ahead(self, client: ClientId) -> None:
+        """Order was worth some patience; a broker that stays away is not worth silence."""
+        context, connection = self.scheme.contexts.get(client), self.by_client.get(client)
+        if context is None or connection is None or connection.client is None or context.local_queue is None:
+            return
+        connection.goes_ahead = True
+        self.ahead[client] = connection
+        self.scheme.go_ahead(context)
 
     def _end_going_ahead(self) -> None:
         """Older events have come, and what went ahead of them is acknowledged: the client is served in order."""
