@@ -47,3 +47,16 @@ def test_what_a_message_carries_is_weighed(kind: type[Message]) -> None:
 def test_a_message_stands_for_what_it_carries(message: Message, units: int, content_bytes: int) -> None:
     assert message.units == units
     assert message.size_bytes == HEADER_BYTES + content_bytes
+
+
+def test_a_routed_message_counts_and_weighs_as_what_it_takes_along() -> None:
+    transfer = messages.StoredEvents(**WHO, events=(EVENT,) * 3, position={})
+
+    routed = messages.Routed(to=BrokerId("a"), sender=BrokerId("b"), message=transfer)
+
+    assert (routed.units, routed.size_bytes) == (3, transfer.size_bytes)
+    assert messages.kind_of(routed) == "stored_event"
+
+
+def test_a_transfer_of_nothing_is_a_word_of_control() -> None:
+    assert messages.kind_of(messages.StoredEvents(**WHO, events=(), position={})) == "control"

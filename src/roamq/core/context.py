@@ -298,7 +298,7 @@ class Context:
                 self._acknowledged.add(event_id)
             return ahead
         self._consume_first()
-        while self.in_flight and stored[0][0].id in self._acknowledged:
+        while self._acknowledged and self.in_flight and stored[0][0].id in self._acknowledged:
             self._acknowledged.remove(stored[0][0].id)
             self._consume_first()
         return True
@@ -315,8 +315,9 @@ class Context:
         event = self.stored.popleft()[0]
         self.in_flight -= 1
         origin, sequence = event.id
-        if sequence > self.position.get(origin, 0):
-            self.position[origin] = sequence
+        position = self.position
+        if origin not in position or sequence > position[origin]:
+            position[origin] = sequence
         self.buffer.release(event)
 
     def return_in_flight(self) -> None:

@@ -58,11 +58,22 @@ class Message:
     def units(self) -> int:
         """How many messages of the paper this one stands for: a batch of n events is n messages, as the papers
         forward event by event, and so are n subscriptions ([DIS] section 4). A closing word alone is one."""
-        return max(1, sum(isinstance(one, Event | Filter) for one in self.carried))
+        carried = getattr(self, self.carries) if self.carries else None
+        if carried.__class__ is not tuple:
+            return 1
+        return max(1, sum(isinstance(one, Event | Filter) for one in carried))
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(map(weight, self.carried))
+        carried = self.carried
+        if len(carried) == 1:
+            return HEADER_BYTES + weight(carried[0])
+        return HEADER_BYTES + sum(map(weight, carried))
+
+    @property
+    def traffic_kind(self) -> str:
+        """Under what it is counted. What could bring events and brings none is a word of control."""
+        return "control" if self.carries == "events" and not self.carried else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +83,18 @@ class Routed(Message):
     to: BrokerId
     sender: BrokerId
     message: Message
+
+    @property
+    def units(self) -> int:
+        return self.message.units
+
+    @property
+    def size_bytes(self) -> int:
+        return self.message.size_bytes
+
+    @property
+    def traffic_kind(self) -> str:
+        return self.message.traffic_kind
 
 
 # --- the overlay ([DIS] section 2) -----------------------------------------------------------------------
@@ -85,6 +108,10 @@ class Subscribe(Message):
     filter: Filter
     mobile: bool = False
 
+    @property
+    def traffic_kind(self) -> str:
+        return "mobile_subscribe" if self.mobile else "subscribe"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe(Message):
@@ -93,6 +120,10 @@ class Unsubscribe(Message):
     carries: ClassVar[str] = "filter"
     filter: Filter
     mobile: bool = False
+
+    @property
+    def traffic_kind(self) -> str:
+        return "mobile_unsubscribe" if self.mobile else "unsubscribe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +142,13 @@ class Unadvertise(Message):
     kind: ClassVar[str] = "advertise"
     carries: ClassVar[str] = "filter"
     filter: Filter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Afresh(Message):
+    """Broker -> neighbour: forget what I wanted and advertised before; all of it follows."""
+
+    kind: ClassVar[str] = "advertise"
 
 
 # --- handing a context over ([DIS] section 3.1) ----------------------------------------------------------
@@ -441,14 +479,4 @@ class NeighborList(Message):
 
 def kind_of(message: "Message | Event") -> str:
     """The traffic kind under which a message is counted."""
-    if isinstance(message, Event):
-        return "event"
-    if isinstance(message, Routed):
-        return kind_of(message.message)
-    if isinstance(message, Subscribe):
-        return "mobile_subscribe" if message.mobile else "subscribe"
-    if isinstance(message, Unsubscribe):
-        return "mobile_unsubscribe" if message.mobile else "unsubscribe"
-    if message.kind == "stored_event" and not getattr(message, "events", ()):
-        return "control"
-    return message.kind
+    return "event" if isinstance(message, Event) else message.traffic_kind

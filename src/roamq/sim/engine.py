@@ -19,10 +19,12 @@ PRIORITY_STEP = 1 << 60
 class Engine:
     """Virtual time. `at` and `after` schedule; `run` executes in order of (time, priority, counter)."""
 
-    __slots__ = ("_heap", "_next", "now")
+    __slots__ = ("_heap", "_next", "now", "turn")
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.turn = 0
+        """Which action is running: what is scheduled in one turn was scheduled by one action, at one time."""
         self._heap: list[tuple[float, int, Action, tuple[Any, ...]]] = []
         self._next = count().__next__
 
@@ -42,18 +44,20 @@ class Engine:
     def run(self, until: float = float("inf")) -> int:
         """Execute everything up to and including `until`; returns how many actions ran."""
         heap = self._heap
-        executed = 0
+        before = self.turn
         while heap:
             entry = heappop(heap)
-            time = entry[0]
+            time, _, action, args = entry
             if time > until:
                 heappush(heap, entry)
                 break
             self.now = time
-            entry[2](*entry[3])
-            executed += 1
+            self.turn += 1
+            action(*args)
         if until != float("inf"):
             self.now = max(self.now, until)
+        executed = self.turn - before
+        self.turn += 1
         return executed
 
     def next_time(self) -> float:

@@ -69,12 +69,12 @@ class Link:
     def send(self, message: Message | Event) -> None:
         engine = self.engine
         now = engine.now
-        if message.__class__ is Event:
+        if isinstance(message, Event):
             self.recorder.traffic(now, "event", 1, 1, message.size_bytes)
         else:
-            units = message.units if message.__class__ is not Routed else message.message.units  # type: ignore[union-attr]
-            first = message.__class__ is not Routed or message.sender == self.source
-            self.recorder.traffic(now, kind_of(message), units if first else 0, units, message.size_bytes)
+            units = message.units
+            first = not isinstance(message, Routed) or message.sender == self.source
+            self.recorder.traffic(now, message.traffic_kind, units if first else 0, units, message.size_bytes)
         if self._plain:
             engine.after(self._delay_s, self.arrive, message)
         else:
@@ -114,6 +114,12 @@ class Link:
             self.target.receive(self.source, self.waiting.popleft())
 
 
+def receive_all(sent: "list[tuple[SimClient, int, Event, str]]") -> None:
+    """What was sent over a broker's last hop together arrives together."""
+    for client, connection, event, how in sent:
+        client.receive(connection, event, how)
+
+
 class SimHost:
     """The world of one simulated broker: implements `Host`, and models the time the broker takes."""
 
@@ -135,6 +141,11 @@ class SimHost:
         self._life = 0
         """Grows with every crash: what was being served before it is not finished after it."""
         self._radio_free_at = 0.0
+        last_hop = network.last_hop
+        self._plain_last_hop_s = last_hop.delay_s if last_hop.is_plain else None
+        self._together: list[tuple[SimClient, int, Event, str]] = []
+        """Sent over the last hop in one turn of the engine, and in which."""
+        self._together_in = -1
         self._service = network.service
         self._queue: deque[Input] = deque()
         self._queued_bytes = 0
@@ -172,8 +183,9 @@ class SimHost:
         """All hops of a unicast message at once, where nothing can happen to it on its way (`Network.express`)."""
         network = self.network
         hops = network.hops(self.me, message.to)
-        units, now = message.message.units, self.engine.now
-        self.recorder.traffic(now, kind_of(message), units, units * hops, message.size_bytes * hops)
+        inner, now = message.message, self.engine.now
+        units = inner.units
+        self.recorder.traffic(now, inner.traffic_kind, units, units * hops, inner.size_bytes * hops)
         for _ in range(hops):  # hop by hop, as the events beside it: the sum is the same to the last bit
             now += network.link_delay_s
         self.engine.at(now, network.hosts[message.to].receive, self.me, message)
@@ -318,13 +330,21 @@ class SimHost:
         client = self.clients.get(to)
         if client is None:
             return
-        options = self.network.last_hop
         engine = self.engine
         if how == "forwarded":  # the last hop of a message that began at the home broker
             self.recorder.traffic(engine.now, "forward", 0, 1, event.size_bytes)
         else:
             kind = "stored_delivery" if how == "transferred" else "delivery"
             self.recorder.traffic(engine.now, kind, 1, 1, event.size_bytes)
+        if self._plain_last_hop_s is not None:
+            # What one action sends arrives at one time: one entry of the engine for all of it.
+            if self._together_in != engine.turn:
+                self._together_in = engine.turn
+                self._together = []
+                engine.after(self._plain_last_hop_s, receive_all, self._together)
+            self._together.append((client, self.connections[to], event, how))
+            return
+        options = self.network.last_hop
         arrival = engine.now + options.delay_s
         if options.bandwidth_bps:
             air_s = (HEADER_BYTES + event.size_bytes) * 8 / options.bandwidth_bps
@@ -438,7 +458,7 @@ class Network:
 
     def congested(self) -> bool:
         """Flow control reaches back to the publishers: the slowest broker sets the pace."""
-        return any(host.congested() for host in self.hosts.values())
+        return self.service is not None and any(host.congested() for host in self.hosts.values())
 
     def let_publishers_go_on(self) -> None:
         while self.publishers_held and not self.congested():

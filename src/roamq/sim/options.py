@@ -71,6 +71,11 @@ class LastHopOptions(Options, frozen=True):
         bool, doc("clients show the epoch of their last connection to the next broker")
     ] = True
 
+    @property
+    def is_plain(self) -> bool:
+        """Every message takes the same time."""
+        return not (self.bandwidth_bps or self.loss or self.duplication)
+
 
 class ServiceOptions(Options, frozen=True):
     """The time a broker takes. Without this group a broker takes none."""
