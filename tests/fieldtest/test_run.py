@@ -37,3 +37,5 @@ def test_real_brokers_keep_what_the_simulator_promises_when_killed_and_cut_off(s
     assert len(delivered) == sum(r.count or 0 for r in published)
     assert len(published) == sum(r.kind == "published" for r in simulated.records), "the same publications"
     assert any(r.kind == "handoff" for r in live)
+    ways = {r.detail for r in live if r.kind == "delivered"}
+    assert "live" in ways and None not in ways, "the brokers tell how each message came"

@@ -137,18 +137,9 @@ class Subscriber(Traveller):
             self.reordered += 1
         self.seen.add(key)
         self.got[key[0]] = max(key[1], self.got.get(key[0], 0))
-        if self.qos:
-            self.records.append(
-                Record(
-                    "delivered",
-                    now,
-                    self.at,
-                    self.device.name,
-                    key[0],
-                    key[1],
-                    duration_s=now - float(published_at),
-                )
-            )
+        self.records.append(
+            Record("delivered", now, self.at, self.device.name, *key, duration_s=now - float(published_at))
+        )
 
     async def follow(self, steps: Iterator[Step], until_s: float) -> None:
         """Be where the mobility model says, until the field test ends."""

@@ -2,15 +2,20 @@
 
 The payload is the simulator's scenario, so the moves, filters and publications of a seed are the same; time is the
 wall clock's. What clients see is written as the records that the simulator writes, and the same Spark queries measure
-both. QoS 0 clients take part but are not measured: they are promised nothing.
+both. QoS 0 clients are measured by what they got: they are promised nothing. By which way a message came to a client,
+live, stored or handed over by another broker, only the brokers know: their own records tell it (`ways`).
 """
 
 import asyncio
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from roamq.config import Source
 from roamq.core.events import BrokerId, ClientId, Event, EventId
@@ -36,6 +41,7 @@ class FieldTest:
         self.scenario = scenario
         self.seed = seed
         self.topology = topology_of(scenario)
+        self.folder = folder
         options = {k: v for k, v in scenario.scheme.items() if k != "name"}
         self.brokers = BrokerProcesses(
             self.topology, folder, scheme=scenario.scheme_name, options=options, durability="process"
@@ -161,8 +167,21 @@ class FieldTest:
         return sum(len(self.expected[ClientId(c.device.name)] - c.seen) for c in self.subscribers if c.qos)
 
     def _finish(self) -> None:
+        extra: Counter[tuple[str | None, int | None]] = Counter(
+            key for c in self.subscribers if not c.qos for key in c.seen
+        )
+        self.records = [
+            record._replace(count=(record.count or 0) + extra[record.origin, record.sequence])
+            for record in self.records
+        ]
+        found = ways(self.folder / "records")
         for client in self.subscribers:
-            self.records += client.records
+            self.records += [
+                record._replace(detail=found.get((record.client, record.origin, record.sequence)))
+                if record.kind == "delivered"
+                else record
+                for record in client.records
+            ]
         self.records.sort(key=lambda record: record.time_s)
         findings = {
             "loss": self._owed(),
@@ -177,6 +196,29 @@ class FieldTest:
     @property
     def clock_at_end(self) -> float:
         return self.scenario.duration_s + self.scenario.drain_s
+
+
+def ways(folder: Path) -> dict[tuple[str | None, str | None, int | None], str]:
+    """(client, publisher, the publisher's number) -> how brokers say it was delivered, the last time if often.
+
+    Brokers number events themselves; what a publisher says at QoS 2 keeps its order, so the n-th event is its n-th.
+    """
+    columns = ["kind", "client", "origin", "sequence", "detail", "position"]
+    table = pq.read_table(folder, columns=columns)
+    rows = table.filter(pc.field("kind").isin(["published", "delivered"])).sort_by("position").to_pylist()
+    published = sorted(
+        (row["client"], row["sequence"], row["origin"]) for row in rows if row["kind"] == "published"
+    )
+    names: dict[tuple[str, int], tuple[str, int]] = {}
+    counted: Counter[str] = Counter()
+    for publisher, sequence, origin in published:
+        counted[publisher] += 1
+        names[origin, sequence] = publisher, counted[publisher]
+    return {
+        (row["client"], *names[row["origin"], row["sequence"]]): row["detail"]
+        for row in rows
+        if row["kind"] == "delivered" and (row["origin"], row["sequence"]) in names
+    }
 
 
 def run_job(payload: Mapping[str, Any], seed: int) -> list[Record]:
