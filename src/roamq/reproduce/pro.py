@@ -60,7 +60,7 @@ def beside(
     rows: list[list[Cell]] = []
     for key in sorted(ours, key=lambda k: (SCHEMES.index(k[0]), PATTERNS.index(k[1]), k[2])):
         row = ours[key]
-        interval = f"{low_of(row):.3g} to {high_of(row):.3g}"
+        interval = f"{low_of(row):.4g} to {high_of(row):.4g}"
         rows.append([*key, published.get(key), round(row.mean, 3), interval])
     columns = ["scheme", "pattern", "subscribers", f"published {unit}", f"ours {unit}", "95% interval"]
     return Table(title=title, columns=columns, rows=rows, note=note)
@@ -145,9 +145,20 @@ def loss_jobs(quick: bool) -> Sequence[Job]:
 @claim("PRO-T3", jobs=loss_jobs)
 def table_3_loss(evidence: Evidence) -> Outcome:
     quick = evidence.quick
-    ours = keyed(evidence.summary(table_jobs(quick), ["loss_pct"]), "loss_pct")
+    rows = evidence.summary(table_jobs(quick), ["loss_pct", "throughput"])
+    ours, pace = keyed(rows, "loss_pct"), keyed(rows, "throughput")
     few, many = populations(quick)[0], populations(quick)[-1]
     problems = ordered(ours, quick, lambda m: m["proactive"] <= min(m.values()), "pro-active loses least")
+    if problems:
+        faster = [
+            pace["proactive", p, n].mean / pace["reactive", p, n].mean
+            for p in PATTERNS
+            for n in populations(quick)
+        ]
+        problems.append(
+            f"at up to {max(faster):.2f} times reactive's pace pro-active's queue of the same size holds fewer seconds "
+            "(docs/pro.md has what larger ones give)"
+        )
     for pattern in PATTERNS:
         if not ours["proactive", pattern, many].mean < ours["proactive", pattern, few].mean:
             problems.append(f"pro-active does not fall with the population under {pattern}")
