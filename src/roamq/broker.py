@@ -10,7 +10,7 @@ from typing import Final
 from roamq.core.context import Ticket
 from roamq.core.events import NO_ATTRIBUTES, BrokerId, ClientId, Event, EventId, Seconds, Value
 from roamq.core.filters import Filter
-from roamq.core.messages import Advertise, Message, Routed, Subscribe, Unadvertise, Unsubscribe
+from roamq.core.messages import Advertise, Afresh, Message, Routed, Subscribe, Unadvertise, Unsubscribe
 from roamq.core.ports import Host
 from roamq.overlay.base import Router
 from roamq.schemes.base import Scheme
@@ -126,7 +126,7 @@ class Broker:
                 self.scheme.on_message(message.sender, message.message)
             else:
                 self.host.send(self.router.next_hop(message.to), message)
-        elif isinstance(message, Subscribe | Unsubscribe | Advertise | Unadvertise):
+        elif isinstance(message, Subscribe | Unsubscribe | Advertise | Unadvertise | Afresh):
             self.router.receive(sender, message)
         else:
             self.scheme.on_message(sender, message)

@@ -154,8 +154,10 @@ def test_a_broker_that_is_down_stops_nobody_and_hears_of_everything_afterwards(t
         asyncio.run(scenario(processes))
 
 
-def test_a_restart_without_memory_is_a_new_life_that_others_understand(tmp_path: Path) -> None:
-    """With durability `memory` a killed broker forgets; its neighbours must not take its new numbers for old ones."""
+@pytest.mark.parametrize("overlay", ["flooding", "hierarchy"])
+def test_a_restart_without_memory_is_a_new_life_that_others_understand(tmp_path: Path, overlay: str) -> None:
+    """With durability `memory` a killed broker forgets; its neighbours must not take its new numbers for old ones, and
+    tell it again what their clients want."""
 
     async def scenario(processes: BrokerProcesses) -> None:
         reader, writer = PlainClient("reader"), PlainClient("writer")
@@ -171,7 +173,8 @@ def test_a_restart_without_memory_is_a_new_life_that_others_understand(tmp_path:
                 await asyncio.to_thread(processes.start, "b1")
         reader.drop()
 
-    with BrokerProcesses(tmp_path, 2, scheme="standard", durability="memory") as processes:
+    options = {"scheme": "standard", "durability": "memory", "overlay": overlay}
+    with BrokerProcesses(tmp_path, 2, **options) as processes:
         processes.start()
         asyncio.run(scenario(processes))
 

@@ -134,25 +134,38 @@ def test_a_graph_with_cycles_is_refused() -> None:
     st.booleans(),
     st.booleans(),
     st.integers(0, 10_000),
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, len(FILTERS) - 1)), max_size=14),
+    st.lists(
+        st.one_of(
+            st.tuples(st.integers(0, 3), st.integers(0, len(FILTERS) - 1)),
+            st.sampled_from([LEFT, RIGHT, ROOT, *LEAVES]),
+        ),
+        max_size=14,
+    ),
 )
 def test_whoever_subscribed_sees_what_matches_whatever_was_switched_on(
-    covering: bool, advertisements: bool, seed: int, toggles: list[tuple[int, int]]
+    covering: bool, advertisements: bool, seed: int, steps: list[tuple[int, int] | BrokerId]
 ) -> None:
-    """Subscriptions come and go at the leaves; when they have settled, events reach exactly the interested."""
+    """Subscriptions come and go at the leaves, brokers begin anew; when all has settled, events reach exactly the
+    interested."""
     tree = net(covering=covering, advertisements=advertisements, seed=seed)
     rng = random.Random(seed)
     wanted: dict[BrokerId, set[Filter]] = {leaf: set() for leaf in LEAVES}
     publishers = rng.sample(LEAVES, 2)
     tree.routers[publishers[0]].advertise(Filter.parse("t"))
-    for place, which in toggles:
-        leaf, filter = LEAVES[place], FILTERS[which]
-        if filter in wanted[leaf]:
-            wanted[leaf].remove(filter)
-            tree.routers[leaf].unsubscribe(filter)
+    for step in steps:
+        if isinstance(step, str):
+            tree.begin_anew(step)
+            wanted[step] = set()
+            if step == publishers[0]:
+                tree.routers[step].advertise(Filter.parse("t"))
         else:
-            wanted[leaf].add(filter)
-            tree.routers[leaf].subscribe(filter)
+            leaf, filter = LEAVES[step[0]], FILTERS[step[1]]
+            if filter in wanted[leaf]:
+                wanted[leaf].remove(filter)
+                tree.routers[leaf].unsubscribe(filter)
+            else:
+                wanted[leaf].add(filter)
+                tree.routers[leaf].subscribe(filter)
         for _ in range(rng.randrange(3)):
             tree.step()
     tree.routers[publishers[1]].advertise(Filter.parse("t"))

@@ -35,6 +35,7 @@ class OverlayNet:
         for a, b in topology.links:
             self.links[a, b] = deque()
             self.links[b, a] = deque()
+        self._make = make
         self.routers = {b: make(b, _LinkHost(self, b), topology) for b in topology.brokers}
         self.arrived: dict[BrokerId, list[Event]] = {b: [] for b in topology.brokers}
 
@@ -55,6 +56,14 @@ class OverlayNet:
         else:
             self.routers[target].receive(source, message)
         return True
+
+    def begin_anew(self, broker: BrokerId) -> None:
+        """A broker forgets everything; what its neighbours have sent, and it has not taken in, reaches its new life."""
+        self.routers[broker] = self._make(broker, _LinkHost(self, broker), self.topology)
+        for neighbour in self.topology.neighbours[broker]:
+            self.links[broker, neighbour].clear()
+            self.routers[neighbour].neighbour_forgot(broker)
+            self.routers[broker].neighbour_forgot(neighbour)  # it cannot know that only it forgot
 
     def settle(self) -> None:
         while self.step():

@@ -77,6 +77,9 @@ class RecordingRouter:
     def unadvertise(self, filter: Filter) -> None:
         self.host.effects.append(("unadvertise", filter))
 
+    def neighbour_forgot(self, neighbour: BrokerId) -> None:
+        self.host.effects.append(("neighbour forgot", neighbour))
+
     def publish(self, event: Event) -> None:
         self.host.effects.append(("publish", event.id))
 

@@ -107,8 +107,16 @@ class Machine(Sessions):
         self._settle()
 
     def link_acked(self, peer: BrokerId, sequence: int, now: float) -> None:
+        """The neighbour has everything up to `sequence`, or says so when the link comes up.
+
+        One that has less than it had acknowledged began anew; so did one that has never heard of us."""
         self.time = now
         outbox = self.outbox[peer]
+        acknowledged = outbox[0][0] - 1 if outbox else self.sent[peer]
+        if sequence < acknowledged:
+            self.broker.router.neighbour_forgot(peer)
+            self._settle()
+            return
         while outbox and outbox[0][0] <= sequence:
             self.outbox_bytes[peer] -= len(outbox.popleft()[1])
 

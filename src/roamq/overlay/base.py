@@ -32,6 +32,9 @@ class Router(Protocol):
     def receive(self, sender: BrokerId, message: Message) -> None:
         """A routing message came from a neighbour."""
 
+    def neighbour_forgot(self, neighbour: BrokerId) -> None:
+        """A neighbour began anew and knows nothing of what it was told, nor of what it had said."""
+
     def unicast(self, to: BrokerId, message: Message) -> None:
         """Send a message to any broker, along the links that events use."""
 

@@ -55,6 +55,9 @@ class Flooding(TreeUnicast):
     def receive(self, sender: BrokerId, message: Message) -> None:
         raise AssertionError(f"flooding has no routing messages, but {sender} sent {message}")
 
+    def neighbour_forgot(self, neighbour: BrokerId) -> None:
+        """It was told nothing."""
+
     def fence(self) -> Mapping[BrokerId, int]:
         return dict(self.frontier)
 

@@ -16,7 +16,7 @@ from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, Event
 from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
-from roamq.core.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
+from roamq.core.messages import Advertise, Afresh, Message, Subscribe, Unadvertise, Unsubscribe
 from roamq.core.ports import Host
 from roamq.overlay.base import TreeUnicast
 from roamq.overlay.topology import Topology
@@ -100,6 +100,8 @@ class Hierarchy(TreeUnicast):
                 self._add_advertisement(sender, message.filter)
             case Unadvertise():
                 self._remove_advertisement(sender, message.filter)
+            case Afresh():
+                self._forget(sender)
             case _:
                 raise AssertionError(f"not a routing message: {message}")
 
@@ -117,7 +119,10 @@ class Hierarchy(TreeUnicast):
 
     def _remove(self, source: BrokerId, filter: Filter, mobile: bool) -> None:
         wanted = self._wanted[source]
-        assert wanted[filter] > 0, f"{self.me}: {source} unsubscribes {filter}, which it had not subscribed"
+        if filter not in wanted:
+            # A neighbour speaks of what this broker forgot when it began anew; `Afresh` follows.
+            assert source != self.me, f"{self.me}: unsubscribes {filter}, which nobody here had subscribed"
+            return
         wanted[filter] -= 1
         if not wanted[filter]:
             del wanted[filter]
@@ -194,6 +199,8 @@ class Hierarchy(TreeUnicast):
         if not self.advertisements:
             return
         advertised = self._advertised[source]
+        if filter not in advertised:  # as in `_remove`
+            return
         advertised[filter] -= 1
         if not advertised[filter]:
             del advertised[filter]
@@ -225,6 +232,29 @@ class Hierarchy(TreeUnicast):
         for _ in range(count):
             sent[filter] += 1
             self.host.send(child, Subscribe(filter=filter))
+
+    # --- a neighbour that begins anew ---------------------------------------------------------------------
+
+    def neighbour_forgot(self, neighbour: BrokerId) -> None:
+        """What it wanted is void, and it is told again what we want of it.
+
+        `Afresh` goes first: what was sent before it and not taken in yet would count twice.
+        """
+        self._forget(neighbour)
+        self.host.send(neighbour, Afresh())
+        if neighbour == self.parent and self.advertisements:
+            for advertised in self._advertised.values():
+                for filter in advertised.elements():
+                    self.host.send(neighbour, Advertise(filter=filter))
+        for filter in self._sent[neighbour].elements():
+            self.host.send(neighbour, Subscribe(filter=filter))
+
+    def _forget(self, neighbour: BrokerId) -> None:
+        """As if the neighbour had taken back, one by one, all that it wanted and advertised."""
+        for filter in list(self._wanted[neighbour].elements()):
+            self._remove(neighbour, filter, mobile=False)
+        for filter in list(self._advertised.get(neighbour, Counter()).elements()):
+            self._remove_advertisement(neighbour, filter)
 
     # --- ordering -----------------------------------------------------------------------------------------
 
