@@ -182,3 +182,18 @@ def test_every_claim_of_the_paper_has_a_check() -> None:
     from roamq.reproduce.registry import select
 
     assert [c.id for c in select(["DIS"]) if c.check is None] == []
+
+
+def test_where_a_ratio_levels_off_is_found_from_its_growth() -> None:
+    xs = (3200, 6400, 12800, 20000)
+
+    limit, nine_tenths = dis_random.level(xs, [3 * x / (2000 + x) for x in xs])
+
+    assert limit == pytest.approx(3)
+    assert nine_tenths == pytest.approx(18_000)
+
+
+def test_a_ratio_that_grows_with_the_population_has_no_level() -> None:
+    xs = (3200, 6400, 12800, 20000)
+
+    assert dis_random.level(xs, [x**1.1 for x in xs])[0] == float("inf")

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def command(
     from roamq.reproduce.registry import Verdict, select
     from roamq.reproduce.scorecard import page_of, score, trouble_line
 
+    began = time.monotonic()
     chosen = select(claims)
     if list_claims:
         listed = [(c.id, c.published.title, c.published.value, "yes" if c.check else "no") for c in chosen]
@@ -78,7 +80,8 @@ def command(
         print_table(["claim", "published", "ours", "verdict", "why"], cells, styles=STYLES)
         counts = {v: sum(r.outcome.verdict is v for r in results) for v in Verdict}
         told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-        click.echo(f"{told}; next: roamq report {out}")
+        minutes, seconds = divmod(round(time.monotonic() - began), 60)
+        click.echo(f"{told}, in {minutes} min {seconds} s; next: roamq report {out}")
     for row in troubled:
         click.echo(trouble_line(row), err=True)
     raise SystemExit(1 if any(r.outcome.verdict is Verdict.ERROR for r in results) else 0)
