@@ -6,11 +6,10 @@ siblings until something touches what it touches (Godefroid's sleep sets). All s
 """
 
 import itertools
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tests.schemes.interleavings.world import World
+from tests.schemes.interleavings.world import Kept, World
 
 MAX_STEPS = 400
 
@@ -41,8 +40,8 @@ class Exploration:
 class Branch:
     """A step that is still to be taken."""
 
-    before: bytes
-    """The world, kept by `pickle`: cheaper than walking the way to it again."""
+    before: Kept | None
+    """Where it is taken: cheaper than walking the way to it again. None where there is no other step."""
     way: tuple[str, ...]
     """With the step as its last."""
     asleep: frozenset[str]
@@ -89,7 +88,8 @@ def explore(
             return result
         branch = pending.pop()
         if not (branches and branch is branches[0]):  # otherwise the world at hand is the one
-            world = pickle.loads(branch.before)  # noqa: S301 - our own
+            assert branch.before is not None
+            world.restore(branch.before)
         way, asleep = branch.way, branch.asleep
         world.step(way[-1])
         result.steps += 1
@@ -99,7 +99,7 @@ def fork(
     world: World, way: tuple[str, ...], due: list[str], asleep: frozenset[str], *, every_order: bool
 ) -> list[Branch]:
     """The steps to take from here. After one sleep those tried before it that touch nothing it touches."""
-    kept = pickle.dumps(world, pickle.HIGHEST_PROTOCOL) if len(due) > 1 else b""
+    kept = world.keep() if len(due) > 1 else None
     touched = {choice: world.touched(choice) for choice in (*due, *asleep)}
     branches = []
     for place, choice in enumerate(due):

@@ -5,10 +5,14 @@ client is gone, when the client consumes what was sent to it and when an event i
 A step is a string, so that a way through the choices can be written down and played again.
 """
 
+import copyreg
+import io
+import pickle
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
+from copy import copy
+from typing import Any, NamedTuple
 
 from roamq.broker import Broker
 from roamq.core.context import Context, Epoch, Mode, Ticket
@@ -34,6 +38,10 @@ class ChoiceHost:
     def __init__(self, me: BrokerId, world: "World") -> None:
         self.me = me
         self.world = world
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The world is not part of a broker: it puts itself in place again (`World.restore`)."""
+        return {"me": self.me}
 
     def now(self) -> float:
         return float(self.world.time)
@@ -107,8 +115,10 @@ class World:
         self.read: list[EventId] = []
         self.owed: list[EventId] = []
         self.subscribed = False
-        self._texts: dict[BrokerId, str] = {}
+        self._texts: dict[str, str] = {}
         """What each broker's state looks like, until something happens to it."""
+        self._frozen: dict[str, bytes] = {}
+        """Each broker by `pickle`, until something happens to it."""
 
     # --- choices ------------------------------------------------------------------------------------------
 
@@ -143,13 +153,12 @@ class World:
 
     def step(self, choice: str) -> None:
         self.time += 1
-        if not choice.startswith("link"):
-            self._texts.clear()
+        for broker in self.touched(choice):
+            self._changes(broker)
         what, *where = choice.split()
         if what == "link":
             one, other = BrokerId(where[0]), BrokerId(where[1])
             self.brokers[other].on_message(one, self.links[one, other].popleft()[0])
-            self._texts.pop(other, None)
         elif what == "notice":
             self.notice(BrokerId(where[0]))
         elif what == "read":
@@ -223,7 +232,8 @@ class World:
         """The client does this, and brokers notice at once that it is gone."""
         for action in actions:
             self.time += 1
-            self._texts.clear()
+            for broker in self.brokers:
+                self._changes(broker)
             self.do(action)
             for broker in sorted(self.believed - {self.at}):
                 self.notice(broker)
@@ -267,6 +277,35 @@ class World:
         stray = [b for b, held in holding.items() if b != self.at and held and b not in known]
         return f"stray: a copy at {stray[0]} that {self.at} does not know of" if stray else None
 
+    # --- going back to a state ----------------------------------------------------------------------------
+
+    def keep(self) -> "Kept":
+        """This state, to be restored; brokers that are as they were are not written down again."""
+        for name, broker in self.brokers.items():
+            if name not in self._frozen:
+                self._frozen[name] = frozen(broker)
+        links = {pair: tuple(waiting) for pair, waiting in self.links.items()}
+        values = {name: copy(getattr(self, name)) for name in CHANGING}
+        return Kept(dict(self._frozen), dict(self._texts), links, values)
+
+    def restore(self, kept: "Kept") -> None:
+        for name, data in kept.frozen.items():
+            if self._frozen.get(name) is not data:
+                broker: Broker = pickle.loads(data)  # noqa: S301 - our own
+                host: Any = broker.host
+                host.world = self
+                self.brokers[BrokerId(name)] = broker
+        self._frozen, self._texts = dict(kept.frozen), dict(kept.texts)
+        for pair, waiting in kept.links.items():
+            self.links[pair] = deque(waiting)
+        for name, value in kept.values.items():
+            setattr(self, name, copy(value))
+
+    def _changes(self, broker: str) -> None:
+        """Something is about to happen to a broker."""
+        self._texts.pop(broker, None)
+        self._frozen.pop(broker, None)
+
     # --- identity of a state ------------------------------------------------------------------------------
 
     def fingerprint(self) -> int:
@@ -283,6 +322,41 @@ class World:
                 text = self._texts[name] = f"{router.frontier} {describe(broker.scheme)}"
             parts.append(text)
         return hash(numbered("|".join(parts)))
+
+
+CHANGING = (
+    *("time", "plan", "says", "at", "last", "ticket", "gone", "believed"),
+    *("inbox", "read", "owed", "subscribed"),
+)
+"""What a state is besides brokers and links."""
+
+
+class Kept(NamedTuple):
+    """A state of a world, to go back to."""
+
+    frozen: dict[str, bytes]
+    texts: dict[str, str]
+    links: dict[tuple[BrokerId, BrokerId], tuple[tuple[Message | Event, str], ...]]
+    values: dict[str, Any]
+
+
+def topology_of(is_line: bool) -> Topology:
+    return LINE if is_line else TRIANGLE
+
+
+class _Freezer(pickle.Pickler):
+    """Leaves out what does not change: of a topology it is enough to know which."""
+
+    dispatch_table = {  # noqa: RUF012
+        **copyreg.dispatch_table,
+        Topology: lambda topology: (topology_of, (topology is LINE,)),
+    }
+
+
+def frozen(broker: Broker) -> bytes:
+    target = io.BytesIO()
+    _Freezer(target, pickle.HIGHEST_PROTOCOL).dump(broker)
+    return target.getvalue()
 
 
 EPOCH = re.compile(r"connected_at=([0-9.e-]+)")
