@@ -164,14 +164,22 @@ class SimHost:
         return self.engine.now
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
+        network = self.network
+        if network.express:
+            if message.__class__ is Event:  # what `Link` does, where nothing can come in between
+                self.recorder.traffic(self.engine.now, "event", 1, 1, message.size_bytes)
+                self.engine.after(network.link_delay_s, network.hosts[to].broker.on_message, self.me, message)
+            elif isinstance(message, Routed):
+                self._send_express(message)
+            else:
+                self.links[to].send(message)
+            return
         if self._service is not None and self._service.transfer_s and is_transfer(message, self.me):
             # Stored events leave one by one, and what else there is to do comes in between.
             self.enqueue("transfer", 0, self._send_stored, to, message)
             return
         if self._effects is not None:
             self._effects.append((self.links[to].send, (message,)))
-        elif self.network.express and message.__class__ is Routed:
-            self._send_express(message)
         else:
             self.links[to].send(message)
 
