@@ -74,8 +74,8 @@ EDGE = (
 )
 LOGGING_SHARE = f"{EDGE}; with an endless log it is 43% at 800"
 LOGGING_GROWTH = (
-    f"{EDGE}; with an endless log it goes from 0.42 to 0.51, x 1.2. If they turned around (mobility.edge=turn) it would "
-    "go from 0.74 to 0.79, x 1.07, but standard would come to 1.25 (docs/dis.md)"
+    f"{EDGE}; with an endless log it goes from 0.42 to 0.51, x 1.2. If they turned around (mobility.edge=turn) it "
+    "would go from 0.74 to 0.79, x 1.07, but standard would come to 1.25 (docs/dis.md)"
 )
 
 
