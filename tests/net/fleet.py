@@ -21,9 +21,11 @@ from roamq.net.settings import Settings
 class FleetClient:
     """A device in the adversary's network."""
 
-    def __init__(self, fleet: "Fleet", name: str, version: Version = Version.V5) -> None:
+    def __init__(
+        self, fleet: "Fleet", name: str, version: Version = Version.V5, *, shows_ticket: bool = False
+    ) -> None:
         self.fleet = fleet
-        self.device = Device(name, self._take, version=version)
+        self.device = Device(name, self._take, version=version, shows_ticket=shows_ticket)
         self.at: BrokerId | None = None
         self.number = 0
         self.up: deque[bytes] = deque()
@@ -109,8 +111,8 @@ class Fleet:
         self.clients: list[FleetClient] = []
         self.connections = 0
 
-    def client(self, name: str, version: Version = Version.V5) -> FleetClient:
-        client = FleetClient(self, name, version)
+    def client(self, name: str, version: Version = Version.V5, *, shows_ticket: bool = False) -> FleetClient:
+        client = FleetClient(self, name, version, shows_ticket=shows_ticket)
         self.clients.append(client)
         return client
 

@@ -77,6 +77,36 @@ def test_a_previous_broker_that_does_not_answer_delays_nobody_and_its_messages_f
     assert mover.unexplained_repeats() == []
 
 
+def test_a_client_knows_where_it_was_when_the_network_has_not_heard_of_it() -> None:
+    """Cut off, b2 served the client; b3 still believes in b1, which would give again what was read at b2."""
+    fleet = Fleet(5, "proactive")
+    mover, publisher = fleet.client("mover", shows_ticket=True), fleet.client("publisher")
+    publisher.connect("b3")
+    mover.connect("b2")
+    mover.subscribe("t", 2)
+    fleet.settle()
+    mover.connect("b1", previous="b2")
+    fleet.settle()
+    mover.vanish()
+    fleet.settle()
+    publisher.publish("t", b"once", 2)
+    fleet.settle()
+    fleet.cut = {frozenset(pair) for pair in (("b1", "b2"), ("b2", "b3"))}  # type: ignore[arg-type]
+    mover.connect("b2", previous="b1")
+    for _ in range(1000):  # two seconds
+        fleet.step()
+    read_at_b2 = mover.payloads()
+
+    mover.connect("b3", previous="b2")
+    for _ in range(1000):
+        fleet.step()
+    fleet.cut = set()
+    fleet.settle()
+
+    assert read_at_b2 == [b"once"]
+    assert mover.payloads() == [b"once"]
+
+
 def test_a_session_begun_anew_does_not_replace_the_one_at_home() -> None:
     """A visited broker that let the client in without a word from home reports an empty session when it leaves."""
     fleet = Fleet(3, "home-broker")

@@ -1,5 +1,7 @@
 """Prefetching: each test focuses on sentences of [DIS] section 3.2.1. Brokers stand on a line: b1, b2, b3, ..."""
 
+from dataclasses import replace
+
 import pytest
 
 from roamq.core.context import Epoch, Mode, Ticket
@@ -188,6 +190,22 @@ def test_the_holder_of_a_copy_hands_it_over_as_in_the_standard_algorithm() -> No
     assert subscriptions == ("unicast", FAR, Subscriptions(client=CLIENT, epoch=later, filters=(NEWS,)))
     assert unsubscribed == ("unsubscribe", NEWS)
     assert [e.id.sequence for e in stored[2].events] == [1, 2]
+
+
+def test_a_claim_to_a_copy_that_was_served_and_pushed_on_goes_after_it() -> None:
+    """Broker 1 has heard nothing since it pushed; the client was here, left, and its context went to where it was
+    expected next."""
+    scheme, host = prefetched()
+    connect(scheme, OLD, Ticket(OLD, FIRST))
+    of = scheme.contexts[CLIENT].epoch
+    scheme.predictor = Foretold(Plan(OTHER), right=True)
+    scheme.on_disconnect(CLIENT, "vanished")
+    host.take()
+
+    request = ContextRequest(client=CLIENT, epoch=Epoch(20.0, FAR), new_broker=FAR, of=FIRST)
+    scheme.on_message(OLD, request)
+
+    assert host.take() == [("unicast", OTHER, replace(request, of=of))]
 
 
 def test_back_where_nobody_expected_it_the_context_is_fetched_back() -> None:

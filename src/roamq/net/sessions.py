@@ -85,10 +85,12 @@ class Sessions(Wiring):
             self._end_session(client)
             previous = None
         else:
-            # What brokers know is newer than what a client remembers whose last CONNACK was lost.
+            # What brokers know is newer than what a client remembers whose last CONNACK was lost; but a client that
+            # shows a later connection than we have heard of has been beyond a link that is down.
             named = mqtt.connect.properties.user_property("roamq-previous")
             previous = BrokerId(named) if named in self.topology.brokers else None
-            if known is not None:
+            shown = shown_epoch(mqtt.connect)
+            if known is not None and (previous is None or shown is None or shown <= known):
                 previous = known.broker
         # Only the client itself knows which connection was its last: the directory's epoch may be old news.
         known_home = self.directory.home(client)

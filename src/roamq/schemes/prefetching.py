@@ -192,11 +192,11 @@ class Prefetching(Standard):
     # --- the client came where it was not expected ----------------------------------------------------------
 
     def claim(self, context: Context | None, claim: Claim) -> None:
-        if claim.of is not None:
-            copy = self.copies.get((claim.client, claim.of))
-            # If it is not a copy any more, the client has been here since.
-            super().claim(context if copy is None else copy.context, claim)
+        copy = self.copies.get((claim.client, claim.of)) if claim.of is not None else None
+        if copy is not None:
+            super().claim(copy.context, claim)
             return
+        # If it is not a copy any more, the client has been here since, and what it left may have been pushed on.
         earlier = (p for p in self.pushed.get(claim.client, ()) if p.of < claim.epoch)
         pushed = max(earlier, key=lambda p: p.of, default=None)
         if pushed is not None and (context is None or context.epoch < pushed.of):
