@@ -139,7 +139,7 @@ def test_the_model_is_compared_with_counted_messages() -> None:
     }
 
     def value(job: Job, metric: str) -> dict[str, float] | float:
-        if metric in ("handoffs", "reconnects"):
+        if metric in ("transfers", "reconnects"):
             return 100.0
         kinds = {"stored_event": 100 * events[job.scheme]}
         if job.scheme != "home-broker":

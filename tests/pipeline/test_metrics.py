@@ -126,6 +126,19 @@ def test_a_client_that_comes_back_to_its_broker_had_no_handoff(spark: SparkSessi
     )
 
 
+def test_a_context_that_is_handed_on_is_a_transfer_whether_its_client_is_there_or_not(
+    spark: SparkSession,
+) -> None:
+    records = records_of(
+        spark,
+        Record("transferred", 5.0, "b1", "c1", peer="b2", count=1),  # in the warm-up
+        Record("transferred", 20.0, "b1", "c1", peer="b2", count=3),
+        Record("transferred", 21.0, "b2", "c1", peer="b3", count=0),
+    )
+
+    assert_metrics(metrics.transfers(records, runs_of(spark)), expected(spark, ("transfers", "all", 2.0)))
+
+
 def test_the_distribution_of_handoffs_has_every_percent(spark: SparkSession) -> None:
     rows = [Record("handoff", 20.0, "b2", "c1", peer="b1", duration_s=float(n)) for n in range(101)]
 
@@ -301,6 +314,7 @@ def test_all_metrics_are_one_frame_of_the_contract(spark: SparkSession) -> None:
         delivered("c1", 2, 21.0, 1.0),
         Record("connected", 20.0, "b2", "c1", peer="b1"),
         Record("handoff", 20.5, "b2", "c1", peer="b1", duration_s=0.5),
+        Record("transferred", 20.5, "b1", "c1", peer="b2", count=1),
         Record("processing", 60.0, "b1", detail="event", count=1, duration_s=1.0),
     )
 

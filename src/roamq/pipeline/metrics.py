@@ -175,6 +175,12 @@ def moves(records: DataFrame, runs: DataFrame) -> DataFrame:
     return _long(counted, {"reconnects": F.col("reconnects"), "handoffs": F.col("handoffs")})
 
 
+def transfers(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """How often a broker handed a context to another one, whenever its client moves or is expected to."""
+    handed = in_window(records, runs).where(F.col("kind") == "transferred")
+    return _long(handed.groupBy(*_RUN).agg(F.count("*").alias("n")), {"transfers": F.col("n")})
+
+
 def moves_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
     """Handoffs that began in each five minutes; the entity is the bin's end in seconds."""
     connects = _reconnects(records, runs)
@@ -358,6 +364,7 @@ GROUPS: dict[Metric, tuple[str, ...]] = {
     latency: ("latency_s_mean", "latency_s_p50", "latency_s_p95", "latency_s_p99"),
     handoff_latency: ("handoff_s_mean", "handoff_s_p50", "handoff_s_p95", "handoff_s_p99"),
     moves: ("reconnects", "handoffs"),
+    transfers: ("transfers",),
     moves_over_time: ("handoffs_in_bin",),
     processing: ("processing_s",),
     buffers: ("buffer_message_s", "buffer_copies_per_message", "buffer_peak_bytes"),

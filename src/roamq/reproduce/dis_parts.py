@@ -162,7 +162,7 @@ def prediction_beside_the_simulated_count(evidence: Evidence) -> Outcome:
     quick = evidence.quick
     at = populations(quick)[-1]
     values = Values(
-        evidence.summary(model_jobs(quick), ["messages_of_kind", "handoffs", "reconnects"]), "clients"
+        evidence.summary(model_jobs(quick), ["messages_of_kind", "transfers", "reconnects"]), "clients"
     )
     scenario = load_scenario("random")
     moves, load = mobility_of(scenario), workload_of(scenario)
@@ -172,8 +172,9 @@ def prediction_beside_the_simulated_count(evidence: Evidence) -> Outcome:
     def counted(scheme: str, *kinds: str) -> float:
         by_kind = values.entities(scheme, at, "messages_of_kind")
         total = sum(by_kind[kind].mean for kind in kinds if kind in by_kind)
-        # A home broker forwards to a client that comes back to the same visited broker as to any other.
-        moves = "reconnects" if scheme == "home-broker" else "handoffs"
+        # A home broker forwards to a client that comes back to the same visited broker as to any other. Elsewhere a
+        # move costs one transfer, which prefetching makes when the client leaves, long before its reconnection.
+        moves = "reconnects" if scheme == "home-broker" else "transfers"
         return total / values.get(scheme, at, moves).mean
 
     def simulated(scheme: str) -> tuple[float, float]:
