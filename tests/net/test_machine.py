@@ -107,6 +107,26 @@ def test_a_client_knows_where_it_was_when_the_network_has_not_heard_of_it() -> N
     assert mover.payloads() == [b"once"]
 
 
+def test_a_device_that_vanished_before_it_had_subscribed_does_so_when_it_is_back() -> None:
+    fleet = Fleet(6, "standard")
+    mover, publisher = fleet.client("mover"), fleet.client("publisher")
+    publisher.connect("b3")
+    mover.connect("b1")
+    fleet.settle()
+    mover.subscribe("t", 1)
+    mover.vanish()  # the SUBSCRIBE was under way
+    fleet.settle()
+
+    mover.connect("b2")
+    fleet.settle()
+    publisher.publish("t", b"heard", 1)
+    fleet.settle()
+
+    assert mover.present == [False, True]
+    assert mover.device.is_subscribed
+    assert mover.payloads() == [b"heard"]
+
+
 def test_a_session_begun_anew_does_not_replace_the_one_at_home() -> None:
     """A visited broker that let the client in without a word from home reports an empty session when it leaves."""
     fleet = Fleet(3, "home-broker")

@@ -86,11 +86,19 @@ class Sessions(Wiring):
             previous = None
         else:
             # What brokers know is newer than what a client remembers whose last CONNACK was lost; but a client that
-            # shows a later connection than we have heard of has been beyond a link that is down.
+            # shows a later connection than we have heard of has been beyond a link that is down. Where it was says
+            # its ticket: the broker it names may never have answered it.
             named = mqtt.connect.properties.user_property("roamq-previous")
             previous = BrokerId(named) if named in self.topology.brokers else None
             shown = shown_epoch(mqtt.connect)
-            if known is not None and (previous is None or shown is None or shown <= known):
+            if (
+                known is not None
+                and shown is not None
+                and shown > known
+                and shown.broker in self.topology.brokers
+            ):
+                previous = shown.broker
+            elif known is not None:
                 previous = known.broker
         # Only the client itself knows which connection was its last: the directory's epoch may be old news.
         known_home = self.directory.home(client)

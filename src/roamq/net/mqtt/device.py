@@ -20,6 +20,7 @@ from roamq.net.mqtt.codec import (
     Publish,
     Pubrec,
     Pubrel,
+    Suback,
     Subscribe,
     SubscriptionRequest,
     Version,
@@ -61,6 +62,9 @@ class Device:
         self.refused: Connack | None = None
         self.closed_because: Disconnect | None = None
         self.subscriptions: list[tuple[SubscriptionRequest, str | None]] = []
+        self._asked: dict[int, tuple[SubscriptionRequest, str | None]] = {}
+        """Packet id -> a subscription that no SUBACK has confirmed on this connection."""
+        self._confirmed: list[tuple[SubscriptionRequest, str | None]] = []
         self.unfinished: dict[int, tuple[Publish, bool]] = {}
         self._received: set[int] = set()
         self._packet_id = 0
@@ -88,6 +92,12 @@ class Device:
     def lost(self) -> None:
         """The connection is gone."""
         self.is_open = False
+        self._asked.clear()
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Has a broker confirmed every subscription?"""
+        return all(subscription in self._confirmed for subscription in self.subscriptions)
 
     def subscribe(self, topic_filter: str, qos: int, selector: str | None = None) -> bytes:
         self.subscriptions.append((SubscriptionRequest(topic_filter, qos), selector))
@@ -137,6 +147,9 @@ class Device:
                 self._say(Pubrel(packet.packet_id))
             case Puback() | Pubcomp():
                 self.unfinished.pop(packet.packet_id, None)
+            case Suback():
+                if packet.packet_id in self._asked:
+                    self._confirmed.append(self._asked.pop(packet.packet_id))
             case Connack():
                 self._answered(packet)
             case Disconnect():
@@ -161,7 +174,9 @@ class Device:
         self.present.append(packet.session_present)
         if not packet.session_present:
             self._received.clear()
-            for subscription in self.subscriptions:
+            self._confirmed.clear()
+        for subscription in self.subscriptions:
+            if subscription not in self._confirmed:  # a session may be there without them
                 self._subscribe(*subscription)
         for packet_id, (publish, released) in self.unfinished.items():
             if released:
@@ -180,7 +195,9 @@ class Device:
 
     def _subscribe(self, request: SubscriptionRequest, selector: str | None) -> None:
         properties = Properties(user_properties=(("filter", selector),)) if selector else NO_PROPERTIES
-        self._say(Subscribe(self._next_packet_id(), (request,), properties))
+        packet_id = self._next_packet_id()
+        self._asked[packet_id] = (request, selector)
+        self._say(Subscribe(packet_id, (request,), properties))
 
     def _next_packet_id(self) -> int:
         self._packet_id = self._packet_id % PACKET_ID_MAX + 1
