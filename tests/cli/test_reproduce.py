@@ -151,3 +151,27 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
     assert "declares the runs it looks at" in results[3].outcome.why
     assert told[-1] == (2, 2)
     assert troubled == []
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("empty_registry")
+def test_what_goes_beyond_the_paper_is_run_when_asked(spark: Any, tmp_path: Path) -> None:
+    def job(seed: int) -> Job:
+        payload = {"events": 10, "duration_s": 1.0}
+        runner = "tests.support.runners:counting"
+        return Job(scenario="toy", scheme="none", seed=seed, payload=payload, runner=runner)
+
+    def count(evidence: Evidence) -> Outcome:
+        jobs = [job(1), *([job(2)] if evidence.beyond else [])]
+        [row] = evidence.summary(jobs, ["loss_pct"])
+        return Outcome(verdict=Verdict.REPRODUCED, ours=f"{row.runs} runs")
+
+    claim("PRE-jit", jobs=lambda quick: [job(1)], beyond=lambda: [job(2)])(count)
+
+    def ours(beyond: bool) -> str:
+        session = lambda: contextlib.nullcontext(spark)  # noqa: E731
+        [result], _ = score(select(["PRE-jit"]), tmp_path, quick=False, beyond=beyond, session=session)
+        return result.outcome.ours
+
+    assert ours(beyond=False) == "1 runs"
+    assert ours(beyond=True) == "2 runs"

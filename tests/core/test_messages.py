@@ -59,4 +59,4 @@ def test_a_routed_message_counts_and_weighs_as_what_it_takes_along() -> None:
 
 
 def test_a_transfer_of_nothing_is_a_word_of_control() -> None:
-    assert messages.kind_of(messages.StoredEvents(**WHO, events=(), position={})) == "control"
+    assert messages.kind_of(messages.StoredEvents(**WHO, events=(), position={})) == "closing"

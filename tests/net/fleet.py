@@ -32,6 +32,8 @@ class FleetClient:
         self.down: deque[bytes] = deque()
         self.received: list[tuple[bytes, int, bool]] = []
         """Payload, QoS and DUP of what came, QoS 2 repetitions left out."""
+        self.anew_at: int | None = None
+        """How much had come when it was first told that its session was not there."""
 
     @property
     def present(self) -> list[bool]:
@@ -67,7 +69,10 @@ class FleetClient:
         self._say(self.device.publish(topic, payload, qos, retain=retain))
 
     def hear(self, data: bytes) -> None:
+        connections, came = len(self.present), len(self.received)
         self._say(self.device.hear(data))
+        if self.anew_at is None and 0 < connections < len(self.present) and not self.present[-1]:
+            self.anew_at = came
         assert self.device.refused is None, self.device.refused
 
     def _say(self, data: bytes) -> None:
@@ -91,11 +96,14 @@ class FleetClient:
 class Fleet:
     """Machines, the links between them, and the clients."""
 
-    def __init__(self, seed: int, scheme: str, brokers: int = 3, **settings: object) -> None:
+    def __init__(
+        self, seed: int, scheme: str, brokers: int = 3, *, ring: bool = False, **settings: object
+    ) -> None:
         self.random = Random(seed)
         self.now = 1000.0
         names = tuple(BrokerId(f"b{n}") for n in range(1, brokers + 1))
-        links = tuple(combinations(names, 2))
+        around = zip(names, names[1:] + names[:1], strict=True)
+        links = tuple(around if ring else combinations(names, 2))
         self.machines: dict[BrokerId, Machine] = {}
         for name in names:
             made = Settings(me=name, brokers=names, links=links, scheme=scheme, **settings)  # type: ignore[arg-type]

@@ -13,14 +13,27 @@ SCHEMES = ["standard", "proactive", "prefetching", "logging", "home-broker", "pr
 RIDES = int(os.environ.get("ROAMQ_RIDES", "8"))
 FOUND = [34, 177]
 """Seeds that once lost messages."""
+FOUND_IN_A_RING = [194, 782]
+"""Seeds that once repeated messages: a broker that stepped aside sent its old copy of the session on."""
 SEEDS = sorted({*range(RIDES), *FOUND})
 
 
 def roam(
-    seed: int, scheme: str, qos: int, *, moves: int = 12, faults: bool = False
+    seed: int,
+    scheme: str,
+    qos: int,
+    *,
+    moves: int = 12,
+    faults: bool = False,
+    ring: bool = False,
+    **settings: object,
 ) -> tuple[Fleet, FleetClient, list[bytes]]:
-    """One client moves while another publishes, among three or four brokers; returns what it should have got."""
-    fleet = Fleet(seed, scheme, 3 + seed % 2)
+    """One client moves while another publishes; returns what it should have got.
+
+    Three or four brokers all know each other; of the five or six of a ring each has two neighbours, and what goes to
+    the others stops where a link between them is cut.
+    """
+    fleet = Fleet(seed, scheme, (5 if ring else 3) + seed % 2, ring=ring, **settings)
     names = [str(name) for name in fleet.machines]
     mover, publisher = fleet.client("mover"), fleet.client("publisher")
     publisher.connect(names[0])
@@ -90,6 +103,31 @@ def test_nothing_is_lost_while_brokers_fall_and_links_are_cut(scheme: str, seed:
     assert set(mover.payloads()) == set(sent)
     if all(mover.present[1:]) and all(fleet.clients[1].present[1:]):
         assert mover.payloads() == sent
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("seed", sorted({*SEEDS, *FOUND_IN_A_RING}))
+def test_who_is_given_time_gets_all_once_though_brokers_have_not_heard_where_it_was(
+    scheme: str, seed: int
+) -> None:
+    """In a ring the news of a connection may be held up at a cut link, and the client, which shows no ticket, be
+    taken for one that comes from the broker before."""
+    _, mover, sent = roam(seed, scheme, 2, faults=True, ring=True, handoff_timeout_s=1000.0)
+
+    assert mover.payloads() == sent
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_repeated_before_a_client_is_told_that_its_session_is_not_there(
+    scheme: str, seed: int
+) -> None:
+    fleet, mover, sent = roam(seed, scheme, 2, faults=True, ring=True)
+    before = mover.payloads()[: mover.anew_at]
+
+    assert set(mover.payloads()) == set(sent)
+    if all(fleet.clients[1].present[1:]):
+        assert before == sent[: len(before)]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -22,6 +22,7 @@ class Invented:
 
     def __init__(self, measure: Measure, quick: bool = False) -> None:
         self.quick = quick
+        self.beyond = False
         self._measure = measure
 
     def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ class Evidence:
     """Says what a test wants it to say."""
 
     quick = True
+    beyond = False
 
     def __init__(self, rows: dict[Callable[..., Any], Rows]) -> None:
         self._rows = rows

@@ -84,6 +84,7 @@ class Told:
     """Evidence whose runs gave these rows."""
 
     quick = False
+    beyond = False
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self.told = rows

@@ -8,6 +8,7 @@ import pytest
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, Event, EventId
+from roamq.overlay.base import TreeUnicast
 from roamq.sim.city import Commute, PervasiveTravel, RandomTravel, downtown
 from roamq.sim.city_news import EVENTS, SUBSCRIPTIONS, CityNews
 from roamq.sim.mobility import Step
@@ -110,7 +111,12 @@ def test_express_unicast_delivers_and_counts_the_same(scheme: str) -> None:
     def outcome(express: bool) -> tuple[list[object], Counter[str]]:
         simulation = Simulation(scenario, seed=3)
         assert simulation.network.express
-        simulation.network.express = express
+        if not express:
+            simulation.network.express = False
+            for host in simulation.network.hosts.values():
+                router = host.broker.router
+                assert isinstance(router, TreeUnicast)
+                router.bring = None
         result = simulation.run()
         assert result.violations == []
         delivered = sorted(r[:8] for r in result.records if r.kind == "delivered")

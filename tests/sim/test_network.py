@@ -9,7 +9,8 @@ import pytest
 from roamq.config import Source
 from roamq.core.events import BrokerId
 from roamq.sim.engine import Engine
-from roamq.sim.network import Link, Network, SimHost
+from roamq.sim.link import Link
+from roamq.sim.network import Network, SimHost
 from roamq.sim.options import LastHopOptions, LinkOptions
 from roamq.sim.recorder import Recorder
 from roamq.sim.scenario import Scenario, checked, run

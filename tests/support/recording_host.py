@@ -39,6 +39,9 @@ class RecordingHost:
     def take_session(self, context: Context, session: object | None) -> None:
         context.session = session
 
+    def join_session(self, context: Context, session: object) -> None:
+        context.session = session
+
     def set_timer(self, key: TimerKey, after: float) -> None:
         self.effects.append(("set_timer", key, after))
 

@@ -24,6 +24,11 @@ STYLES = {"reproduced": "green", "differs": "yellow", "not run": "dim", "error":
 @click.command()
 @click.argument("claims", nargs=-1)
 @click.option("--quick", is_flag=True, help="Fewer seeds and smaller populations: minutes, not hours.")
+@click.option(
+    "--paper-only",
+    is_flag=True,
+    help="Leave out what goes beyond the papers: larger networks, and runs that tell why.",
+)
 @click.option("--list", "list_claims", is_flag=True, help="The claims, without checking them.")
 @out_option("reproduce-out")
 @spark_options
@@ -31,6 +36,7 @@ STYLES = {"reproduced": "green", "differs": "yellow", "not run": "dim", "error":
 def command(
     claims: tuple[str, ...],
     quick: bool,
+    paper_only: bool,
     list_claims: bool,
     out: Path,
     master: str,
@@ -45,7 +51,7 @@ def command(
     \b
     Examples:
       roamq reproduce --quick
-      roamq reproduce DIS
+      roamq reproduce DIS --paper-only
       roamq reproduce PRO-T2 PRO-T3 --json
     """
     from roamq.pipeline.session import open_session
@@ -66,7 +72,12 @@ def command(
     settings = spark_settings(master, remote, **(BRIEF if quick else {}))
     with progress("simulating") as report:
         results, troubled = score(
-            chosen, out / "campaign", quick=quick, session=lambda: open_session(settings), progress=report
+            chosen,
+            out / "campaign",
+            quick=quick,
+            beyond=not (quick or paper_only),
+            session=lambda: open_session(settings),
+            progress=report,
         )
     typed = shlex.join(["roamq", *sys.argv[1:]])
     write_page(page_of(results, troubled, command=typed, quick=quick), out)

@@ -8,7 +8,7 @@ An `Event` travels as itself.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event, EventId
@@ -65,15 +65,15 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        carried = self.carried
-        if len(carried) == 1:
-            return HEADER_BYTES + weight(carried[0])
+        carried: Any = getattr(self, self.carries) if self.carries else ()
+        if carried.__class__ is not tuple:
+            return HEADER_BYTES + weight(carried)
         return HEADER_BYTES + sum(map(weight, carried))
 
     @property
     def traffic_kind(self) -> str:
-        """Under what it is counted. What could bring events and brings none is a word of control."""
-        return "control" if self.carries == "events" and not self.carried else self.kind
+        """Under what it is counted. What could bring events and brings none is a closing word."""
+        return "closing" if self.carries == "events" and not self.carried else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,9 @@ class Host(Protocol):
     def take_session(self, context: Context, session: object | None) -> None:
         """Another broker sent what the world's protocol keeps with the context: it becomes the context's."""
 
+    def join_session(self, context: Context, session: object) -> None:
+        """A broker where the client was, and which never had its whole context, sent what it kept for the client."""
+
     def set_timer(self, key: TimerKey, after: Seconds) -> None:
         """`Broker.on_timer(key)` in `after` seconds; replaces a timer of the same key."""
 

@@ -64,7 +64,11 @@ hop of an event that the multicast brought to the client's broker, at once or wh
 MIGRATION: Final = frozenset({"context", "mobile_subscribe", "mobile_unsubscribe"})
 """The part of UNICAST that migrates subscriptions: the three messages of [DIS] Eq. 2."""
 
-UNICAST: Final = MIGRATION | {"control", "stored_event", "event_ids", "forward"}
+CONTROL: Final = frozenset({"control", "closing"})
+"""Words between brokers that bring neither events nor subscriptions. `closing` is the end of a transfer that had
+nothing to bring, for which the papers' protocols have no message."""
+
+UNICAST: Final = MIGRATION | CONTROL | {"stored_event", "event_ids", "forward"}
 """Traffic details that exist because clients move: "all the messages exchanged between the two brokers". `forward` is
 each hop from a home broker, which "forwards these events to the client using unicast messages", the last included.
 

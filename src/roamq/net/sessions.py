@@ -200,6 +200,13 @@ class Sessions(Wiring):
             new.join(earlier)
             context.session = new
 
+    def join_session(self, context: Context, session: object) -> None:
+        """Only what was begun there is news: otherwise it is an old copy of what is here, packet ids and all."""
+        held = context.session
+        begun = [s for s in (held, session) if isinstance(s, SessionState) and s.begun_anew]
+        if begun or not isinstance(held, SessionState):
+            self.take_session(context, session)
+
     def _let_in(self, connection: Connection, context: Context) -> None:
         mqtt = connection.mqtt
         session = context.session if isinstance(context.session, SessionState) else None

@@ -289,5 +289,8 @@ class Wiring:
     def take_session(self, context: Context, session: object | None) -> None:
         raise NotImplementedError  # `Sessions` does
 
+    def join_session(self, context: Context, session: object) -> None:
+        raise NotImplementedError  # `Sessions` does
+
     def _take(self, connection: Connection, inputs: list[Input]) -> None:
         raise NotImplementedError  # `Machine` does

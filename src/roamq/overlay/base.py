@@ -1,6 +1,6 @@
 """What an overlay promises: events of one origin reach every interested broker once, in order."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from roamq.core.events import BrokerId, Event
@@ -62,6 +62,8 @@ class TreeUnicast:
         self.me = me
         self.host = host
         self.topology = topology
+        self.bring: Callable[[BrokerId, Message], None] | None = None
+        """How the host takes a unicast message all the way at once, if it can."""
 
     def next_hop(self, to: BrokerId) -> BrokerId:
         return self.topology.next_hop(self.me, to)
@@ -71,4 +73,7 @@ class TreeUnicast:
 
     def unicast(self, to: BrokerId, message: Message) -> None:
         assert to != self.me, f"{self.me} sends {message} to itself"
-        self.host.send(self.next_hop(to), Routed(to=to, sender=self.me, message=message))
+        if self.bring is not None:
+            self.bring(to, message)
+        else:
+            self.host.send(self.next_hop(to), Routed(to=to, sender=self.me, message=message))

@@ -10,7 +10,7 @@ A virtual consumer is followed by the number of its attempt, which its server co
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from roamq.core.records import MIGRATION
+from roamq.core.records import CONTROL, MIGRATION
 from roamq.pipeline.metrics import in_window, summary
 from roamq.pipeline.schemas import METRICS, columns
 
@@ -20,7 +20,7 @@ PAIR = ["run_id", "last_server", "new_server"]
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Lower edges of the bins of travel time over set-up time; the last one is open."""
 
-CONTROL = sorted(MIGRATION | {"control"})
+HANDING_OVER = sorted(MIGRATION | CONTROL)
 """Traffic that exists to hand clients over, without the events themselves."""
 
 
@@ -186,7 +186,9 @@ def prehandoff_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
         F.count_if(F.col("detail") == "requested").alias("requested"),
         F.sum(F.when(F.col("detail") == "wasted", F.col("count"))).alias("wasted"),
     )
-    traffic = in_window(records, runs).where((F.col("kind") == "traffic") & F.col("detail").isin(*CONTROL))
+    traffic = in_window(records, runs).where(
+        (F.col("kind") == "traffic") & F.col("detail").isin(*HANDING_OVER)
+    )
     control = traffic.groupBy("run_id").agg(F.sum("hops").alias("control_hops"))
     lived = _lifetimes(records, runs).groupBy("run_id").agg(F.sum("lived_s").alias("lived_s"))
     joined = counted.join(control, "run_id", "left").join(lived, "run_id", "left")

@@ -23,6 +23,7 @@ class SummaryRow(Protocol):
 
 TRAFFIC_NAMES = {
     "control": "control",
+    "closing": "closing words",
     "context": "contexts",
     "stored_event": "stored events",
     "stored_delivery": "stored events, last hop",

@@ -9,6 +9,7 @@ from roamq.pipeline.jobs import Job
 from roamq.report.exhibits import Figure, Series, Table
 from roamq.reproduce.dis import OVERHEAD, QUICK, by_population_figure, random_jobs, rises
 from roamq.reproduce.dis_runs import SCHEMES, Checks, Values, populations, runs
+from roamq.reproduce.dis_why import ENDLESS, FEW, LOCAL, MANY, TURN, Why, choices_table, edge, why_jobs
 from roamq.reproduce.registry import Evidence, Outcome, claim
 
 LARGE_POPULATIONS: Final = (1600, 3200, 6400, 12800, 20000)
@@ -20,32 +21,35 @@ LOCALITIES: Final = ("0.3", "0.6", "0.9")
 LOG_SIZES: Final = ("800", "1000", "1200")
 
 
-def growth_jobs(quick: bool) -> list[Job]:
-    """Figure 6, and in the full run the populations that the paper does not reach."""
-    jobs = random_jobs(quick)
-    if not quick:
-        for clients in LARGE_POPULATIONS:
-            jobs += runs(
-                "random", SCHEMES, {"clients": str(clients), **LARGE_RUN}, quick=False, seeds=LARGE_SEEDS
-            )
-    return jobs
+def large_jobs() -> list[Job]:
+    """Populations that the paper does not reach."""
+    return [
+        job
+        for clients in LARGE_POPULATIONS
+        for job in runs(
+            "random", SCHEMES, {"clients": str(clients), **LARGE_RUN}, quick=False, seeds=LARGE_SEEDS
+        )
+    ]
 
 
-@claim("DIS-F6", jobs=growth_jobs)
+@claim("DIS-F6", jobs=random_jobs, beyond=lambda: [*large_jobs(), *why_jobs()])
 def average_overhead_in_random(evidence: Evidence) -> Outcome:
     quick, xs = evidence.quick, populations(evidence.quick)
-    values = Values(evidence.summary(growth_jobs(quick), ["overhead"]), "clients")
+    jobs = [*random_jobs(quick), *(large_jobs() if evidence.beyond else ())]
+    values = Values(evidence.summary(jobs, ["overhead", "broker_subscribers"]), "clients")
     at = {scheme: values.get(scheme, xs[-1]) for scheme in SCHEMES}
     standard, logging = at["standard"].mean, at["logging"].mean
     growth = {s: values.get(s, xs[-1]).mean / values.get(s, xs[0]).mean for s in SCHEMES}
+    why = Why(evidence) if evidence.beyond else None
+    reason = edge_of(values, xs[-1])
     checks = Checks()
     if not quick:
         checks.expect(0.8 <= standard <= 1.2, f"standard about 1.0 at 800 (within a fifth): {standard:.2f}")
-        checks.expect(logging < 0.7 * standard, f"logging under 70%: {logging / standard:.0%}", LOGGING_SHARE)
+        checks.expect(logging < 0.7 * standard, f"logging under 70%: {logging / standard:.0%}", reason)
         checks.expect(
             growth["logging"] < growth["standard"] and growth["logging"] < 1.25,
             f"logging almost flat: x {growth['logging']:.2f} from 200 to 800, standard x {growth['standard']:.2f}",
-            LOGGING_GROWTH,
+            reason + (flatter(why) if why else ""),
         )
     checks.expect(rises(values, "standard", xs), "standard rises with the population")
     checks.expect(logging < standard, "logging is below standard")
@@ -55,9 +59,9 @@ def average_overhead_in_random(evidence: Evidence) -> Outcome:
         by_population_figure("Fig. 6: average overhead, random", values, quick, published={"standard": 1.0})
     ]
     tables = []
-    if not quick:
+    if why is not None:
         figures.append(growth_figure(values))
-        tables.append(growth_table(values))
+        tables += [growth_table(values), choices_table(why, values, logging / standard)]
     return checks.outcome(
         f"at {xs[-1]}: "
         + ", ".join(f"{scheme} {value}" for scheme, value in at.items())
@@ -68,15 +72,19 @@ def average_overhead_in_random(evidence: Evidence) -> Outcome:
     )
 
 
-EDGE = (
-    "travellers stop at the city's edge, so over half of the subscribers gather at its two outermost leaves; a log of "
-    "1000 there takes in all 27 kinds of events and turns over in ten minutes, absences last 10 to 30"
-)
-LOGGING_SHARE = f"{EDGE}; with an endless log it is 43% at 800"
-LOGGING_GROWTH = (
-    f"{EDGE}; with an endless log it goes from 0.42 to 0.51, x 1.2. If they turned around (mobility.edge=turn) it "
-    "would go from 0.74 to 0.79, x 1.07, but standard would come to 1.25 (docs/dis.md)"
-)
+def edge_of(values: Values, at: object) -> str:
+    subscribers = values.entities("logging", at, "broker_subscribers")
+    return edge({broker: value.mean for broker, value in subscribers.items()})
+
+
+def flatter(why: Why) -> str:
+    few, many = (why.ratio("logging", clients, ENDLESS) for clients in (FEW, MANY))
+    turned = [why.ratio("logging", clients, TURN) for clients in (FEW, MANY)]
+    return (
+        f"; with an endless log it goes from {few:.2f} to {many:.2f}, x {many / few:.2f}. If they turned around "
+        f"(mobility.edge=turn) it would go from {turned[0]:.2f} to {turned[1]:.2f}, x {turned[1] / turned[0]:.2f}, but "
+        f"standard would come to {why.ratio('standard', MANY, TURN):.2f}"
+    )
 
 
 def growth_figure(values: Values) -> Figure:
@@ -132,10 +140,14 @@ def locality_jobs(quick: bool) -> list[Job]:
     ]
 
 
-@claim("DIS-F7", jobs=locality_jobs)
+AXIS = ". On Fig. 7's axis, which ends at 12, the gap is a fortieth"
+
+
+@claim("DIS-F7", jobs=locality_jobs, beyond=why_jobs)
 def effect_of_interest_locality(evidence: Evidence) -> Outcome:
     quick = evidence.quick
-    values = Values(evidence.summary(locality_jobs(quick), ["overhead"]), "workload.locality")
+    metrics = ["overhead", "broker_subscribers"]
+    values = Values(evidence.summary(locality_jobs(quick), metrics), "workload.locality")
     curves = {s: [values.get(s, x).mean for x in LOCALITIES] for s in SCHEMES}
     logging, prefetching = curves["logging"], curves["prefetching"]
     checks = Checks()
@@ -143,7 +155,7 @@ def effect_of_interest_locality(evidence: Evidence) -> Outcome:
     checks.expect(
         logging[2] - prefetching[2] < 0.1 * curves["standard"][2],
         f"logging reaches prefetching at 90%: {logging[2]:.3f} against {prefetching[2]:.3f}",
-        LOGGING_REACHES,
+        edge_of(values, LOCALITIES[2]) + (nearer(Why(evidence)) if evidence.beyond else "") + AXIS,
     )
     for scheme in ("standard", "prefetching", "home-broker"):
         checks.expect(curves[scheme][2] >= curves[scheme][0], f"{scheme} does not fall: {curves[scheme]}")
@@ -167,10 +179,12 @@ def effect_of_interest_locality(evidence: Evidence) -> Outcome:
     )
 
 
-LOGGING_REACHES = (
-    f"{EDGE}; with an endless log logging comes to 0.19 at 90%, and the rest are leaves with a handful of subscribers. "
-    "On Fig. 7's axis, which ends at 12, the gap is a fortieth"
-)
+def nearer(why: Why) -> str:
+    endless = why.ratio("logging", MANY, ENDLESS, LOCAL)
+    return (
+        f"; with an endless log logging comes to {endless:.2f} at 90%, and the rest are leaves with a handful of "
+        "subscribers"
+    )
 
 
 def log_size_jobs(quick: bool) -> list[Job]:
@@ -187,15 +201,16 @@ def log_size(clients: int, size: str) -> dict[str, str]:
     return {"clients": str(clients), **({} if size == "1000" else {"scheme.log_size": size})}
 
 
-@claim("DIS-F8", jobs=log_size_jobs)
+@claim("DIS-F8", jobs=log_size_jobs, beyond=why_jobs)
 def effect_of_the_log_size(evidence: Evidence) -> Outcome:
     quick, xs = evidence.quick, populations(evidence.quick)
     checks = Checks()
     series, falls = [], []
     by_size = {}
+    metrics = ["overhead", "broker_subscribers"]
     for clients in xs:
         jobs = [j for j in log_size_jobs(quick) if j.params["clients"] == str(clients)]
-        by_size[clients] = Values(evidence.summary(jobs, ["overhead"]), "scheme.log_size", "1000")
+        by_size[clients] = Values(evidence.summary(jobs, metrics), "scheme.log_size", "1000")
     for size in LOG_SIZES:
         points = [by_size[clients].get("logging", size) for clients in xs]
         series.append(
@@ -209,7 +224,9 @@ def effect_of_the_log_size(evidence: Evidence) -> Outcome:
     checks.expect(
         all(-0.01 <= fall <= 0.1 for fall in falls),
         "the overhead falls by at most 10% from 800 to 1200: " + ", ".join(f"{fall:.1%}" for fall in falls),
-        LOG_SIZE,
+        edge_of(by_size[xs[-1]], "1000")
+        + ", and each hundred events more reach back a minute further"
+        + (marginal(Why(evidence)) if evidence.beyond else ""),
     )
     return checks.outcome(
         "from 800 to 1200 events it falls by "
@@ -227,10 +244,9 @@ def effect_of_the_log_size(evidence: Evidence) -> Outcome:
     )
 
 
-LOG_SIZE = (
-    f"{EDGE}, and each hundred events more reach back a minute further. If they turned around (mobility.edge=turn) it "
-    "would fall by 0% at 200 and 6% at 800"
-)
+def marginal(why: Why) -> str:
+    few, many = why.saved_by_a_larger_log(FEW), why.saved_by_a_larger_log(MANY)
+    return f". If they turned around (mobility.edge=turn) it would fall by {few:.0%} at {FEW} and {many:.0%} at {MANY}"
 
 
 def _log_size_series(

@@ -11,6 +11,8 @@ implements claims of that paper and is found by import; a claim that nobody impl
 
 `jobs(quick)` declares the runs a claim needs. Those of all requested claims go into one campaign, and claims
 that ask for the same run share it. A claim without jobs computes from models alone and starts no Spark.
+`beyond()` declares runs that are not the paper's: larger ones, and those that tell why a result differs.
+`evidence.beyond` says whether they were made.
 """
 
 import enum
@@ -53,6 +55,8 @@ class Evidence(Protocol):
     """What a claim may look at. Runs were made before the claim is asked."""
 
     quick: bool
+    beyond: bool
+    """Whether the runs that go beyond the paper were made."""
 
     def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[Measured]:
         """These runs' metrics over their seeds; all of them, or those named (`roamq.pipeline.metrics`)."""
@@ -74,6 +78,7 @@ class Claim:
     published: Published
     check: Check | None = None
     jobs: Jobs | None = None
+    beyond: Callable[[], Sequence[Job]] | None = None
     quick: bool = True
 
     @property
@@ -89,7 +94,13 @@ _implemented: dict[str, Claim] = {}
 _published = {published.id: published for published in PUBLISHED}
 
 
-def claim(claim_id: str, *, jobs: Jobs | None = None, quick: bool = True) -> Callable[[Check], Check]:
+def claim(
+    claim_id: str,
+    *,
+    jobs: Jobs | None = None,
+    beyond: Callable[[], Sequence[Job]] | None = None,
+    quick: bool = True,
+) -> Callable[[Check], Check]:
     """Register a check. `quick=False`: too long for `--quick`, which then says `not run`."""
     assert claim_id in _published, f"{claim_id} is not in published.py"
 
@@ -98,7 +109,9 @@ def claim(claim_id: str, *, jobs: Jobs | None = None, quick: bool = True) -> Cal
         assert before is None or before.check is None or before.check.__qualname__ == check.__qualname__, (
             f"{claim_id} has two checks"
         )
-        _implemented[claim_id] = Claim(published=_published[claim_id], check=check, jobs=jobs, quick=quick)
+        _implemented[claim_id] = Claim(
+            published=_published[claim_id], check=check, jobs=jobs, beyond=beyond, quick=quick
+        )
         return check
 
     return register

@@ -52,9 +52,16 @@ class CampaignEvidence:
     """
 
     def __init__(
-        self, spark: "SparkSession | None", folder: Path, jobs: Sequence[Job] = (), *, quick: bool
+        self,
+        spark: "SparkSession | None",
+        folder: Path,
+        jobs: Sequence[Job] = (),
+        *,
+        quick: bool,
+        beyond: bool = False,
     ) -> None:
         self.quick = quick
+        self.beyond = beyond
         self._spark = spark
         self._folder = folder
         self._declared = {job.run_id: job for job in jobs}
@@ -109,16 +116,21 @@ def score(
     folder: Path,
     *,
     quick: bool,
+    beyond: bool = False,
     session: Callable[[], AbstractContextManager["SparkSession"]],
     progress: Progress | None = None,
     on_scored: Callable[[Scored], None] = lambda _: None,
 ) -> tuple[list[Scored], list[RunRow]]:
     """Check every claim. Spark starts only if a claim needs runs; all their runs are one campaign in `folder`.
 
+    With `beyond`, the runs that the papers did not make are among them.
+
     Returns the verdicts in the order of `claims`, and the runs that failed or broke an invariant.
     """
     due = [claim for claim in claims if claim.check is not None and (claim.quick or not quick)]
     jobs = [job for claim in due if claim.jobs is not None for job in claim.jobs(quick)]
+    if beyond:
+        jobs += [job for claim in due if claim.beyond is not None for job in claim.beyond()]
     results: list[Scored] = []
     with contextlib.ExitStack() as stack:
         # Claims that look at no run need not wait for them.
@@ -128,7 +140,7 @@ def score(
         spark = stack.enter_context(session()) if jobs else None
         campaign = run_campaign(spark, jobs, folder, progress=progress) if spark is not None else None
         # A query keeps one core busy for most of its time: the papers are checked two at a time.
-        evidence = CampaignEvidence(spark, folder, jobs, quick=quick)
+        evidence = CampaignEvidence(spark, folder, jobs, quick=quick, beyond=beyond)
         papers = _workers(stack, 2)
         for paper in dict.fromkeys(claim.paper for claim in claims):
             awaited |= _one_by_one(papers, [c for c in claims if c.paper == paper and c.jobs], evidence)

@@ -139,6 +139,9 @@ class Scheme:
         matches = self._matches.get(event.match_key)
         if matches is None:
             matches = self._matches[event.match_key] = tuple(self.index.match(event))
+        self.buffered_by_last_event = 0
+        if not matches:
+            return  # most brokers of a tree only pass it on
         buffered = 0
         hand_at_once = self.hand_at_once
         origin, sequence = event.id

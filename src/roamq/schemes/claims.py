@@ -221,7 +221,7 @@ class Claims(Scheme):
         held = self.held_for(message.client)
         gone = self.gone_to.get(message.client)
         if held:
-            self.host.take_session(max(held, key=lambda context: context.epoch), message.session)
+            self.host.join_session(max(held, key=lambda context: context.epoch), message.session)
         elif gone is not None and gone > message.epoch and gone.broker != self.me:
             self.router.unicast(gone.broker, replace(message, epoch=gone))
 

@@ -1,10 +1,7 @@
-"""The network of a simulation: links between brokers, the last hop to clients, and brokers that take time.
+"""The network of a simulation: hosts that are the world of a broker, and brokers that take time.
 
-Broker links are reliable and FIFO, as the papers assume. Under a lossy link lies a retransmitting layer: a loss
-costs a retransmission time-out and one more traversal, a duplicate costs a traversal and is thrown away. While a
-link is cut or its far end is down, messages wait at the sender and follow in order.
-The last hop is a wireless one: what is lost there is lost, unless `retransmit` is asked for; what a client did not
-receive it does not acknowledge, so its broker still holds it.
+Links between brokers are in `link.py`. The last hop is a wireless one: what is lost there is lost, unless `retransmit`
+is asked for; what a client did not receive it does not acknowledge, so its broker still holds it.
 """
 
 import random
@@ -19,6 +16,7 @@ from roamq.core.messages import HEADER_BYTES, Forwarded, Message, Routed, Stored
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.sim.engine import Engine
+from roamq.sim.link import Link
 from roamq.sim.options import LastHopOptions, LinkOptions, ServiceOptions, Work
 from roamq.sim.recorder import Recorder
 
@@ -42,82 +40,16 @@ def is_transfer(message: Message | Event, sender: BrokerId) -> bool:
     )
 
 
-class Link:
-    """One direction of a link between two brokers."""
-
-    def __init__(
-        self,
-        network: "Network",
-        source: BrokerId,
-        target: "SimHost",
-        options: LinkOptions,
-        rng: random.Random,
-    ) -> None:
-        self.engine = network.engine
-        self.recorder = network.recorder
-        self.source = source
-        self.target = target
-        self.options = options
-        self.rng = rng
-        self.cut = False
-        self.waiting: deque[Message | Event] = deque()
-        self._free_at = 0.0
-        self._last_arrival = 0.0
-        self._plain = options.is_plain
-        self._delay_s = options.delay_s
-
-    def send(self, message: Message | Event) -> None:
-        engine = self.engine
-        now = engine.now
-        if isinstance(message, Event):
-            self.recorder.traffic(now, "event", 1, 1, message.size_bytes)
-        else:
-            units = message.units
-            first = not isinstance(message, Routed) or message.sender == self.source
-            self.recorder.traffic(now, message.traffic_kind, units if first else 0, units, message.size_bytes)
-        if self._plain:
-            engine.after(self._delay_s, self.arrive, message)
-        else:
-            engine.at(self._arrival(now, HEADER_BYTES + message.size_bytes), self.arrive, message)
-
-    def _arrival(self, now: float, size: int) -> float:
-        """When a message gets there: after those before it, its own bits, and its retransmissions."""
-        options = self.options
-        start = max(now, self._free_at)
-        traversals = 1
-        while options.loss and self.rng.random() < options.loss:
-            start += options.retransmit_s
-            traversals += 1
-        if options.duplication and self.rng.random() < options.duplication:
-            traversals += 1
-        if traversals > 1:
-            self.recorder.traffic(
-                now, "retransmission", traversals - 1, traversals - 1, size * (traversals - 1)
-            )
-        if options.bandwidth_bps:
-            start += size * 8 / options.bandwidth_bps
-            self._free_at = start
-        jitter = self.rng.random() * options.jitter_s if options.jitter_s else 0.0
-        self._last_arrival = max(self._last_arrival, start + options.delay_s + jitter)
-        return self._last_arrival
-
-    def arrive(self, message: Message | Event) -> None:
-        target = self.target
-        if self.cut or self.waiting or not target.alive:
-            self.waiting.append(message)
-        else:
-            target.receive(self.source, message)
-
-    def resume(self) -> None:
-        """The link or its far end is back: what waited follows, in order."""
-        while self.waiting and not self.cut and self.target.alive:
-            self.target.receive(self.source, self.waiting.popleft())
-
-
 def receive_all(sent: "list[tuple[SimClient, int, Event, str]]") -> None:
     """What was sent over a broker's last hop together arrives together."""
     for client, connection, event, how in sent:
         client.receive(connection, event, how)
+
+
+def arrive(sender: BrokerId, event: Event, at: "list[Broker]") -> None:
+    """What a broker passed on to several neighbours reaches them together."""
+    for broker in at:
+        broker.on_message(sender, event)
 
 
 class SimHost:
@@ -146,6 +78,10 @@ class SimHost:
         self._together: list[tuple[SimClient, int, Event, str]] = []
         """Sent over the last hop in one turn of the engine, and in which."""
         self._together_in = -1
+        self._passed_on: Message | Event | None = None
+        """The event that was passed on last, in which turn of the engine, and to whom."""
+        self._passed_on_in = -1
+        self._passed_on_to: list[Broker] = []
         self._service = network.service
         self._queue: deque[Input] = deque()
         self._queued_bytes = 0
@@ -167,10 +103,12 @@ class SimHost:
         network = self.network
         if network.express:
             if message.__class__ is Event:  # what `Link` does, where nothing can come in between
-                self.recorder.traffic(self.engine.now, "event", 1, 1, message.size_bytes)
-                self.engine.after(network.link_delay_s, network.hosts[to].broker.on_message, self.me, message)
-            elif isinstance(message, Routed):
-                self._send_express(message)
+                engine = self.engine
+                self.recorder.traffic(engine.now, "event", 1, 1, message.size_bytes)
+                if self._passed_on is not message or self._passed_on_in != engine.turn:
+                    self._passed_on, self._passed_on_in, self._passed_on_to = message, engine.turn, []
+                    engine.after(network.link_delay_s, arrive, self.me, message, self._passed_on_to)
+                self._passed_on_to.append(network.hosts[to].broker)
             else:
                 self.links[to].send(message)
             return
@@ -187,16 +125,14 @@ class SimHost:
         assert self._effects is not None
         self._effects.append((self.links[to].send, (message,)))
 
-    def _send_express(self, message: Routed) -> None:
+    def bring(self, to: BrokerId, message: Message) -> None:
         """All hops of a unicast message at once, where nothing can happen to it on its way (`Network.express`)."""
-        network = self.network
-        hops = network.hops(self.me, message.to)
-        inner, now = message.message, self.engine.now
-        units = inner.units
-        self.recorder.traffic(now, inner.traffic_kind, units, units * hops, inner.size_bytes * hops)
+        network, now = self.network, self.engine.now
+        hops, units = network.hops(self.me, to), message.units
+        self.recorder.traffic(now, message.traffic_kind, units, units * hops, message.size_bytes * hops)
         for _ in range(hops):  # hop by hop, as the events beside it: the sum is the same to the last bit
             now += network.link_delay_s
-        self.engine.at(now, network.hosts[message.to].receive, self.me, message)
+        self.engine.at(now, network.hosts[to].broker.scheme.on_message, self.me, message)
 
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         if self._effects is not None:
@@ -212,6 +148,9 @@ class SimHost:
 
     def take_session(self, context: Context, session: object | None) -> None:
         """Simulated clients speak no protocol that would keep anything."""
+
+    def join_session(self, context: Context, session: object) -> None:
+        """Nor at two brokers."""
 
     def set_timer(self, key: TimerKey, after: float) -> None:
         self._timer_count += 1

@@ -272,11 +272,11 @@ class Simulation:
         world = world_of(scenario, self.topology)
         self.region = world.region
         self.oracle = PlannedMoves(self._by_id, world.leaves)
+        self.network.hops = cache(self.topology.distance)
+        self.network.express = scenario.link.is_plain and scenario.service is None and not scenario.faults
         self.network.build(
             self.topology.brokers, self.topology.links, scenario.link, self._make_broker, self.stream
         )
-        self.network.hops = cache(self.topology.distance)
-        self.network.express = scenario.link.is_plain and scenario.service is None and not scenario.faults
         self.clients = self._make_clients()
         self.publishers = self._make_publishers()
 
@@ -286,7 +286,7 @@ class Simulation:
 
     def _make_broker(self, host: SimHost, incarnation: int) -> Broker:
         scenario = self.scenario
-        router: Router
+        router: Flooding | Hierarchy
         if scenario.network.overlay == "flooding":
             router = Flooding(host.me, host, self.topology)
         else:
@@ -297,6 +297,8 @@ class Simulation:
                 covering=scenario.network.covering,
                 advertisements=scenario.network.advertisements,
             )
+        if self.network.express:
+            router.bring = host.bring
         return Broker(host.me, host, router, self._make_scheme(host, router), incarnation=incarnation)
 
     def _make_scheme(self, host: SimHost, router: Router) -> Scheme:

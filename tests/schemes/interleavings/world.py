@@ -62,6 +62,8 @@ class ChoiceHost:
 
     def take_session(self, context: Context, session: object | None) -> None: ...
 
+    def join_session(self, context: Context, session: object) -> None: ...
+
     def set_timer(self, key: TimerKey, after: float) -> None:
         """Timers do not run out here: a time-out is a step of its own."""
 
