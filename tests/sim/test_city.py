@@ -102,11 +102,12 @@ def test_publishers_of_the_commute_are_downtown_and_publish_once_a_minute() -> N
         assert said[2].time_s - said[0].time_s == pytest.approx(120)
 
 
-@pytest.mark.parametrize("scheme", ["standard", "prefetching", "home-broker"])
-def test_express_unicast_delivers_and_counts_the_same(scheme: str) -> None:
-    """The same run hop by hop: same deliveries, same link traversals of every kind."""
+@pytest.mark.parametrize("preset", ["random", "pervasive"])
+@pytest.mark.parametrize("scheme", ["standard", "logging", "prefetching", "home-broker", "proactive"])
+def test_express_delivers_and_counts_the_same(preset: str, scheme: str) -> None:
+    """The same run hop by hop, with everything kept until it is acknowledged: same deliveries, same link traversals."""
     overrides = {"clients": "12", "duration_s": "2400.0", "records.level": "all"}
-    scenario = load_scenario("random", overrides=overrides, scheme=scheme)
+    scenario = load_scenario(preset, overrides=overrides, scheme=scheme)
 
     def outcome(express: bool) -> tuple[list[object], Counter[str]]:
         simulation = Simulation(scenario, seed=3)
@@ -117,6 +118,7 @@ def test_express_unicast_delivers_and_counts_the_same(scheme: str) -> None:
                 router = host.broker.router
                 assert isinstance(router, TreeUnicast)
                 router.bring = None
+                host.broker.scheme.hand_at_once = None
         result = simulation.run()
         assert result.violations == []
         delivered = sorted(r[:8] for r in result.records if r.kind == "delivered")

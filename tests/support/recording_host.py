@@ -27,6 +27,10 @@ class RecordingHost:
     def send(self, to: BrokerId, message: Message | Event) -> None:
         self.effects.append(("send", to, message))
 
+    def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
+        for neighbour in to:
+            self.send(neighbour, event)
+
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         self.effects.append(("deliver", to, event.id, how))
 

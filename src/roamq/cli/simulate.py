@@ -148,20 +148,24 @@ def _campaign(jobs: list[Job], out: Path, settings: SparkSettings, as_json: bool
 
 
 def key_numbers(rows: Sequence[Measured]) -> tuple[list[str], list[list[object]]]:
-    """The metrics people ask for first, one line per scheme: mean, and half the interval where there is one."""
+    """The metrics people ask for first, one line per scheme: mean, and half the interval where there is one.
+
+    What no scheme has a value for is left out: brokers as processes do not count what crosses their links.
+    """
     schemes = list(dict.fromkeys(row.scheme for row in rows))
     found = {(row.scheme, row.metric): row for row in rows if row.entity == "all"}
+    shown = {m: label for m, label in KEY_METRICS.items() if any((scheme, m) in found for scheme in schemes)}
     lines: list[list[object]] = []
     for scheme in schemes:
         cells: list[object] = [
             scheme,
             found[scheme, "published"].runs if (scheme, "published") in found else None,
         ]
-        for metric in KEY_METRICS:
+        for metric in shown:
             row = found.get((scheme, metric))
             cells.append(None if row is None else with_interval(row.mean, row.high))
         lines.append(cells)
-    return ["scheme", "runs", *KEY_METRICS.values()], lines
+    return ["scheme", "runs", *shown.values()], lines
 
 
 def _typed() -> str:

@@ -287,20 +287,21 @@ class Context:
         An acknowledgement that overtakes an earlier one waits for it, so that a position never claims an event
         that the client may not have; returns whether the id was in flight.
         """
-        stored = self.stored
         if self.ahead:
             return self._acknowledge_ahead(event_id)
         if not self.in_flight:
             return False
+        stored = self.stored
         if stored[0][0].id != event_id:
             ahead = any(stored[i][0].id == event_id for i in range(1, self.in_flight))
             if ahead:
                 self._acknowledged.add(event_id)
             return ahead
         self._consume_first()
-        while self._acknowledged and self.in_flight and stored[0][0].id in self._acknowledged:
-            self._acknowledged.remove(stored[0][0].id)
-            self._consume_first()
+        if self._acknowledged:
+            while self.in_flight and stored[0][0].id in self._acknowledged:
+                self._acknowledged.remove(stored[0][0].id)
+                self._consume_first()
         return True
 
     def _acknowledge_ahead(self, event_id: EventId) -> bool:

@@ -23,6 +23,9 @@ class Host(Protocol):
     def send(self, to: BrokerId, message: Message | Event) -> None:
         """To a neighbour in the overlay. Links are reliable and FIFO."""
 
+    def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
+        """`send` to each of several neighbours."""
+
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         """To a connected client; `how` is `live`, `stored` or `transferred`. Acknowledged later, or never."""
 

@@ -195,6 +195,10 @@ class Wiring:
             frames = self.out.frames[to] = []
         frames.append(frame)
 
+    def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
+        for neighbour in to:
+            self.send(neighbour, event)
+
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         connection = self.by_client.get(to)
         if connection is None or connection.client is None:

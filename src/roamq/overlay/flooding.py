@@ -39,17 +39,14 @@ class Flooding(TreeUnicast):
         """Our own events come in sequence: nothing to look up."""
         me = self.me
         self.frontier[me] = event.id[1]
-        for neighbour in self._toward[me]:
-            self.host.send(neighbour, event)
+        self.host.pass_on(self._toward[me], event)
 
     def receive_event(self, sender: BrokerId, event: Event) -> bool:
         origin, sequence = event.id
         if sequence <= self.frontier.get(origin, 0):
             return False
         self.frontier[origin] = sequence
-        send = self.host.send
-        for neighbour in self._toward[origin]:
-            send(neighbour, event)
+        self.host.pass_on(self._toward[origin], event)
         return True
 
     def receive(self, sender: BrokerId, message: Message) -> None:

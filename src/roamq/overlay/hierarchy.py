@@ -53,7 +53,8 @@ class Hierarchy(TreeUnicast):
         # What was sent to a neighbour, counted (with covering: at most once each).
         self._sent: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in topology.neighbours[me]}
         self._advertised: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in (me, *self.children)}
-        self._routes: dict[Hashable, tuple[BrokerId, ...]] = {}
+        self._routes: dict[BrokerId, dict[Hashable, tuple[BrokerId, ...]]] = {n: {} for n in self._wanted}
+        """Sender -> what an event is about -> whom it goes to."""
         self._routes_version = -1
 
     # --- events -------------------------------------------------------------------------------------------
@@ -62,25 +63,24 @@ class Hierarchy(TreeUnicast):
         self.receive_event(self.me, event)
 
     def receive_event(self, sender: BrokerId, event: Event) -> bool:
-        if self._interest.version != self._routes_version or len(self._routes) > ROUTE_CACHE_SIZE:
-            self._routes.clear()
+        routes = self._routes[sender]
+        if self._interest.version != self._routes_version or len(routes) > ROUTE_CACHE_SIZE:
+            for known in self._routes.values():
+                known.clear()
             self._routes_version = self._interest.version
-        route = self._routes.get(event.match_key)
+        route = routes.get(event.match_key)
         if route is None:
-            route = self._routes[event.match_key] = self._route(event)
-        send = self.host.send
-        for neighbour in route:
-            if neighbour != sender:
-                send(neighbour, event)
+            route = routes[event.match_key] = self._route(sender, event)
+        if route:
+            self.host.pass_on(route, event)
         return True
 
-    def _route(self, event: Event) -> tuple[BrokerId, ...]:
-        """The neighbours an event concerns."""
+    def _route(self, sender: BrokerId, event: Event) -> tuple[BrokerId, ...]:
+        """The neighbours an event concerns, besides the one it came from."""
         interested = set(self._interest.match(event))
         if self.parent is not None and not self.advertisements:
             interested.add(self.parent)
-        interested.discard(self.me)
-        return tuple(sorted(interested))
+        return tuple(sorted(interested - {self.me, sender}))
 
     # --- subscriptions ------------------------------------------------------------------------------------
 

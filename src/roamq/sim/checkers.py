@@ -41,7 +41,7 @@ class Checkers:
         self._matches_version = -1
         self._ever: dict[ClientId, list[Filter]] = {}
         self._outstanding: dict[ClientId, dict[BrokerId, deque[int]]] = {}
-        self._last: dict[tuple[ClientId, BrokerId], int] = {}
+        self._last: dict[ClientId, dict[BrokerId, int]] = {}
         self._skipped: dict[Delivery, None] = {}
         self._changed_at: dict[ClientId, float] = {}
         self.duplicated: list[Delivery] = []
@@ -61,6 +61,7 @@ class Checkers:
     def asked(self, client: ClientId, filter: Filter) -> None:
         """The client may get events of this filter from now on."""
         self._ever.setdefault(client, []).append(filter)
+        self._last.setdefault(client, {})
 
     def subscribed(self, client: ClientId, filter: Filter) -> None:
         """The client must get events of this filter from now on."""
@@ -108,7 +109,7 @@ class Checkers:
         if queue and queue[0] == sequence:
             queue.popleft()
             self.delivered_count += 1
-            self._last[client, origin] = sequence
+            self._last[client][origin] = sequence
             return
         self._unusual(client, event, queue)
 
@@ -120,7 +121,7 @@ class Checkers:
             self.duplicated.append(delivery)
             return True
         seen.add(event.id)
-        if event.id.sequence < self._last.get((client, event.id.origin), 0):
+        if event.id.sequence < self._last[client].get(event.id.origin, 0):
             self.reordered.append(delivery)
             self._skipped.pop(delivery, None)
             return True
@@ -140,14 +141,14 @@ class Checkers:
             if queue and queue[0] == sequence:
                 queue.popleft()
                 self.delivered_count += 1
-            self._last[client, origin] = sequence
-        elif sequence <= self._last.get((client, origin), 0):
+            self._last[client][origin] = sequence
+        elif sequence <= self._last[client].get(origin, 0):
             if not self._excused(client, event):
                 self.duplicated.append(delivery)
         elif not any(filter.matches(event) for filter in self._ever[client]):
             self.unasked.append(delivery)
         else:
-            self._last[client, origin] = sequence
+            self._last[client][origin] = sequence
 
     def _excused(self, client: ClientId, event: Event) -> bool:
         """Published before the client last changed its mind: not counted for or against anybody."""

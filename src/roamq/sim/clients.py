@@ -255,8 +255,11 @@ class SimClient:
 
     # --- receiving ----------------------------------------------------------------------------------------
 
-    def receive(self, connection: int, event: Event, how: str) -> None:
-        """An event came over the last hop; if the connection it was sent on is gone, it did not."""
+    def receive(self, connection: int, event: Event, how: str, is_settled: bool = False) -> None:
+        """An event came over the last hop; if the connection it was sent on is gone, it did not.
+
+        `is_settled`: the broker knows already that it does (`SimHost.hand_at_once`).
+        """
         host = self.host
         if connection != self.connection or host is None:
             return
@@ -287,7 +290,8 @@ class SimClient:
                         "handoff", now, host.me, self.id, peer=self._came_from, detail=how, duration_s=waited
                     )
                 )
-        host.broker.on_acknowledge(self.id, event.id)
+        if not is_settled:
+            host.broker.on_acknowledge(self.id, event.id)
 
 
 class SimPublisher:

@@ -33,6 +33,15 @@ REFUSABLE = frozenset({"event", "stored_event"})
 """What a full input queue refuses; control messages always get in."""
 
 
+LAST_HOP = {
+    "live": ("delivery", 1),
+    "stored": ("delivery", 1),
+    "transferred": ("stored_delivery", 1),
+    "forwarded": ("forward", 0),
+}
+"""How an event came -> as what its last hop is counted; one from a home broker is a message that began there."""
+
+
 def is_transfer(message: Message | Event, sender: BrokerId) -> bool:
     """Is this a part of a state transfer that `sender` itself makes?"""
     return (
@@ -40,10 +49,10 @@ def is_transfer(message: Message | Event, sender: BrokerId) -> bool:
     )
 
 
-def receive_all(sent: "list[tuple[SimClient, int, Event, str]]") -> None:
+def receive_all(sent: "list[tuple[SimClient, int, Event, str, bool]]") -> None:
     """What was sent over a broker's last hop together arrives together."""
-    for client, connection, event, how in sent:
-        client.receive(connection, event, how)
+    for client, connection, event, how, is_settled in sent:
+        client.receive(connection, event, how, is_settled)
 
 
 def arrive(sender: BrokerId, event: Event, at: "list[Broker]") -> None:
@@ -75,14 +84,12 @@ class SimHost:
         self._radio_free_at = 0.0
         last_hop = network.last_hop
         self._plain_last_hop_s = last_hop.delay_s if last_hop.is_plain else None
-        self._together: list[tuple[SimClient, int, Event, str]] = []
+        self._together: list[tuple[SimClient, int, Event, str, bool]] = []
         """Sent over the last hop in one turn of the engine, and in which."""
         self._together_in = -1
-        self._passed_on: Message | Event | None = None
-        """The event that was passed on last, in which turn of the engine, and to whom."""
-        self._passed_on_in = -1
-        self._passed_on_to: list[Broker] = []
         self._service = network.service
+        if self._service is None:
+            self.deliver = self._transmit  # type: ignore[method-assign] # nothing is held back
         self._queue: deque[Input] = deque()
         self._queued_bytes = 0
         self._waiting_events = 0
@@ -100,18 +107,6 @@ class SimHost:
         return self.engine.now
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
-        network = self.network
-        if network.express:
-            if message.__class__ is Event:  # what `Link` does, where nothing can come in between
-                engine = self.engine
-                self.recorder.traffic(engine.now, "event", 1, 1, message.size_bytes)
-                if self._passed_on is not message or self._passed_on_in != engine.turn:
-                    self._passed_on, self._passed_on_in, self._passed_on_to = message, engine.turn, []
-                    engine.after(network.link_delay_s, arrive, self.me, message, self._passed_on_to)
-                self._passed_on_to.append(network.hosts[to].broker)
-            else:
-                self.links[to].send(message)
-            return
         if self._service is not None and self._service.transfer_s and is_transfer(message, self.me):
             # Stored events leave one by one, and what else there is to do comes in between.
             self.enqueue("transfer", 0, self._send_stored, to, message)
@@ -124,6 +119,18 @@ class SimHost:
     def _send_stored(self, to: BrokerId, message: Routed) -> None:
         assert self._effects is not None
         self._effects.append((self.links[to].send, (message,)))
+
+    def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
+        network = self.network
+        if network.express and to:  # what `Link` does, where nothing can come in between
+            count, now = len(to), self.engine.now
+            self.recorder.traffic(now, "event", count, count, count * event.size_bytes)
+            self.engine.after(
+                network.link_delay_s, arrive, self.me, event, [network.hosts[b].broker for b in to]
+            )
+        else:
+            for neighbour in to:
+                self.send(neighbour, event)
 
     def bring(self, to: BrokerId, message: Message) -> None:
         """All hops of a unicast message at once, where nothing can happen to it on its way (`Network.express`)."""
@@ -278,18 +285,10 @@ class SimHost:
         if client is None:
             return
         engine = self.engine
-        if how == "forwarded":  # the last hop of a message that began at the home broker
-            self.recorder.traffic(engine.now, "forward", 0, 1, event.size_bytes)
-        else:
-            kind = "stored_delivery" if how == "transferred" else "delivery"
-            self.recorder.traffic(engine.now, kind, 1, 1, event.size_bytes)
+        kind, count = LAST_HOP[how]
+        self.recorder.traffic(engine.now, kind, count, 1, event.size_bytes)
         if self._plain_last_hop_s is not None:
-            # What one action sends arrives at one time: one entry of the engine for all of it.
-            if self._together_in != engine.turn:
-                self._together_in = engine.turn
-                self._together = []
-                engine.after(self._plain_last_hop_s, receive_all, self._together)
-            self._together.append((client, self.connections[to], event, how))
+            self._batch().append((client, self.connections[to], event, how, False))
             return
         options = self.network.last_hop
         arrival = engine.now + options.delay_s
@@ -306,6 +305,34 @@ class SimHost:
         engine.at(arrival, client.receive, connection, event, how)
         if options.duplication and rng.random() < options.duplication:
             engine.at(arrival, client.receive, connection, event, how)
+
+    def _batch(self) -> "list[tuple[SimClient, int, Event, str, bool]]":
+        """What one action sends arrives at one time: one entry of the engine for all of it."""
+        engine = self.engine
+        if self._together_in != engine.turn:
+            self._together_in = engine.turn
+            self._together = []
+            assert self._plain_last_hop_s is not None
+            engine.after(self._plain_last_hop_s, receive_all, self._together)
+        return self._together
+
+    def hand_at_once(self, to: ClientId, event: Event) -> bool:
+        """A client that stays until the event has arrived is sure to get it: nothing is kept for it meanwhile.
+
+        Where nothing breaks (`Network.express`) and the last hop is plain, that is most deliveries.
+        """
+        client = self.clients.get(to)
+        assert self._plain_last_hop_s is not None
+        if client is None or client.host is not self:
+            return False
+        now, step, connection = self.engine.now, client.next_step, self.connections[to]
+        if (
+            step is not None and step.time_s <= now + self._plain_last_hop_s
+        ) or connection != client.connection:
+            return False
+        self.recorder.traffic(now, "delivery", 1, 1, event.size_bytes)
+        self._batch().append((client, connection, event, "live", True))
+        return True
 
     # --- faults -------------------------------------------------------------------------------------------
 

@@ -297,9 +297,12 @@ class Simulation:
                 covering=scenario.network.covering,
                 advertisements=scenario.network.advertisements,
             )
+        scheme = self._make_scheme(host, router)
         if self.network.express:
             router.bring = host.bring
-        return Broker(host.me, host, router, self._make_scheme(host, router), incarnation=incarnation)
+            if scenario.last_hop.is_plain:
+                scheme.hand_at_once = host.hand_at_once
+        return Broker(host.me, host, router, scheme, incarnation=incarnation)
 
     def _make_scheme(self, host: SimHost, router: Router) -> Scheme:
         scheme_type = scheme_by_name(self.scenario.scheme_name)

@@ -24,6 +24,7 @@ from roamq.core.records import Record
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.topology import Topology
 from roamq.schemes import scheme_by_name
+from roamq.schemes.base import Scheme
 
 CLIENT = ClientId("s")
 FILTER = Filter.parse("t")
@@ -49,6 +50,10 @@ class ChoiceHost:
     def send(self, to: BrokerId, message: Message | Event) -> None:
         text = str(message.id) if isinstance(message, Event) else message_text(message)
         self.world.links[self.me, to].append((message, text))
+
+    def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
+        for neighbour in to:
+            self.send(neighbour, event)
 
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         if self.world.at == self.me:
@@ -296,6 +301,7 @@ class World:
                 broker: Broker = pickle.loads(data)  # noqa: S301 - our own
                 host: Any = broker.host
                 host.world = self
+                restore_handlers(broker.scheme)
                 self.brokers[BrokerId(name)] = broker
         self._frozen, self._texts = dict(kept.frozen), dict(kept.texts)
         for pair, waiting in kept.links.items():
@@ -347,12 +353,29 @@ def topology_of(is_line: bool) -> Topology:
 
 
 class _Freezer(pickle.Pickler):
-    """Leaves out what does not change: of a topology it is enough to know which."""
+    """Leaves out what does not change: of a topology it is enough to know which, and what a scheme handles is the same
+    for all of its kind (`restore_handlers`)."""
 
     dispatch_table = {  # noqa: RUF012
         **copyreg.dispatch_table,
         Topology: lambda topology: (topology_of, (topology is LINE,)),
     }
+
+    def reducer_override(self, value: object) -> Any:
+        if not isinstance(value, Scheme):
+            return NotImplemented
+        state = {name: item for name, item in vars(value).items() if name != "_handlers"}
+        if type(value) not in HANDLERS:
+            HANDLERS[type(value)] = {kind: handler.__name__ for kind, handler in value._handlers.items()}
+        return object.__new__, (type(value),), state
+
+
+HANDLERS: dict[type[Scheme], dict[type[Message], str]] = {}
+"""Which method of a scheme handles which message."""
+
+
+def restore_handlers(scheme: Scheme) -> None:
+    scheme._handlers = {kind: getattr(scheme, name) for kind, name in HANDLERS[type(scheme)].items()}
 
 
 def frozen(broker: Broker) -> bytes:
