@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from typing import Any
 from benchmarks._read_and_sort import read_and_sort
 from roamq.pipeline.generator import City, write_city
 from roamq.pipeline.landing import add_source, load_sources
-from roamq.pipeline.runner import SMALL_BYTES, run_pipeline, warehouse_settings
+from roamq.pipeline.runner import run_pipeline, warehouse_settings
 from roamq.pipeline.session import open_session
 from roamq.pipeline.traces import FORMATS
 
@@ -70,9 +69,8 @@ def measure(rows: int, work: Path, options: argparse.Namespace) -> dict[str, Any
         shuffle_partitions=partitions,
         # Rows and shuffles go where there is room, beside the tables.
         config={"spark.local.dir": str(work / "spark")},
+        input_bytes=rows * ROW_BYTES,  # nothing has landed yet
     )
-    if rows * ROW_BYTES >= SMALL_BYTES:  # as the command chooses, which knows what has landed
-        settings = replace(settings, java_options="")
     traces = options.traces or work / "traces"
     with open_session(settings) as spark:
         generated = (

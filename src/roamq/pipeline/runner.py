@@ -34,6 +34,10 @@ SMALL_BYTES: Final = 32 << 20
 QUICK_TO_COMPILE: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Most of a small run is the JVM compiling code that then handles few rows: it had better not do it twice."""
 
+MODEST_BYTES: Final = 1 << 30
+QUICK_TO_PLAN: Final = {"spark.sql.adaptive.enabled": "false"}
+"""Up to here, plans that adapt themselves between stages cost more than they save."""
+
 GRAPH_SETTINGS: Final = {
     # Spark refuses its own row ids in streams because they begin anew with every batch; positions may (decision 0075).
     "spark.sql.streaming.unsupportedOperationCheck": "false",
@@ -57,8 +61,13 @@ def warehouse_settings(
     driver_memory: str = "2g",
     shuffle_partitions: int = 8,
     config: dict[str, str] | None = None,
+    input_bytes: int | None = None,
 ) -> SparkSettings:
-    """Settings of a session that makes or reads the tables of a warehouse."""
+    """Settings of a session that makes or reads the tables of a warehouse.
+
+    They depend on how much there is to read: `input_bytes`, by default what has landed.
+    """
+    size = landed_bytes(warehouse) if input_bytes is None else input_bytes
     usual = {
         "spark.sql.parquet.compression.codec": "zstd",
         # Windows over a client's rows stay in memory up to this many rows; beyond, they spill.
@@ -72,8 +81,8 @@ def warehouse_settings(
         warehouse=warehouse,
         driver_memory=driver_memory,
         shuffle_partitions=shuffle_partitions,
-        java_options=QUICK_TO_COMPILE if landed_bytes(warehouse) < SMALL_BYTES else "",
-        config=usual | (config or {}),
+        java_options=QUICK_TO_COMPILE if size < SMALL_BYTES else "",
+        config=usual | (QUICK_TO_PLAN if size < MODEST_BYTES else {}) | (config or {}),
     )
 
 

@@ -51,19 +51,19 @@ def open_tables(spark: "SparkSession", warehouse: Path) -> list[str]:
     database, names = database_of(warehouse), table_names(warehouse)
     spark.sql(f"create database if not exists `{database}` location '{_url(warehouse)}'")
     spark.catalog.setCurrentDatabase(database)
-    for known in spark.catalog.listTables():
-        if known.name not in names:
-            spark.sql(f"drop table if exists `{known.name}`")
+    for known in spark.sql("show tables").collect():
+        spark.sql(f"drop table if exists `{database}`.`{known.tableName}`")
     for name in names:
         enter(spark, database, name, warehouse / name)
     return names
 
 
 def enter(spark: "SparkSession", database: str, name: str, folder: Path) -> None:
-    """Make a folder of Parquet files a table with the columns of its contract; there may be no file yet."""
-    table, columns = f"`{database}`.`{name}`", columns_of(contract_of(name))
-    spark.sql(f"drop table if exists {table}")
-    spark.sql(f"create table {table} ({columns}) using parquet location '{_url(folder)}'")
+    """Make a folder of Parquet files a new table with the columns of its contract; there may be no file yet."""
+    columns = columns_of(contract_of(name))
+    spark.sql(
+        f"create table if not exists `{database}`.`{name}` ({columns}) using parquet location '{_url(folder)}'"
+    )
 
 
 def about(table: str) -> str:

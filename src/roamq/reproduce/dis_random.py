@@ -106,7 +106,9 @@ def growth_table(values: Values) -> Table:
     for scheme in SCHEMES:
         means = [values.get(scheme, x).mean for x in xs]
         limit, most = level(xs[-4:], means[-4:])
-        rows.append([scheme, *(round(mean, 3) for mean in means), f"{limit:.3g}", f"{most:,.0f}"])
+        in_sight = limit < 2 * means[-1]
+        told = (f"{limit:.3g}", f"{most:,.0f}") if in_sight else ("no limit in sight", "")
+        rows.append([scheme, *(round(mean, 3) for mean in means), *told])
     return Table(
         title="Beyond the paper: where the overhead levels off",
         columns=["scheme", *(str(x) for x in xs), "levels off at", "nine tenths of it at"],

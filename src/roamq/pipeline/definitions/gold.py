@@ -152,11 +152,13 @@ def summary(spark: "SparkSession", sources: Sequence[Source], derived: Sequence[
     )
     silver_tables = ["sojourns", "moves"] if any(FORMATS[s.format].observe for s in sources) else []
     silver_tables += SILVER if any(s.format == "records" for s in sources) else ()
-    counts = [
-        spark.read.table(name)
-        .groupBy("dataset")
-        .agg(F.count("*").alias("rows_counted"))
-        .withColumns({"name": F.lit(name), "layer": F.lit("silver" if name in silver_tables else "gold")})
+    out = union(
+        spark.read.table(name).select(
+            "dataset",
+            F.lit(name).alias("name"),
+            F.lit("silver" if name in silver_tables else "gold").alias("layer"),
+        )
         for name in (*silver_tables, *derived)
-    ]
-    return conform(union([lines, *counts]).withColumnRenamed("rows_counted", "rows"), SUMMARY)
+    )
+    counts = out.groupBy("dataset", "name", "layer").agg(F.count("*").alias("rows_counted"))
+    return conform(union([lines, counts]).withColumnRenamed("rows_counted", "rows"), SUMMARY)
