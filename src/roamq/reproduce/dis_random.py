@@ -95,6 +95,7 @@ def growth_figure(values: Values) -> Figure:
         x_label="number of subscribers",
         y_label=OVERHEAD,
         x_log=True,
+        y_log=True,
         series=[values.series(scheme, scheme, xs) for scheme in SCHEMES],
         caption=f"Above 800: half an hour simulated after the warm-up, {LARGE_SEEDS} seeds.",
     )
