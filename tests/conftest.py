@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from roamq.pipeline.session import SparkSettings, open_session
+from roamq.pipeline.session import QUICK_TO_COMPILE, QUICK_TO_PLAN, SparkSettings, open_session
 
 # Spark's workers import runners of the tests by name, so they look where pytest does.
 _ROOT = Path(__file__).parent.parent
@@ -21,10 +21,8 @@ def spark() -> Iterator[SparkSession]:
         master="local[2]",
         driver_memory="1g",
         shuffle_partitions=2,
-        # Tests run many small queries once: neither optimised code nor adaptive plans pay for themselves.
-        # With that one compiler the JVM reserves so little for its code that a long session would end interpreted.
-        java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-        config={"spark.sql.adaptive.enabled": "false"},
+        java_options=QUICK_TO_COMPILE,
+        config=QUICK_TO_PLAN,
     )
     with open_session(settings) as session:
         yield session

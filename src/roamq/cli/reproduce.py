@@ -12,12 +12,6 @@ from roamq.cli.options import json_option, out_option, spark_options, spark_sett
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 
-BRIEF: dict[str, Any] = {
-    "java_options": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-    "config": {"spark.sql.adaptive.enabled": "false"},
-}
-"""Many small queries, once each: neither optimised code nor plans that adapt themselves earn back what they cost. With
-one compiler the virtual machine reserves so little for its code that it would soon interpret it: hence the second."""
 STYLES = {"reproduced": "green", "differs": "yellow", "not run": "dim", "error": "bold red"}
 
 
@@ -54,7 +48,7 @@ def command(
       roamq reproduce DIS --paper-only
       roamq reproduce PRO-T2 PRO-T3 --json
     """
-    from roamq.pipeline.session import open_session
+    from roamq.pipeline.session import QUICK_TO_COMPILE, QUICK_TO_PLAN, open_session
     from roamq.report.page import write_page
     from roamq.reproduce.registry import Verdict, select
     from roamq.reproduce.scorecard import page_of, score, trouble_line
@@ -69,7 +63,8 @@ def command(
         else:
             print_table(columns, listed)
         return
-    settings = spark_settings(master, remote, **(BRIEF if quick else {}))
+    brief: dict[str, Any] = {"java_options": QUICK_TO_COMPILE, "config": QUICK_TO_PLAN} if quick else {}
+    settings = spark_settings(master, remote, **brief)
     with progress("simulating") as report:
         results, troubled = score(
             chosen,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roamq.core.errors import ConfigError, RoamqError
 from roamq.pipeline.landing import Source, landed_bytes, load_sources
-from roamq.pipeline.session import SparkSettings, open_session
+from roamq.pipeline.session import QUICK_TO_COMPILE, QUICK_TO_PLAN, SparkSettings, open_session
 from roamq.pipeline.tables import BRONZE
 from roamq.pipeline.warehouse import (
     CHECKPOINTS,
@@ -31,12 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 SMALL_BYTES: Final = 32 << 20
-QUICK_TO_COMPILE: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Most of a small run is the JVM compiling code that then handles few rows: it had better not do it twice."""
-
+"""Most of a smaller run is the JVM compiling code that then handles few rows."""
 MODEST_BYTES: Final = 1 << 30
-QUICK_TO_PLAN: Final = {"spark.sql.adaptive.enabled": "false"}
-"""Up to here, plans that adapt themselves between stages cost more than they save."""
+"""Up to here, plans that adapt themselves cost more than they save."""
 
 GRAPH_SETTINGS: Final = {
     # Spark refuses its own row ids in streams because they begin anew with every batch; positions may (decision 0075).

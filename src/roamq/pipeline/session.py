@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
 
 CONNECT_PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
+QUICK_TO_COMPILE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""For queries that run once on few rows: optimised code does not earn back what it costs. With one compiler the virtual
+machine reserves so little for its code that it would soon interpret it: hence the second option."""
+QUICK_TO_PLAN = {"spark.sql.adaptive.enabled": "false"}
+"""For such queries, plans that adapt themselves between stages do not either."""
 FIRST_CALL_RETRIES = 3
 LOG_TAIL_LINES = 5
 FIXED_AT_START = frozenset({"spark.sql.catalogImplementation", "spark.sql.warehouse.dir"})
