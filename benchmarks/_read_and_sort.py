@@ -3,11 +3,13 @@
 python -m benchmarks._read_and_sort FOLDER    # as a job of its own, with the start of Spark
 """
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
 
-from roamq.pipeline.session import SparkSettings, open_session
+from roamq.pipeline.runner import warehouse_settings
+from roamq.pipeline.session import open_session
 
 
 def read_and_sort(spark: Any, traces: Path) -> None:
@@ -17,8 +19,12 @@ def read_and_sort(spark: Any, traces: Path) -> None:
 
 
 def main(folder: str, master: str = "local[2]", driver_memory: str = "6g") -> None:
-    with open_session(SparkSettings(master=master, driver_memory=driver_memory)) as spark:
-        read_and_sort(spark, Path(folder))
+    """The job, with the settings that the pipeline has for as many bytes."""
+    traces = Path(folder)
+    size = sum(file.stat().st_size for file in traces.glob("*.csv"))
+    settings = warehouse_settings(traces, master=master, driver_memory=driver_memory, input_bytes=size)
+    with open_session(dataclasses.replace(settings, warehouse=None)) as spark:
+        read_and_sort(spark, traces)
 
 
 if __name__ == "__main__":

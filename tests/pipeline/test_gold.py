@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from roamq.pipeline import connectivity, gold, silver
+from roamq.pipeline import connectivity, gold, prediction, silver
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import (
     ARRIVAL_RATES,
@@ -54,7 +54,7 @@ def test_transitions_of_lower_order_are_sums_of_the_higher(spark: SparkSession) 
     rows = moves(spark, (None, "A", "B", 1), ("A", "B", "C", 2), ("X", "B", "C", 3), ("A", "B", "D", 4))
 
     same(
-        gold.transitions(rows),
+        gold.transitions(prediction.trigrams(prediction.split_by_day(rows, "UTC", test_share=0.3))),
         [
             ("d", 0, None, None, "B", 1, 0.25, at(1)),
             ("d", 0, None, None, "C", 2, 0.5, at(3)),
@@ -115,7 +115,7 @@ def test_days_share_a_sojourn_across_midnight_and_count_the_move_once(spark: Spa
     sojourns = silver.sojourns(rows, Rules(at_one_instant="all", gap_s=4 * 3600), dataset="d")
 
     same(
-        gold.days(sojourns, "UTC"),
+        gold.days(sojourns, silver.moves(sojourns), "UTC"),
         [
             ("d", date(2024, 1, 1), 1, 0, 1.0, 0.0),
             ("d", date(2024, 1, 2), 1, 1, 2.0 + 600 / 3600, 0.0),

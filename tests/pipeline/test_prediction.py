@@ -32,16 +32,20 @@ def split(spark: SparkSession, rows: list[Move], share: float = 0.3) -> DataFram
     return prediction.split_by_day(frame(spark, rows), "UTC", share)
 
 
+def ranked(spark: SparkSession, rows: list[Move]) -> DataFrame:
+    return prediction.ranked_tests(prediction.trigrams(split(spark, rows)))
+
+
 def listed(train: list[Move], before: str, here: str) -> dict[str, list[str]]:
     """The plain twin: every predictor's whole list for one context."""
 
-    def ranked(rows: list[Move]) -> list[str]:
+    def by_count(rows: list[Move]) -> list[str]:
         counts = Counter(there for _, _, there, _ in rows)
         return sorted(counts, key=lambda site: (-counts[site], site))
 
-    order_0 = [site for site in ranked(train) if site != here]
-    order_1 = ranked([row for row in train if row[1] == here])
-    order_2 = ranked([row for row in train if row[:2] == (before, here)])
+    order_0 = [site for site in by_count(train) if site != here]
+    order_1 = by_count([row for row in train if row[1] == here])
+    order_2 = by_count([row for row in train if row[:2] == (before, here)])
     return {
         "order-0": order_0,
         "order-1": order_1,
@@ -71,7 +75,7 @@ def test_ranks_are_those_of_the_lists_written_out(spark: SparkSession, seed: int
             rank = sequence.index(there) + 1 if there in sequence else None
             expected[name, rank, len(sequence)] += 1
 
-    actual = prediction.ranked_tests(split(spark, rows))
+    actual = ranked(spark, rows)
 
     same(
         actual,
@@ -88,7 +92,7 @@ def test_no_test_day_is_ever_trained_on(spark: SparkSession) -> None:
     rows: list[Move] = [("", "A", "B", day) for day in range(10)]
     rows += [("", "A", "NEW", day) for day in range(7, 10)]
 
-    curve = prediction.prediction(prediction.ranked_tests(split(spark, rows)))
+    curve = prediction.prediction(ranked(spark, rows))
 
     best = {r.predictor: r.hit_rate for r in curve.where("set_size = 50").collect()}
     assert best == dict.fromkeys(prediction.PREDICTORS, 0.5)

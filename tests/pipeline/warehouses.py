@@ -8,7 +8,16 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 TABLES = (
-    *("quarantine", "sojourns", "moves", "neighbor_graph", "transitions", "ranked_tests", "prediction"),
+    *(
+        "quarantine",
+        "sojourns",
+        "moves",
+        "neighbor_graph",
+        "trigrams",
+        "transitions",
+        "ranked_tests",
+        "prediction",
+    ),
     *(
         "prediction_sets",
         "connectivity",

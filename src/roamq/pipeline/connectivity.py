@@ -57,16 +57,8 @@ def durations(sojourns: DataFrame) -> DataFrame:
         ),
     )
     draw = F.pmod(F.xxhash64("client", "begin", "state"), F.lit(_HASH_RANGE)) / _HASH_RANGE
-    return (
-        sojourns.select(
-            "dataset",
-            "client_class",
-            draw.alias("draw"),
-            F.filter(periods, lambda p: p.isNotNull()).alias("p"),
-        )
-        .select("dataset", "client_class", "draw", F.inline("p"))
-        .where("duration_s > 0")
-    )
+    measured = sojourns.select("dataset", "client_class", draw.alias("draw"), F.inline(periods))
+    return measured.where("duration_s > 0")  # which is not so where there is no such period either
 
 
 def _between(begin: str, end: str) -> Column:
@@ -92,11 +84,11 @@ def connectivity(sojourns: DataFrame, fit_samples: int) -> DataFrame:
     measured = durations(sojourns)
     counted = group_counts(measured)
     samples = chosen_samples(measured.where("complete"), counted, fit_samples)
-    grouped = samples.groupBy(*_GROUP).agg(F.collect_list("duration_s").alias("durations_s"))
+    described = (*_GROUP, "n", "censored", "mean_s")
+    grouped = samples.groupBy(*described).agg(F.collect_list("duration_s").alias("durations_s"))
     fit = arrow_function(_fit_batch, ArrayType(struct_of(FIT)))
-    is_wide = F.col("grouping") != "site"
-    fitted = grouped.withColumn("fits", fit("durations_s", is_wide)).join(F.broadcast(counted), list(_GROUP))
-    return conform(fitted.select(*_GROUP, "n", "censored", "mean_s", F.inline("fits")), CONNECTIVITY)
+    fitted = grouped.withColumn("fits", fit("durations_s", F.col("grouping") != "site"))
+    return conform(fitted.select(*described, F.inline("fits")), CONNECTIVITY)
 
 
 def ccdf(sojourns: DataFrame) -> DataFrame:
@@ -120,53 +112,35 @@ def group_counts(measured: DataFrame) -> DataFrame:
         F.sum(F.when(F.col("complete"), (F.col("duration_s") * 1_000_000).cast("bigint"))).alias("sum_us"),
     )
     rows = cells.select("dataset", "period", "n", "censored", "sum_us", F.inline(_groups()))
-    sums = rows.groupBy(*_GROUP).agg(
-        F.sum("n").alias("n"),
-        F.sum("censored").alias("censored"),
-        (F.sum("sum_us") / F.sum("n") / 1_000_000).alias("mean_s"),
+    sums = (
+        rows.where("value is not null")
+        .groupBy(*_GROUP)
+        .agg(
+            F.sum("n").alias("n"),
+            F.sum("censored").alias("censored"),
+            (F.sum("sum_us") / F.sum("n") / 1_000_000).alias("mean_s"),
+        )
     )
     return sums.where("n > 0")
 
 
 def _groups() -> Column:
-    """The groups a duration belongs to, as structs (grouping, value); a missing class or site makes no group."""
-    candidates = F.array(
-        F.struct(F.lit("all").alias("grouping"), F.lit(EVERYTHING).alias("value")),
-        F.struct(F.lit("class").alias("grouping"), F.col("client_class").alias("value")),
-        F.struct(F.lit("site").alias("grouping"), F.col("site").alias("value")),
+    """The groups a duration may belong to, as structs (grouping, value); a missing class or site makes none."""
+    values = {"all": F.lit(EVERYTHING), "class": F.col("client_class"), "site": F.col("site")}
+    return F.array(
+        *(F.struct(F.lit(name).alias("grouping"), value.alias("value")) for name, value in values.items())
     )
-    return F.filter(candidates, lambda group: group["value"].isNotNull())
 
 
 def chosen_samples(complete: DataFrame, counted: DataFrame, at_most: int) -> DataFrame:
-    """For each group about `at_most` durations, or all: (dataset, period, grouping, value, duration_s).
+    """For each group about `at_most` durations, or all of them, beside its counts.
 
-    One pass over the durations: the counts of each grouping are small and are brought to the rows.
+    One pass over the durations: the counts are small and are brought to the rows.
     """
-    rows = complete
-    for grouping, key in (("all", None), ("class", "client_class"), ("site", "site")):
-        share = F.least(F.lit(1.0), F.lit(float(at_most)) / F.col("n")).alias(f"{grouping}_share")
-        rates = counted.where(F.col("grouping") == grouping)
-        if key is None:
-            rows = rows.join(
-                F.broadcast(rates.select("dataset", "period", share)), ["dataset", "period"], "left"
-            )
-        else:
-            keyed = rates.select("dataset", "period", F.col("value").alias(key), share)
-            rows = rows.join(F.broadcast(keyed), ["dataset", "period", key], "left")
-    kept = [
-        F.when(
-            F.col("draw") < F.col(f"{grouping}_share"),
-            F.struct(F.lit(grouping).alias("grouping"), value.alias("value")),
-        )
-        for grouping, value in (
-            ("all", F.lit(EVERYTHING)),
-            ("class", F.col("client_class")),
-            ("site", F.col("site")),
-        )
-    ]
-    groups = F.filter(F.array(*kept), lambda group: group.isNotNull())
-    return rows.select("dataset", "period", "duration_s", F.inline(groups))
+    rows = complete.select("dataset", "period", "draw", "duration_s", F.inline(_groups()))
+    return rows.join(F.broadcast(counted), list(_GROUP)).where(
+        F.col("draw") < F.lit(float(at_most)) / F.col("n")
+    )
 
 
 def _fit_batch(samples: pa.Array, is_wide: pa.Array) -> pa.Array:

@@ -55,12 +55,9 @@ def neighbor_graph(moves: DataFrame, half_life_days: float) -> DataFrame:
     )
 
 
-def transitions(moves: DataFrame) -> DataFrame:
-    """Moves -> `transitions` of order 0, 1 and 2: counts of `to` given nothing, `from`, or `before` and `from`."""
-    # Order 2 is counted from the rows; the lower orders are sums of it, not further passes over the moves.
-    second = moves.groupBy("dataset", "before", "from", "to").agg(
-        F.count("*").alias("moves"), F.max("time").alias("last_seen")
-    )
+def transitions(trigrams: DataFrame) -> DataFrame:
+    """Trigrams -> `transitions` of order 0, 1 and 2: counts of `to` given nothing, `from`, or `before` and `from`."""
+    second = trigrams.withColumn("moves", F.col("trained") + F.col("tested"))
     orders = [
         _transitions_of(second, 0, context=()),
         _transitions_of(second, 1, context=("from",)),
@@ -132,30 +129,27 @@ def daily_profile(rates: DataFrame, bin_s: int, time_zone: str) -> DataFrame:
     )
 
 
-def days(sojourns: DataFrame, time_zone: str) -> DataFrame:
-    """Sojourns -> one row per local day; a sojourn across midnight counts on both sides of it."""
+def days(sojourns: DataFrame, moves: DataFrame, time_zone: str) -> DataFrame:
+    """Sojourns and moves -> one row per local day; a sojourn across midnight counts on both sides of it."""
     known = sojourns.where(F.col("state").isin(CONNECTED, DISCONNECTED))  # days without any data are no days
-    pieces = split_at_midnight(known, time_zone)
-    micros = F.unix_micros("end") - F.unix_micros(
-        "begin"
-    )  # whole numbers: their sum is the same in any order
-    arrives = F.from_utc_timestamp("next_begin", time_zone)
-    # A move belongs to the day of its arrival; the stay it ends may have been cut into several pieces.
-    is_move = (F.col("next_site") != F.col("site")) & (F.to_date(arrives) == F.col("day"))
-    moved = sojourns.withColumn("day", F.to_date(F.from_utc_timestamp("next_begin", time_zone))).where(
-        (F.col("state") == CONNECTED) & is_move
-    )
-    counted = moved.groupBy("dataset", "day").agg(F.count("*").alias("moves"))
+    # Whole numbers: their sum is the same in any order.
+    micros = F.unix_micros("end") - F.unix_micros("begin")
     in_hours = {
         name: F.coalesce(F.sum(F.when(F.col("state") == state, micros)), F.lit(0)) / 3.6e9
         for name, state in (("connected_hours", CONNECTED), ("disconnected_hours", DISCONNECTED))
     }
-    spent = pieces.groupBy("dataset", "day").agg(
-        F.count_distinct(F.when(F.col("state") == CONNECTED, F.col("client"))).alias("clients"),
-        *(hours.alias(name) for name, hours in in_hours.items()),
+    spent = (
+        split_at_midnight(known, time_zone)
+        .groupBy("dataset", "day")
+        .agg(
+            F.count_distinct(F.when(F.col("state") == CONNECTED, F.col("client"))).alias("clients"),
+            *(hours.alias(name) for name, hours in in_hours.items()),
+        )
     )
-    moves = F.coalesce("moves", F.lit(0))
-    return conform(spent.join(counted, ["dataset", "day"], "left").withColumn("moves", moves), DAYS)
+    arrival = F.to_date(F.from_utc_timestamp("time", time_zone))
+    counted = moves.groupBy("dataset", arrival.alias("day")).agg(F.count("*").alias("moves"))
+    spent_and_moved = spent.join(F.broadcast(counted), ["dataset", "day"], "left")
+    return conform(spent_and_moved.withColumn("moves", F.coalesce("moves", F.lit(0))), DAYS)
 
 
 def sites_of_observations(observations: DataFrame, dataset: str) -> DataFrame:

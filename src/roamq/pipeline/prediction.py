@@ -15,10 +15,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from roamq.pipeline.tables import PREDICTION, PREDICTION_SETS, RANKED_TESTS, conform
+from roamq.pipeline.tables import PREDICTION, PREDICTION_SETS, RANKED_TESTS, TRIGRAMS, conform
 
 SET_SIZE_MAX: Final = 50
 TARGETS: Final = (0.9, 0.99)
+CONTEXTS: Final[tuple[tuple[str, ...], ...]] = ((), ("from",), ("before", "from"))
+"""What a prediction of order 0, 1 or 2 knows."""
 PREDICTORS: Final = ("order-0", "order-1", "order-2", "order-1-backoff", "order-2-backoff")
 
 
@@ -42,69 +44,69 @@ def split_by_day(moves: DataFrame, time_zone: str, test_share: float) -> DataFra
     return moves.join(F.broadcast(cut), "dataset").withColumn("is_test", F.col("time") >= F.col("cut"))
 
 
-def ranked_tests(split: DataFrame) -> DataFrame:
-    """Split moves -> gold `ranked_tests`: how many test moves got which rank, in a list of which length.
+def trigrams(split: DataFrame) -> DataFrame:
+    """Split moves -> gold `trigrams`: how often each path over three sites was taken, on earlier and on later days.
+
+    The one pass over the moves that all counts by context start from; what follows is as small as the network.
+    """
+    counted = split.groupBy("dataset", "before", "from", "to", "first_test_day").agg(
+        F.count_if(~F.col("is_test")).alias("trained"),
+        F.count_if("is_test").alias("tested"),
+        F.max("time").alias("last_seen"),
+    )
+    return conform(counted, TRIGRAMS)
+
+
+def ranked_tests(counted: DataFrame) -> DataFrame:
+    """Trigrams -> gold `ranked_tests`: how many test moves got which rank, in a list of which length.
 
     A null rank says that the target is not on that predictor's list at all.
     """
-    counted = split.withColumn("before", F.coalesce("before", F.lit(""))).groupBy(
-        "dataset", "before", "from", "to", "is_test", "first_test_day"
-    )
-    trigrams = counted.agg(F.count("*").alias("n"))
-    train, test = trigrams.where("not is_test"), trigrams.where("is_test")
-    trained = train.groupBy("dataset").agg(F.sum("n").alias("train_moves"))
-
-    order_0 = _ranked(train, (), "rank_0")
-    order_1 = _ranked(train, ("from",), "rank_1")
-    order_2 = _ranked(train, ("before", "from"), "rank_2")
-    network = order_0.groupBy("dataset").agg(F.count("*").alias("size_0"))
+    order_0 = _ranked(counted, 0).withColumn("train_moves", F.sum("n_0").over(Window.partitionBy("dataset")))
+    order_1 = _ranked(counted, 1, order_0)
+    order_2 = _ranked(counted, 2, order_1).where("tested_2 > 0")
     own = order_0.select("dataset", F.col("to").alias("from"), F.col("rank_0").alias("own_rank"))
-    listed_1 = (
-        order_1.join(order_0, ["dataset", "to"])
-        .groupBy("dataset", "from")
-        .agg(F.count("*").alias("size_1"), F.collect_list("rank_0").alias("ranks_0"))
-    )
-    listed_2 = (
-        order_2.join(order_1, ["dataset", "from", "to"])
-        .groupBy("dataset", "before", "from")
-        .agg(F.count("*").alias("size_2"), F.collect_list("rank_1").alias("ranks_1"))
-    )
-    ranked = (
-        test.join(F.broadcast(trained), "dataset", "left")
-        .join(F.broadcast(network), "dataset", "left")
-        .join(order_0, ["dataset", "to"], "left")
-        .join(own, ["dataset", "from"], "left")
-        .join(order_1, ["dataset", "from", "to"], "left")
-        .join(listed_1, ["dataset", "from"], "left")
-        .join(order_2, ["dataset", "before", "from", "to"], "left")
-        .join(listed_2, ["dataset", "before", "from"], "left")
-        .select("dataset", "first_test_day", "train_moves", "n", F.inline(_rank_and_size()))
+    ranked = order_2.join(F.broadcast(own), ["dataset", "from"], "left").select(
+        "dataset", "first_test_day", "train_moves", "tested_2", F.inline(_rank_and_size())
     )
     return conform(
         ranked.groupBy("dataset", "predictor", "first_test_day", "train_moves", "rank", "size").agg(
-            F.sum("n").alias("n")
+            F.sum("tested_2").alias("n")
         ),
         RANKED_TESTS,
     )
 
 
-def _ranked(train: DataFrame, context: tuple[str, ...], rank: str) -> DataFrame:
-    """Targets per context, the most frequent first; equal counts in the order of names."""
-    counted = train.groupBy("dataset", *context, "to").agg(F.sum("n").alias("n"))
-    best_first = Window.partitionBy("dataset", *context).orderBy(F.desc("n"), "to")
-    return counted.select("dataset", *context, "to", F.row_number().over(best_first).alias(rank))
+def _ranked(counted: DataFrame, order: int, shorter: DataFrame | None = None) -> DataFrame:
+    """Targets per context of one order, with all that the shorter contexts say of them.
+
+    Adds `rank_K` in the context's list (the most frequent first, equal counts in the order of names; null where no
+    training day has it), the list's `size_K`, and in `better_K` how many on it rank better in the shorter context.
+    """
+    context = CONTEXTS[order]
+    targets = counted.groupBy("dataset", *context, "to", "first_test_day").agg(
+        F.sum("trained").alias(f"n_{order}"), F.sum("tested").alias(f"tested_{order}")
+    )
+    given = Window.partitionBy("dataset", *context)
+    is_listed = F.col(f"n_{order}") > 0
+    columns = {
+        f"rank_{order}": F.when(is_listed, F.row_number().over(given.orderBy(F.desc(f"n_{order}"), "to"))),
+        f"size_{order}": F.count_if(is_listed).over(given),
+    }
+    if shorter is not None:
+        targets = targets.join(shorter, ["dataset", *CONTEXTS[order - 1], "to", "first_test_day"])
+        columns[f"better_{order}"] = F.count_if(is_listed).over(given.orderBy(f"rank_{order - 1}"))
+    return targets.withColumns(columns)
 
 
 def _rank_and_size() -> Column:
     """One struct (predictor, rank, size) per predictor."""
-    zero = F.lit(0)
     # Nobody moves to where he is: the own site never takes a place on the list.
-    own = F.coalesce((F.col("own_rank") < F.col("rank_0")).cast("int"), zero)
-    popular = F.col("rank_0") - own
-    size_0 = F.coalesce("size_0", zero) - F.col("own_rank").isNotNull().cast("int")
-    size_1, size_2 = F.coalesce("size_1", zero), F.coalesce("size_2", zero)
-    after_1 = size_1 + popular - _below("ranks_0", "rank_0")
-    after_2 = size_2 + F.col("rank_1") - _below("ranks_1", "rank_1")
+    popular = F.col("rank_0") - F.coalesce((F.col("own_rank") < F.col("rank_0")).cast("int"), F.lit(0))
+    size_0 = F.col("size_0") - F.col("own_rank").isNotNull().cast("int")
+    size_1, size_2 = F.col("size_1"), F.col("size_2")
+    after_1 = size_1 + popular - F.col("better_1")
+    after_2 = size_2 + F.col("rank_1") - F.col("better_2")
     ranks = {
         "order-0": (popular, size_0),
         "order-1": (F.col("rank_1"), size_1),
@@ -123,12 +125,6 @@ def _rank_and_size() -> Column:
             for name, (rank, size) in ranks.items()
         )
     )
-
-
-def _below(ranks: str, rank: str) -> Column:
-    """How many of the listed ranks are better than this one."""
-    better = F.filter(F.col(ranks), lambda listed: listed < F.col(rank))
-    return F.coalesce(F.size(better), F.lit(0))
 
 
 def prediction(ranked: DataFrame) -> DataFrame:

@@ -5,15 +5,25 @@ catalog together. This module does what that command does after its start-up - m
 definitions, start a run, follow its events - in a session that is ours (docs/decisions/0071).
 """
 
+import collections
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from roamq.core.errors import ConfigError, RoamqError
 from roamq.pipeline.landing import Source, landed_bytes, load_sources
-from roamq.pipeline.session import QUICK_TO_COMPILE, QUICK_TO_PLAN, SparkSettings, open_session
+from roamq.pipeline.session import (
+    LESS_TO_COMPILE,
+    QUICK_TO_ALLOCATE,
+    QUICK_TO_COMPILE,
+    QUICK_TO_PLAN,
+    SparkSettings,
+    open_session,
+)
 from roamq.pipeline.tables import BRONZE
 from roamq.pipeline.warehouse import (
     CHECKPOINTS,
@@ -34,6 +44,13 @@ SMALL_BYTES: Final = 32 << 20
 """Most of a smaller run is the JVM compiling code that then handles few rows."""
 MODEST_BYTES: Final = 1 << 30
 """Up to here, plans that adapt themselves cost more than they save."""
+
+READ_BYTES: Final = 32 << 20
+"""What one task reads of the input."""
+SHUFFLE_BYTES: Final = 48 << 20
+"""Input behind one partition of a shuffle."""
+SHUFFLE_PARTITIONS_MAX: Final = 200
+"""Spark's default, and what is taken where nobody knows how much there is."""
 
 GRAPH_SETTINGS: Final = {
     # Spark refuses its own row ids in streams because they begin anew with every batch; positions may (decision 0075).
@@ -56,7 +73,6 @@ def warehouse_settings(
     remote: str | None = None,
     master: str = "local[*]",
     driver_memory: str = "2g",
-    shuffle_partitions: int = 8,
     config: dict[str, str] | None = None,
     input_bytes: int | None = None,
 ) -> SparkSettings:
@@ -67,20 +83,30 @@ def warehouse_settings(
     size = landed_bytes(warehouse) if input_bytes is None else input_bytes
     usual = {
         "spark.sql.parquet.compression.codec": "zstd",
+        # Numbers, where Spark's default is twelve bytes in an order of their own.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # Windows over a client's rows stay in memory up to this many rows; beyond, they spill.
         "spark.sql.windowExec.buffer.in.memory.threshold": "65536",
-        # Small inputs are the rule: half a dozen files are not worth half a dozen tasks.
+        # Small inputs are the rule: half a dozen files are not worth half a dozen tasks, and two cores share evenly
+        # what comes in more pieces than two.
         "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+        "spark.sql.files.maxPartitionBytes": str(READ_BYTES),
     }
     return SparkSettings(
         remote=remote,
         master=master,
         warehouse=warehouse,
         driver_memory=driver_memory,
-        shuffle_partitions=shuffle_partitions,
-        java_options=QUICK_TO_COMPILE if size < SMALL_BYTES else "",
+        shuffle_partitions=max(2, int(min(size / SHUFFLE_BYTES, SHUFFLE_PARTITIONS_MAX))),
+        java_options=f"{QUICK_TO_ALLOCATE} {_compiling(size)}",
         config=usual | (QUICK_TO_PLAN if size < MODEST_BYTES else {}) | (config or {}),
     )
+
+
+def _compiling(size: float) -> str:
+    if size < SMALL_BYTES:
+        return QUICK_TO_COMPILE
+    return LESS_TO_COMPILE if size < MODEST_BYTES else ""
 
 
 def run_pipeline(
@@ -207,13 +233,29 @@ def look_at(
 
 
 def _follow(events: Iterator[dict[str, Any]], progress: Progress) -> None:
+    """Report what becomes of the flows, until all of them are completed or the run ends otherwise.
+
+    Spark itself looks but once a second whether a run has ended; its last words are heard beside what comes next.
+    """
+    waiting: set[str] = set()
     for event in events:
         result = event.get("pipeline_event_result")
-        if result is None:
+        found = result and _EVENT.search(result.event.message)
+        if not found:
             continue
-        found = _EVENT.search(result.event.message)
-        if found:
-            progress(found["flow"], found["state"])
+        progress(found["flow"], found["state"])
+        if found["state"] != "COMPLETED":
+            waiting.add(found["flow"])
+            continue
+        waiting.discard(found["flow"])
+        if not waiting:
+            Thread(target=_hear_out, args=(events,), daemon=True).start()
+            return
+
+
+def _hear_out(events: Iterator[Any]) -> None:
+    with contextlib.suppress(Exception):  # the session may end first
+        collections.deque(events, maxlen=0)
 
 
 def _order(text: str) -> "Column":

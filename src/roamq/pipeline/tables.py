@@ -68,6 +68,12 @@ TRANSITIONS: Final = (
 )
 """Gold: next-site counts of order 0 (no context), 1 (the site) and 2 (the site and the one before)."""
 
+TRIGRAMS: Final = (
+    "dataset string, before string, from string, to string, first_test_day date, trained bigint, tested bigint, "
+    "last_seen timestamp"
+)
+"""Gold: how often clients went `from` one site `to` another having come from `before`, on training and test days."""
+
 RANKED_TESTS: Final = (
     "dataset string, predictor string, first_test_day date, train_moves bigint, "
     "rank bigint, size bigint, n bigint"
@@ -151,6 +157,7 @@ DERIVED: Final[Mapping[str, Table]] = {
     "deliveries": Table("events that reached a client, how late and which way", DELIVERIES),
     "traffic": Table("messages by kind that crossed links", TRAFFIC),
     "neighbor_graph": Table("which site follows which, how likely, how lately", NEIGHBOR_GRAPH),
+    "trigrams": Table("paths over three sites, counted on training and on test days", TRIGRAMS),
     "transitions": Table("next-site counts of order 0, 1 and 2", TRANSITIONS),
     "ranked_tests": Table("moves of the test days, and the rank each predictor gave them", RANKED_TESTS),
     "prediction": Table("hit rate of next-site prediction against the size of the set", PREDICTION),

@@ -12,7 +12,6 @@ from roamq.pipeline.definitions.silver import declare_view, good_rows, observati
 from roamq.pipeline.landing import Source
 from roamq.pipeline.metrics import metrics_of
 from roamq.pipeline.records import SILVER, runs_of
-from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import SUMMARY, conform
 from roamq.pipeline.traces import FORMATS
 from roamq.pipeline.traces.base import is_good, is_malformed
@@ -20,7 +19,8 @@ from roamq.pipeline.traces.base import is_good, is_malformed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PerDataset = Callable[[DataFrame, Rules], DataFrame]
+PerDataset = Callable[..., DataFrame]
+"""Called with a dataset's part of each silver table, and its rules."""
 
 
 def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
@@ -32,31 +32,36 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
         declare_view(name, query)
         names.append(name)
 
-    def derived(name: str, table: str, query: PerDataset) -> None:
-        """A view that is made of each dataset's part of a silver table, by that dataset's rules."""
+    def derived(name: str, tables: Sequence[str], query: PerDataset) -> None:
+        """A view that is made of each dataset's part of silver tables, by that dataset's rules."""
+        view(
+            name,
+            lambda: union(query(*(part_of(table, s) for table in tables), rules_of(s)) for s in observed),
+        )
 
-        def parts() -> DataFrame:
-            rows = spark.read.table(table)
-            return union(query(rows.where(F.col("dataset") == s.dataset), rules_of(s)) for s in observed)
-
-        view(name, parts)
+    def part_of(table: str, source: Source) -> DataFrame:
+        return spark.read.table(table).where(F.col("dataset") == source.dataset)
 
     if observed:
         derived(
             "neighbor_graph",
-            "moves",
+            ["moves"],
             lambda moves, rules: gold.neighbor_graph(moves, rules.half_life_days),
+        )
+        derived(
+            "trigrams",
+            ["moves"],
+            lambda moves, rules: prediction.trigrams(
+                prediction.split_by_day(moves, rules.time_zone, rules.test_share)
+            ),
         )
         view(
             "transitions",
-            lambda: gold.transitions(spark.read.table("moves")),
+            lambda: gold.transitions(spark.read.table("trigrams")),
         )
-        derived(
+        view(
             "ranked_tests",
-            "moves",
-            lambda moves, rules: prediction.ranked_tests(
-                prediction.split_by_day(moves, rules.time_zone, rules.test_share)
-            ),
+            lambda: prediction.ranked_tests(spark.read.table("trigrams")),
         )
         view(
             "prediction",
@@ -68,7 +73,7 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
         )
         derived(
             "connectivity",
-            "sojourns",
+            ["sojourns"],
             lambda sojourns, rules: connectivity.connectivity(sojourns, rules.fit_samples),
         )
         view(
@@ -77,27 +82,19 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
         )
         derived(
             "days",
-            "sojourns",
-            lambda sojourns, rules: gold.days(sojourns, rules.time_zone),
+            ["sojourns", "moves"],
+            lambda sojourns, moves, rules: gold.days(sojourns, moves, rules.time_zone),
         )
         view("sites", lambda: union(_sites(spark, s) for s in observed))
 
     def rates() -> DataFrame:
-        clients = [
-            gold.client_arrivals(
-                spark.read.table("sojourns").where(F.col("dataset") == s.dataset), rules_of(s).bin_s
-            )
-            for s in observed
-        ]
+        clients = [gold.client_arrivals(part_of("sojourns", s), rules_of(s).bin_s) for s in observed]
         events = [gold.event_arrivals(_events(spark, s), rules_of(s).bin_s) for s in eventful]
         return union([*clients, *events])
 
     def profile() -> DataFrame:
-        table = spark.read.table("arrival_rates")
         return union(
-            gold.daily_profile(
-                table.where(F.col("dataset") == s.dataset), rules_of(s).bin_s, rules_of(s).time_zone
-            )
+            gold.daily_profile(part_of("arrival_rates", s), rules_of(s).bin_s, rules_of(s).time_zone)
             for s in sources
         )
 

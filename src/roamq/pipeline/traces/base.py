@@ -26,7 +26,7 @@ ORDINAL_BITS: Final = 33
 """Low bits of a position count lines within a task; the high bits hold the split's offset in MiB."""
 
 
-UNIX_SECONDS_MAX: Final = 1e11
+UNIX_SECONDS_MAX: Final = 100_000_000_000
 """More is no time: milliseconds taken for seconds, or a torn number."""
 
 
@@ -132,8 +132,14 @@ def fields_of(names: Sequence[str]) -> dict[str, Column]:
 
 def unix_time(text: Column) -> Column:
     """UNIX seconds, with a fraction or none; null for anything else, also for what lies in no calendar."""
-    seconds = text.try_cast("double")
-    return F.when(F.abs(seconds) < UNIX_SECONDS_MAX, F.timestamp_seconds(seconds))
+    # Whole numbers are tried first: they are the rule, and reading them costs a fraction.
+    readings = (text.try_cast("bigint"), text.try_cast("double"))
+    return F.coalesce(
+        *(
+            F.when(seconds.between(-UNIX_SECONDS_MAX, UNIX_SECONDS_MAX), F.timestamp_seconds(seconds))
+            for seconds in readings
+        )
+    )
 
 
 def refuse(*checks: tuple[Column, Column | str]) -> Column:
