@@ -1,5 +1,6 @@
 """What is learned: graph, transitions, rates, days, connectivity."""
 
+import math
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -10,6 +11,7 @@ from roamq.pipeline import connectivity, gold, prediction, silver
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import (
     ARRIVAL_RATES,
+    CCDF,
     DAILY_PROFILE,
     DAYS,
     MOVES,
@@ -193,15 +195,24 @@ def test_a_large_group_is_fitted_on_a_sample_that_is_always_the_same(spark: Spar
     assert 150 < len(drawn[0]) < 250
 
 
-def test_the_ccdf_is_that_of_the_complete_durations(spark: SparkSession) -> None:
-    rows = [sojourn("connected", "A", n * 2000, n * 2000 + 1 + n) for n in range(1000)]
+@pytest.mark.parametrize("n", [1, 7, 997])
+def test_the_ccdf_is_that_of_the_complete_durations(spark: SparkSession, n: int) -> None:
+    """Against a list that is sorted and counted off; every duration of the largest sample occurs several times."""
+    lasting = sorted(1 + number * number % 311 for number in range(n))
+    rows = [
+        sojourn("connected", "A", number * 2000, number * 2000 + duration)
+        for number, duration in enumerate(lasting)
+    ]
     rows.append(sojourn("connected", "A", 9e6, 9e6 + 5e5, complete=False))
-    found = connectivity.ccdf(spark.createDataFrame(rows, schema=SOJOURNS)).collect()
 
-    assert {(r.dataset, r.period) for r in found} == {("d", "stay")}
-    assert len(found) == len(connectivity.SHARES_ABOVE)
-    for row in found:
-        assert row.duration_s == pytest.approx(1000 * (1 - row.share_above), abs=2)
+    same(
+        connectivity.ccdf(spark.createDataFrame(rows, schema=SOJOURNS)),
+        [
+            ("d", "stay", share, float(lasting[math.ceil((1 - share) * n) - 1]))
+            for share in connectivity.SHARES_ABOVE
+        ],
+        CCDF,
+    )
 
 
 def test_a_handoff_lasts_from_last_seen_to_first_seen_and_belongs_to_where_it_leads(

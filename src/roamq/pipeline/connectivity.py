@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType
 
@@ -28,7 +28,8 @@ EVERYTHING: Final = "*"
 FIT_MIN: Final = 20
 """Fewer durations are described but not fitted."""
 
-SHARES_ABOVE: Final = tuple(10 ** (-step / 20) for step in range(1, 61))
+STEPS_PER_DECADE: Final = 20
+SHARES_ABOVE: Final = tuple(10 ** (-step / STEPS_PER_DECADE) for step in range(1, 3 * STEPS_PER_DECADE + 1))
 """From 0.89 down to 0.001 in equal steps of the logarithm: a CCDF is drawn on logarithmic axes."""
 
 _HASH_RANGE: Final = 1_000_000_007
@@ -92,15 +93,31 @@ def connectivity(sojourns: DataFrame, fit_samples: int) -> DataFrame:
 
 
 def ccdf(sojourns: DataFrame) -> DataFrame:
-    """Sojourns -> gold `ccdf`: points of the complementary distribution, dense in the tail."""
-    shares = F.array(*(F.lit(1.0 - share) for share in SHARES_ABOVE))
-    points = F.percentile_approx("duration_s", shares, F.lit(10_000))
-    measured = durations(sojourns).where("complete").groupBy("dataset", "period")
-    curves = measured.agg(points.alias("duration_s")).withColumn(
-        "share_above", F.array(*map(F.lit, SHARES_ABOVE))
+    """Sojourns -> gold `ccdf`: points of the complementary distribution, dense in the tail; exact, by counting.
+
+    A duration has the steps that lie between the share of durations below it and the share up to it.
+    """
+    counted = durations(sojourns).where("complete").groupBy("dataset", "period", "duration_s").count()
+    group = Window.partitionBy("dataset", "period")
+    up_to = group.orderBy("duration_s").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    ranked = counted.withColumns(
+        {"up_to": F.sum("count").over(up_to), "of": F.sum("count").over(group)}
+    ).select(
+        *("dataset", "period", "duration_s"),
+        _steps_within(F.col("up_to") - F.col("count")).alias("before"),
+        _steps_within(F.col("up_to")).alias("last"),
     )
-    zipped = curves.select("dataset", "period", F.inline(F.arrays_zip("share_above", "duration_s")))
-    return conform(zipped, CCDF)
+    steps = F.explode(F.sequence(F.col("before") + 1, F.col("last")))
+    points = ranked.where("last > before").select("dataset", "period", "duration_s", steps.alias("step"))
+    shares = F.array(*map(F.lit, SHARES_ABOVE))
+    return conform(points.withColumn("share_above", F.element_at(shares, F.col("step"))), CCDF)
+
+
+def _steps_within(n: Column) -> Column:
+    """How many of `SHARES_ABOVE` are left above when the `n` shortest durations are taken away."""
+    left = 1 - n / F.col("of")
+    steps = F.floor(F.log10(left) * -STEPS_PER_DECADE).cast("int")
+    return F.when(left > SHARES_ABOVE[-1], steps).otherwise(len(SHARES_ABOVE))
 
 
 def group_counts(measured: DataFrame) -> DataFrame:
