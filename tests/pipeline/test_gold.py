@@ -56,7 +56,7 @@ def test_transitions_of_lower_order_are_sums_of_the_higher(spark: SparkSession) 
     rows = moves(spark, (None, "A", "B", 1), ("A", "B", "C", 2), ("X", "B", "C", 3), ("A", "B", "D", 4))
 
     same(
-        gold.transitions(prediction.trigrams(prediction.split_by_day(rows, "UTC", test_share=0.3))),
+        gold.transitions(prediction.trigrams(rows, "UTC", test_share=0.3)),
         [
             ("d", 0, None, None, "B", 1, 0.25, at(1)),
             ("d", 0, None, None, "C", 2, 0.5, at(3)),

@@ -33,7 +33,7 @@ def split(spark: SparkSession, rows: list[Move], share: float = 0.3) -> DataFram
 
 
 def ranked(spark: SparkSession, rows: list[Move]) -> DataFrame:
-    return prediction.ranked_tests(prediction.trigrams(split(spark, rows)))
+    return prediction.ranked_tests(prediction.trigrams(frame(spark, rows), "UTC", test_share=0.3))
 
 
 def listed(train: list[Move], before: str, here: str) -> dict[str, list[str]]:

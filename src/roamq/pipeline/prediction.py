@@ -44,11 +44,12 @@ def split_by_day(moves: DataFrame, time_zone: str, test_share: float) -> DataFra
     return moves.join(F.broadcast(cut), "dataset").withColumn("is_test", F.col("time") >= F.col("cut"))
 
 
-def trigrams(split: DataFrame) -> DataFrame:
-    """Split moves -> gold `trigrams`: how often each path over three sites was taken, on earlier and on later days.
+def trigrams(moves: DataFrame, time_zone: str, test_share: float) -> DataFrame:
+    """Moves -> gold `trigrams`: how often each path over three sites was taken, on training and on test days.
 
     The one pass over the moves that all counts by context start from; what follows is as small as the network.
     """
+    split = split_by_day(moves, time_zone, test_share)
     counted = split.groupBy("dataset", "before", "from", "to", "first_test_day").agg(
         F.count_if(~F.col("is_test")).alias("trained"),
         F.count_if("is_test").alias("tested"),

@@ -224,12 +224,11 @@ def _require_address(url: str) -> None:
 
 
 def _why_spark_failed(error: Exception, log: Path) -> str:
+    why = f"{_first_line(error)}."
     if "JAVA_GATEWAY_EXITED" in str(error) or isinstance(error, FileNotFoundError):
-        return (
-            "Spark did not start: Java 17 or newer must be on PATH or in JAVA_HOME (`make setup` installs it)"
-        )
+        why = "Java 17 or newer must be on PATH or in JAVA_HOME (`make setup` installs it)."
     tail = " | ".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
-    return f"Spark did not start: {_first_line(error)}. Its log ends: {tail}"
+    return f"Spark did not start: {why}" + (f" Its log ends: {tail}" if tail else "")
 
 
 def _first_line(error: Exception) -> str:

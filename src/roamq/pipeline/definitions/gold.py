@@ -1,7 +1,7 @@
 """Gold: what brokers, simulator, models and people read."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,8 +19,8 @@ from roamq.pipeline.traces.base import is_good, is_malformed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PerDataset = Callable[..., DataFrame]
-"""Called with a dataset's part of each silver table, and its rules."""
+Query = Callable[..., DataFrame]
+"""Called with rows of each table, then the values of the rules; keeps `dataset` as a key."""
 
 
 def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
@@ -32,71 +32,29 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
         declare_view(name, query)
         names.append(name)
 
-    def derived(name: str, tables: Sequence[str], query: PerDataset) -> None:
-        """A view that is made of each dataset's part of silver tables, by that dataset's rules."""
-        view(
-            name,
-            lambda: union(query(*(part_of(table, s) for table in tables), rules_of(s)) for s in observed),
-        )
-
-    def part_of(table: str, source: Source) -> DataFrame:
-        return spark.read.table(table).where(F.col("dataset") == source.dataset)
+    def derived(name: str, tables: Sequence[str], rules: Sequence[str], query: Query) -> None:
+        """A view made of silver tables, by the named rules of each dataset."""
+        view(name, lambda: union(by_rules(spark, observed, tables, rules, query)))
 
     if observed:
-        derived(
-            "neighbor_graph",
-            ["moves"],
-            lambda moves, rules: gold.neighbor_graph(moves, rules.half_life_days),
-        )
-        derived(
-            "trigrams",
-            ["moves"],
-            lambda moves, rules: prediction.trigrams(
-                prediction.split_by_day(moves, rules.time_zone, rules.test_share)
-            ),
-        )
-        view(
-            "transitions",
-            lambda: gold.transitions(spark.read.table("trigrams")),
-        )
-        view(
-            "ranked_tests",
-            lambda: prediction.ranked_tests(spark.read.table("trigrams")),
-        )
-        view(
-            "prediction",
-            lambda: prediction.prediction(spark.read.table("ranked_tests")),
-        )
-        view(
-            "prediction_sets",
-            lambda: prediction.prediction_sets(spark.read.table("ranked_tests")),
-        )
-        derived(
-            "connectivity",
-            ["sojourns"],
-            lambda sojourns, rules: connectivity.connectivity(sojourns, rules.fit_samples),
-        )
-        view(
-            "ccdf",
-            lambda: connectivity.ccdf(spark.read.table("sojourns")),
-        )
-        derived(
-            "days",
-            ["sojourns", "moves"],
-            lambda sojourns, moves, rules: gold.days(sojourns, moves, rules.time_zone),
-        )
+        derived("neighbor_graph", ["moves"], ["half_life_days"], gold.neighbor_graph)
+        derived("trigrams", ["moves"], ["time_zone", "test_share"], prediction.trigrams)
+        view("transitions", lambda: gold.transitions(spark.read.table("trigrams")))
+        view("ranked_tests", lambda: prediction.ranked_tests(spark.read.table("trigrams")))
+        view("prediction", lambda: prediction.prediction(spark.read.table("ranked_tests")))
+        view("prediction_sets", lambda: prediction.prediction_sets(spark.read.table("ranked_tests")))
+        derived("connectivity", ["sojourns"], ["fit_samples"], connectivity.connectivity)
+        view("ccdf", lambda: connectivity.ccdf(spark.read.table("sojourns")))
+        derived("days", ["sojourns", "moves"], ["time_zone"], gold.days)
         view("sites", lambda: union(_sites(spark, s) for s in observed))
 
     def rates() -> DataFrame:
-        clients = [gold.client_arrivals(part_of("sojourns", s), rules_of(s).bin_s) for s in observed]
-        events = [gold.event_arrivals(_events(spark, s), rules_of(s).bin_s) for s in eventful]
+        clients = by_rules(spark, observed, ["sojourns"], ["bin_s"], gold.client_arrivals)
+        events = (gold.event_arrivals(_events(spark, s), rules_of(s).bin_s) for s in eventful)
         return union([*clients, *events])
 
     def profile() -> DataFrame:
-        return union(
-            gold.daily_profile(part_of("arrival_rates", s), rules_of(s).bin_s, rules_of(s).time_zone)
-            for s in sources
-        )
+        return union(by_rules(spark, sources, ["arrival_rates"], ["bin_s", "time_zone"], gold.daily_profile))
 
     recorded = [source for source in sources if source.format == "records"]
 
@@ -110,6 +68,23 @@ def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
     view("daily_profile", profile)
     declare_view("summary", lambda: summary(spark, sources, [*names]))
     return [*names, "summary"]
+
+
+def by_rules(
+    spark: "SparkSession",
+    sources: Sequence[Source],
+    tables: Sequence[str],
+    rules: Sequence[str],
+    query: Query,
+) -> Iterator[DataFrame]:
+    """The query over the rows of datasets whose named rules are equal, once for each choice of them."""
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for source in sources:
+        chosen = tuple(getattr(rules_of(source), rule) for rule in rules)
+        alike.setdefault(chosen, []).append(source.dataset)
+    for chosen, datasets in alike.items():
+        parts = (spark.read.table(table).where(F.col("dataset").isin(datasets)) for table in tables)
+        yield query(*parts, *chosen)
 
 
 def _sites(spark: "SparkSession", source: Source) -> DataFrame:

@@ -66,9 +66,13 @@ def good_rows(spark: "SparkSession", source: Source) -> DataFrame:
 
 
 def observations(spark: "SparkSession", source: Source) -> DataFrame:
-    observe = FORMATS[source.format].observe
-    assert observe is not None, f"{source.format} knows no clients"
-    return observe(good_rows(spark, source).withColumn("file", known_name()), rules_of(source))
+    trace_format, rows = FORMATS[source.format], good_rows(spark, source)
+    assert trace_format.observe is not None, f"{source.format} knows no clients"
+    if trace_format.client_in_name:
+        # Made once for each file: made for each row, the name would cost more than all the rest of it.
+        names = rows.select("file").distinct().withColumn("name", known_name())
+        rows = rows.join(F.broadcast(names), "file").withColumn("file", F.col("name"))
+    return trace_format.observe(rows, rules_of(source))
 
 
 def union(frames: Iterable[DataFrame]) -> DataFrame:

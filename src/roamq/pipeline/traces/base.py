@@ -130,6 +130,11 @@ def fields_of(names: Sequence[str]) -> dict[str, Column]:
     return {name: F.trim(F.get(F.col("parts"), F.lit(index))) for index, name in enumerate(names)}
 
 
+def base_name() -> Column:
+    """The name of a row's file without its folders: a pattern that had to find the name would try every letter."""
+    return F.substring_index("file", "/", -1)
+
+
 def unix_time(text: Column) -> Column:
     """UNIX seconds, with a fraction or none; null for anything else, also for what lies in no calendar."""
     # Whole numbers are tried first: they are the rule, and reading them costs a fraction.

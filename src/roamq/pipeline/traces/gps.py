@@ -12,6 +12,7 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import OBSERVATIONS, conform
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    base_name,
     fields_of,
     is_blank,
     parsed,
@@ -52,10 +53,9 @@ def parse(lines: DataFrame) -> DataFrame:
 
 def observe(rows: DataFrame, rules: Rules) -> DataFrame:
     """A report is a client at the site its position belongs to."""
-    name = F.regexp_extract("file", r"([^/]+?)(?:\.txt)?(?:\.gz)?$", 1)
     return conform(
         rows.select(
-            F.regexp_replace(name, "^new_", "").alias("client"),
+            F.regexp_extract(base_name(), r"^(?:new_)?(.+?)(?:\.txt)?(?:\.gz)?$", 1).alias("client"),
             F.lit("all").alias("client_class"),
             "time",
             F.col("position").alias("tie"),

@@ -12,6 +12,7 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.tables import OBSERVATIONS, conform
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    base_name,
     fields_of,
     is_blank,
     is_header,
@@ -101,7 +102,7 @@ def observe(rows: DataFrame, rules: Rules) -> DataFrame:
     """Measured rows only; the site is unknown."""
     return conform(
         rows.where(F.col("reachable").isNotNull()).select(
-            F.regexp_extract("file", r"([^/]+?)(?:\.phonestate)?(?:\.csv)?(?:\.gz)?$", 1).alias("client"),
+            F.regexp_extract(base_name(), r"^(.+?)(?:\.phonestate)?(?:\.csv)?(?:\.gz)?$", 1).alias("client"),
             F.lit("all").alias("client_class"),
             "time",
             F.col("position").alias("tie"),
