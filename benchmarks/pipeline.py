@@ -1,7 +1,7 @@
 """Traces to gold: rows per second, against a plain Spark job that reads and sorts the same rows, and against pandas.
 
     python -m benchmarks pipeline --rows 1000000 10000000 100000000
-    python -m benchmarks pipeline --rows 10000000 --driver-memory 1g    # more rows than memory: it spills
+    python -m benchmarks pipeline --rows 10000000 --driver-memory 600m  # more rows than memory: it spills
 
 The generator writes a city. Then the plain job and the pipeline each run as a command of their own, from the start of
 Spark to its end: that is `ratio`. Before that both run once in the generator's session, which says how full memory
