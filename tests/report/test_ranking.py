@@ -45,8 +45,8 @@ def test_a_cost_is_compared_with_what_is_as_safe() -> None:
 
     assert said == (
         "Use frugal. It lost nothing and repeated nothing on these traces. Its handoff delay is 0.2 s, 2.0 times "
-        "that of quick (0.1), which is the choice if that matters most. No scheme as safe has less overhead beyond "
-        "doubt: 0.3, where quick has 0.9. Not without loss or duplicates here: lossy."
+        "that of quick (0.1), which is the choice if that matters most. Its overhead is 0.3: nothing as safe is "
+        "clearly below that, and quick has 0.9. Not without loss or duplicates here: lossy."
     )
 
 

@@ -125,7 +125,7 @@ def _compare(peers: Sequence[Ranked], best: Ranked, cost: str, what: str, unit: 
     if not surely_less:
         worst = max(rivals, key=lambda one: one.rows[cost].mean)
         against = f"{worst.scheme} has {_number(worst.rows[cost].mean)}"
-        return f"No scheme as safe has less {what} beyond doubt: {_number(mine)}{unit}, where {against}."
+        return f"Its {what} is {_number(mine)}{unit}: nothing as safe is clearly below that, and {against}."
     cheapest = min(surely_less, key=lambda one: one.rows[cost].mean)
     least = cheapest.rows[cost].mean
     times = f"{mine / least:.1f} times that" if least > 0 else "more than that"
