@@ -165,9 +165,18 @@ def test_a_restart_without_memory_is_a_new_life_that_others_understand(tmp_path:
         await reader.subscribe("t", 1)
         for life in range(2):
             await writer.connect(processes.port("b1"))
-            for number in range(20):
-                writer.publish("t", b"%d %d" % (life, number), 1)
-            await eventually(lambda life=life: len(reader.received) == 20 * (life + 1))
+            # What a client wants spreads after its SUBACK: before `b1` has heard of it, nothing is sent on.
+            called = 0
+            while not any(payload == b"%d hello" % life for _, payload, *_ in reader.received):
+                assert called < 200, "b1 never heard of the subscription"
+                writer.publish("t", b"%d hello" % life, 1)
+                called += 1
+                await asyncio.sleep(0.05)
+            sent = [b"%d %d" % (life, number) for number in range(20)]
+            for payload in sent:
+                writer.publish("t", payload, 1)
+            await eventually(lambda last=sent[-1]: any(payload == last for _, payload, *_ in reader.received))
+            assert [payload for _, payload, *_ in reader.received if payload in sent] == sent
             if not life:
                 processes.kill("b1")
                 await asyncio.to_thread(processes.start, "b1")
