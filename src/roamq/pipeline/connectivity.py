@@ -114,7 +114,7 @@ def ccdf(sojourns: DataFrame) -> DataFrame:
 
 
 def _steps_within(n: Column) -> Column:
-    """How many of `SHARES_ABOVE` are left above when the `n` shortest durations are taken away."""
+    """How many of `SHARES_ABOVE` are passed when the `n` shortest durations are taken away."""
     left = 1 - n / F.col("of")
     steps = F.floor(F.log10(left) * -STEPS_PER_DECADE).cast("int")
     return F.when(left > SHARES_ABOVE[-1], steps).otherwise(len(SHARES_ABOVE))
