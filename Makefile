@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-fast demo bench clean
+.PHONY: help setup check format test test-fast docs demo bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,8 +30,12 @@ format: $(READY) ## Rewrite the code in the house format
 test: check ## Everything CI runs
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
-test-fast: $(READY) ## The pure core and the papers' rules, in seconds
-	$(BIN)/pytest -q -m "not spark and not slow and not live and not data"
+test-fast: $(READY) ## The pure core and the papers' rules, without Spark, in about two minutes
+	ROAMQ_RIDES=2 $(BIN)/python -m pytest -q -n $(WORKERS) -p tests.support.without_spark --hypothesis-profile=quick \
+		-m "not spark and not slow and not live and not data"
+
+docs: $(READY) ## The documentation site, into build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 demo: $(READY) ## The tour: simulate, aggregate on Spark, open the report
 	$(BIN)/roamq demo

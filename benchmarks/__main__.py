@@ -2,6 +2,10 @@
 
 Without names all of them run, one after the other: a benchmark wants the machine for itself. Results also go to
 `benchmarks.json` in the folder named by --out.
+
+Two more are commands of their own, because they compare this tree with another checkout: `python -m
+benchmarks.digests` (the same records?) and `python -m benchmarks.before` (the same speed?). Three tell how wrong models
+are (docs/models.md): `python -m benchmarks.bursts`, `benchmarks.solvers` and `benchmarks.theorem_2`.
 """
 
 import argparse
@@ -12,9 +16,16 @@ from pathlib import Path
 
 import benchmarks
 
+COMPARE_TREES = frozenset({"before", "digests"})
+"""Commands of their own: they compare this tree with another one, which has to be named."""
+
+ABOUT_MODELS = frozenset({"bursts", "solvers", "theorem_2"})
+"""Commands of their own: they measure the error of models, not speed."""
+
 
 def names() -> list[str]:
-    return sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name.startswith("_"))
+    found = {m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name.startswith("_")}
+    return sorted(found - COMPARE_TREES - ABOUT_MODELS)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import mqtt5
 from gmqtt import Message as GmqttMessage
 from gmqtt.mqtt.package import PublishPacket as GmqttPublish
 
-from roamq.net.mqtt.codec import Decoder, Message, Publish, Version, encode, first_byte
+from roamq.net.clients.mqtt.codec import Decoder, EncodedMessage, Publish, Version, encode, first_byte
 
 TOPIC: Final = "bench/topic/1"
 PAYLOAD: Final = bytes(64)
@@ -67,7 +67,7 @@ def decode_mqtt5(data: bytes) -> int:
 def forward(packets: list[Publish], version: Version) -> None:
     v5 = version is Version.V5
     for packet in packets:
-        message = Message.of(packet, version)
+        message = EncodedMessage.of(packet, version)
         if packet.qos:
             head, tail = message.around_packet_id(v5, first_byte(packet.qos))
             _ = head + packet.packet_id.to_bytes(2, "big") + tail

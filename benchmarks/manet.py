@@ -13,10 +13,10 @@ import time
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from roamq.manet.experiment import Setting, build
-from roamq.manet.field import Field
-from roamq.manet.ports import Parameters
-from roamq.manet.waypoint import RandomWaypoint, Walk
+from roamq.manet.protocol.ports import Parameters
+from roamq.manet.simulation.experiment import Setting, build
+from roamq.manet.simulation.field import Field
+from roamq.manet.simulation.waypoint import RandomWaypoint, Walk
 
 NODES = (200, 500, 1000, 2000, 5000)
 SETTLED_S = 30.0

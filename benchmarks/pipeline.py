@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks._read_and_sort import read_and_sort
 from roamq.pipeline.generator import City, write_city
-from roamq.pipeline.landing import add_source, load_sources
+from roamq.pipeline.landing import add_source
 from roamq.pipeline.runner import run_pipeline, warehouse_settings
 from roamq.pipeline.session import open_session
 from roamq.pipeline.traces import FORMATS
@@ -81,7 +81,7 @@ def measure(rows: int, work: Path, options: argparse.Namespace) -> dict[str, Any
                 flows[flow] = time.perf_counter() - began
 
         add_source(warehouse, str(traces), "associations", "city", {})
-        run_pipeline(spark, load_sources(warehouse), warehouse, progress=progress)
+        run_pipeline(spark, warehouse, progress=progress)
         pipeline = time.perf_counter() - began
         counted = {row.name: row.rows for row in spark.read.table("summary").collect()}
         spilled = spilled_bytes() - spilled_before

@@ -18,8 +18,8 @@ import ciw
 from rich.console import Console
 from rich.table import Table
 
-from roamq.models.queueing import Centre as Model
-from roamq.sim.queueing import Centre, exponential, simulate
+from roamq.models.queueing import Centre
+from roamq.sim.queueing import SimulatedCentre, exponential, simulate
 
 DEMAND_S: Final = 0.125
 PERIOD_S: Final = 20.0
@@ -29,7 +29,7 @@ RATES: Final = {"M/M/1": 4.0, "ON/OFF": 2.0}
 def ours(model: str, customers: int) -> tuple[int, float]:
     """(customers served, mean response)."""
     periods = exponential(PERIOD_S) if model == "ON/OFF" else None
-    centre = Centre(service=exponential(DEMAND_S), on=periods, off=periods)
+    centre = SimulatedCentre(service=exponential(DEMAND_S), on=periods, off=periods)
     run = simulate([centre], seed=1, rate=RATES[model], until_s=customers / RATES[model])
     return run.customers, run.mean_s()
 
@@ -87,7 +87,7 @@ def main(argv: list[str]) -> dict[str, object]:
     results: dict[str, object] = {}
     for model, rate in RATES.items():
         off_s = PERIOD_S if model == "ON/OFF" else 0.0
-        theory_s = Model(
+        theory_s = Centre(
             name=model, rate=rate, demand_s=DEMAND_S, t_on_s=PERIOD_S, t_off_s=off_s
         ).response_s()
         speed, response_s = measure(lambda m=model: ours(m, customers), 3)  # type: ignore[misc]

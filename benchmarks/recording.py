@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from roamq.core.records import Record
-from roamq.net.recording import Recorder
+from roamq.net.ops.records import RecordWriter
 
 TURN = 200
 
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> dict[str, object]:
     count = int(argv[0]) if argv else 400_000
     turns = [[_record(first + place) for place in range(TURN)] for first in range(0, count, TURN)]
     with tempfile.TemporaryDirectory() as folder:
-        recorder = Recorder(Path(folder), "bench", "b1", (0, 1), flush_s=1.0, rows_max=50_000)
+        recorder = RecordWriter(Path(folder), "bench", "b1", (0, 1), flush_s=1.0, rows_max=50_000)
         began, worked = time.perf_counter(), time.process_time()
         for number, turn in enumerate(turns):
             recorder.add(number * TURN, turn)

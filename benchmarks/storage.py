@@ -24,11 +24,11 @@ import lmdb
 import msgspec
 
 from roamq.core.events import BrokerId
-from roamq.net import snapshot
-from roamq.net.journal import Journal
-from roamq.net.mqtt.codec import Connect, Subscribe, SubscriptionRequest, Version, encode
-from roamq.net.node import Input, Kind, Node
-from roamq.net.settings import Settings
+from roamq.net.clients.mqtt.codec import Connect, Subscribe, SubscriptionRequest, Version, encode
+from roamq.net.durable import snapshot
+from roamq.net.durable.inputs import InputKind, JournalEntry, LiveBroker
+from roamq.net.durable.journal import Journal
+from roamq.net.ops.settings import Settings
 
 PAYLOAD: Final = bytes(64)
 TURNS: Final = (1, 10, 100)
@@ -64,8 +64,8 @@ class InputJournal:
     def turn(self, first: int, count: int) -> None:
         acknowledged = range(self.before[0], sum(self.before))
         self.journal.pending += [
-            (int(Kind.RECEIVED), NOW, SUBSCRIBER, b"".join(map(_puback, acknowledged))),
-            (int(Kind.RECEIVED), NOW, PUBLISHER, b"".join(map(_publish, range(first, first + count)))),
+            (int(InputKind.RECEIVED), NOW, SUBSCRIBER, b"".join(map(_puback, acknowledged))),
+            (int(InputKind.RECEIVED), NOW, PUBLISHER, b"".join(map(_publish, range(first, first + count)))),
         ]
         self.before = (first, count)
         self.journal.write()
@@ -146,7 +146,7 @@ def recover_journal(folder: Path, messages: int) -> dict[str, float]:
     settings = Settings(me=BrokerId("b1"), brokers=(BrokerId("b1"),), links=(), scheme="standard")
     folder.mkdir()
     journal = Journal(folder, 1)
-    node = Node(settings, NOW)
+    node = LiveBroker(settings, NOW)
     for entry in _history(settings, messages):
         journal.pending.append(entry)
         node.replay(entry)
@@ -154,12 +154,13 @@ def recover_journal(folder: Path, messages: int) -> dict[str, float]:
             journal.write()
     journal.close()
     replayed = snapshot.recover(folder, settings, NOW)
-    assert len(replayed.node.machine.scheme.buffer) == messages
+    assert replayed.live.status().stored_events == messages
     begin = time.perf_counter()
     snapshot.write(node, folder, 2)
     written = time.perf_counter() - begin
+    Journal(folder, 2).close()  # the segment that goes on where the snapshot ends
     restored = snapshot.recover(folder, settings, NOW)
-    assert len(restored.node.machine.scheme.buffer) == messages
+    assert restored.live.status().stored_events == messages
     shutil.rmtree(folder)
     return {
         "journal, replay: s": round(replayed.seconds, 4),
@@ -168,17 +169,17 @@ def recover_journal(folder: Path, messages: int) -> dict[str, float]:
     }
 
 
-def _history(settings: Settings, messages: int) -> list[Input]:
-    entries: list[Input] = [(int(Kind.SETTINGS), NOW, msgspec.msgpack.encode(settings))]
+def _history(settings: Settings, messages: int) -> list[JournalEntry]:
+    entries: list[JournalEntry] = [(int(InputKind.SETTINGS), NOW, msgspec.msgpack.encode(settings))]
     for number, name in ((PUBLISHER, "publisher"), (SUBSCRIBER, "subscriber")):
         connect = encode(Connect(version=Version.V311, client_id=name, clean_start=False), Version.V311)
-        entries.append((int(Kind.OPENED), NOW, number, "0:mqtt", ""))
-        entries.append((int(Kind.RECEIVED), NOW, number, connect))
-        entries.append((int(Kind.AUTHENTICATED), NOW, number, None, True))
+        entries.append((int(InputKind.OPENED), NOW, number, "0:mqtt", ""))
+        entries.append((int(InputKind.RECEIVED), NOW, number, connect))
+        entries.append((int(InputKind.AUTHENTICATED), NOW, number, None, True))
     subscribe = encode(Subscribe(1, (SubscriptionRequest("t", 1),)), Version.V311)
-    entries.append((int(Kind.RECEIVED), NOW, SUBSCRIBER, subscribe))
-    entries.append((int(Kind.LOST), NOW, SUBSCRIBER))
-    entries.extend((int(Kind.RECEIVED), NOW, PUBLISHER, _publish(number)) for number in range(messages))
+    entries.append((int(InputKind.RECEIVED), NOW, SUBSCRIBER, subscribe))
+    entries.append((int(InputKind.LOST), NOW, SUBSCRIBER))
+    entries.extend((int(InputKind.RECEIVED), NOW, PUBLISHER, _publish(number)) for number in range(messages))
     return entries
 
 

@@ -1,28 +1,37 @@
-"""What all tests share: one Spark session per test process, started when first asked for."""
+"""What all tests share: where modules are found, how properties are searched, and what a leak costs."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
-
-from roamq.pipeline.session import QUICK_TO_COMPILE, QUICK_TO_PLAN, SparkSettings, open_session
+from hypothesis import HealthCheck, settings
 
 # Spark's workers import runners of the tests by name, so they look where pytest does.
 _ROOT = Path(__file__).parent.parent
 os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")])
 
+pytest_plugins = ["tests.support.spark"]
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A small embedded session: two cores, two shuffle partitions."""
-    settings = SparkSettings(
-        master="local[2]",
-        driver_memory="1g",
-        shuffle_partitions=2,
-        java_options=QUICK_TO_COMPILE,
-        config=QUICK_TO_PLAN,
-    )
-    with open_session(settings) as session:
-        yield session
+# Examples are random, and a failure prints what finds it again. How long an example takes says more about the machine
+# than about the code. A machine that is thrown away after the run keeps no examples.
+settings.register_profile(
+    "roamq",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    database=None if os.environ.get("CI") else settings().database,
+    max_examples=150,
+)
+# `make test-fast` draws fewer examples.
+settings.register_profile("quick", settings.get_profile("roamq"), max_examples=20)
+settings.load_profile("roamq")
+
+
+@pytest.fixture(autouse=True)
+def _leaks_are_found_in_their_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A socket that a test leaves open is an error when it is collected; a test on sockets collects its own."""
+    yield
+    if request.node.get_closest_marker("live"):
+        gc.collect()

@@ -1,4 +1,4 @@
-"""The README's promises: its Python runs, its links lead somewhere, its commands exist."""
+"""The README's promises: its Python runs, and its commands explain themselves."""
 
 import re
 from pathlib import Path
@@ -19,21 +19,9 @@ def test_the_python_examples_run(code: str, capsys: pytest.CaptureFixture[str]) 
     assert "reconnects" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)]+)\)", README))))
-def test_the_links_lead_somewhere(target: str) -> None:
-    assert (ROOT / target).exists()
-
-
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"roamq ([a-z]+)", README)) - {"is"}))
 def test_the_commands_exist_and_show_an_example(command: str) -> None:
     answer = CliRunner().invoke(cli, [command, "--help"])
 
     assert answer.exit_code == 0
     assert f"roamq {command}" in answer.output
-
-
-@pytest.mark.parametrize("document", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
-def test_links_between_documents_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)\)", document.read_text()):
-        if "://" not in target:
-            assert (document.parent / target).exists(), f"{document.name} links to {target}"

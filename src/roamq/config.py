@@ -1,8 +1,11 @@
-"""Reading TOML that people write: checked parameter groups out, errors that name file, line and field."""
+"""Read TOML that people write into checked groups of parameters; errors name the file, the line and the field."""
 
+import ast
 import difflib
+import inspect
 import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,6 +16,8 @@ import msgspec
 from roamq.core.errors import ConfigError
 
 T = TypeVar("T")
+_HEADER = re.compile(r"\s*\[+\s*([^\]=]+?)\s*\]+\s*(?:#.*)?$")
+_KEY = re.compile(r"\s*([A-Za-z0-9_.\-\"]+)\s*=")
 _PATH = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
 
 
@@ -26,16 +31,22 @@ class Source:
     def place(self, field: str) -> str:
         """`name, line 7` if the field is found in the text, else the name alone."""
         table, _, key = field.rpartition(".")
+        entry = re.fullmatch(r"(.*)\[(\d+)\]", table) or re.fullmatch(r"(.*)\[(\d+)\]", field)
+        if entry:
+            at = self._line_of_entry(entry.group(1), int(entry.group(2)), key)
+            if at is not None:
+                return f"{self.name}, line {at}"
+            table = entry.group(1)
         current = ""
         fallback = None
         for number, line in enumerate(self.lines, 1):
-            header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line)
+            header = _HEADER.match(line)
             if header:
                 current = header.group(1).replace('"', "")
                 if current == field:
                     fallback = number
                 continue
-            name = re.match(r"\s*([A-Za-z0-9_.\-\"]+)\s*=", line)
+            name = _KEY.match(line)
             if name and ".".join(part for part in (current, name.group(1).strip('"')) if part) in (
                 field,
                 table,
@@ -44,6 +55,30 @@ class Source:
                 if key == name.group(1).strip('"') or current + "." + name.group(1) == field:
                     return f"{self.name}, line {number}"
         return f"{self.name}, line {fallback}" if fallback else self.name
+
+    def _line_of_entry(self, array: str, index: int, key: str) -> int | None:
+        """The line of an entry of an array: under the `[[array]]` of that number, or at its `{` after `array = [`."""
+        table, _, name = array.rpartition(".")
+        current, entries, found, braces = "", -1, None, -1
+        for number, line in enumerate(self.lines, 1):
+            if header := _HEADER.match(line):
+                current, braces = header.group(1).replace('"', ""), -1
+                if line.lstrip().startswith("[[") and current == array:
+                    entries += 1
+                    if entries == index:
+                        found = number
+                continue
+            given = _KEY.match(line)
+            if found is not None and current == array and entries == index and given:
+                if given.group(1) == key:
+                    return number
+            elif given and current == table and given.group(1) == name:
+                braces = 0
+            if braces >= 0:
+                braces += line.partition("#")[0].count("{")
+                if braces > index:
+                    return number
+        return found
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], Source]:
@@ -119,7 +154,7 @@ def _value(text: str) -> Any:
 
 
 def to_toml(value: Any) -> str:
-    """A TOML value; the subset that scenarios use (TOML's strings and arrays are JSON's)."""
+    """A value as TOML; only what scenarios use (strings and arrays look the same in TOML and JSON)."""
     if isinstance(value, dict):
         return (
             "{ " + ", ".join(f"{json.dumps(k)} = {to_toml(v)}" for k, v in value.items()) + " }"
@@ -129,3 +164,16 @@ def to_toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(to_toml(item) for item in value) + "]"
     return json.dumps(value)
+
+
+def strings_under_fields(kind: type) -> Mapping[str, str]:
+    """Field -> the string that stands under it in the class."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for node, after in zip(tree.body, tree.body[1:], strict=False):
+        is_field = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            assert isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+            found[node.target.id] = " ".join(str(after.value.value).split())
+    return found

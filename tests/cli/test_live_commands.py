@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from roamq.cli.main import cli
-from roamq.net.config import Network, parse_network
-from roamq.net.local import local_network
-from roamq.net.passwords import verify_password
+from roamq.net.clients.passwords import verify_password
+from roamq.net.ops.configuration import NetworkConfig, load_network, parse_network
+from roamq.net.ops.local import local_network
+from tests.support.waiting import WAIT_S, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -26,11 +28,12 @@ def test_the_configuration_in_the_documentation_is_valid(tmp_path: Path) -> None
     (tmp_path / "keys").mkdir()
     for name in ("north.pem", "north.key"):
         (tmp_path / "keys" / name).touch()
+    (tmp_path / "operator.token").write_text("0123456789abcdef")
 
     hashed = CliRunner().invoke(cli, ["password", "--password", "sesame"]).output.strip()
     network = parse_network(text.replace("scrypt$...", hashed) + other, "docs", tmp_path)
 
-    assert isinstance(network, Network)
+    assert isinstance(network, NetworkConfig)
     assert [listener.url for listener in network.server_options("north").listeners] == [
         "mqtt://0.0.0.0:1883",
         "mqtts://0.0.0.0:8883",
@@ -96,9 +99,41 @@ def test_up_prints_endpoints_serves_and_stops_them_all(tmp_path: Path) -> None:
         drained = CliRunner().invoke(cli, ["drain", found["config"], "--broker", "b1"])
         assert drained.output.endswith("0 of 0 sessions have moved away from b1\n")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(WAIT_S) == 0
     finally:
         process.kill()
         process.communicate()
     # Both stopped gracefully: each left a snapshot.
     assert len(list(tmp_path.glob("data/*/*.snapshot"))) == 2
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("occupied", ["listener", "link", "metrics"])
+def test_a_broker_with_keys_says_which_port_is_in_use_and_ends(tmp_path: Path, occupied: str) -> None:
+    """The other broker answers its calls meanwhile: a link that comes up must not keep the process from ending."""
+    path = tmp_path / "network.toml"
+    text = re.sub("secret = .*", 'keys = "keys"', local_network(2, scheme="standard"))
+    path.write_text(text)
+    CliRunner().invoke(cli, ["keys", str(path), "--out", str(tmp_path / "keys")])
+    network = load_network(path)
+    table = network.brokers["b1"]
+    ports = {"listener": table.listeners[1].port, "link": table.link_port, "metrics": table.metrics_port}
+    serve = [sys.executable, "-m", "roamq.cli.main", "serve", str(path), "--broker"]
+    other = subprocess.Popen([*serve, "b2", "--log-level", "ERROR"])
+    try:
+        wait_until(lambda: answers(network.brokers["b2"].link_port), "the link port of the other broker")
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", ports[occupied] or 0))
+            taken.listen()
+            ended = subprocess.run([*serve, "b1"], capture_output=True, text=True, timeout=WAIT_S)
+    finally:
+        other.terminate()
+        other.wait()
+    assert ended.returncode == 2
+    where = {"listener": "listener ws://", "link": "b1.link_port", "metrics": "b1.metrics_port"}
+    assert where[occupied] in ended.stderr and "in use" in ended.stderr

@@ -73,3 +73,13 @@ def test_a_bug_is_a_short_line_and_debug_shows_where(monkeypatch: pytest.MonkeyP
     )
     assert debug.exit_code == 1
     assert "Traceback (most recent call last)" in debug.stderr
+
+
+def test_ctrl_c_ends_with_130_and_says_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("roamq.pipeline.sweep.jobs_of", interrupted)
+    ended = CliRunner().invoke(main.cli, ["simulate", "testbed", "--scheme", "standard"])
+    assert ended.exit_code == 130
+    assert "roamq: interrupted; finished runs are kept" in ended.output

@@ -13,3 +13,14 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_a_minute(capsys: pytest.Ca
             report(number, 13)
 
     assert capsys.readouterr().err == ("simulating: 6 of 13 after 60 s\nsimulating: 12 of 13 after 120 s\n")
+
+
+def test_a_phase_is_named_when_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    with progress("waiting", clock=lambda: now) as report:
+        report.phase("starting Spark")
+        report.phase("simulating")
+        now = 61.0
+        report(1, 2)
+
+    assert capsys.readouterr().err == "starting Spark ...\nsimulating ...\nsimulating: 1 of 2 after 61 s\n"

@@ -10,11 +10,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roamq.cli.main import cli
-from roamq.pipeline.jobs import Job
+from roamq.pipeline.jobs import Job, Runner
 from roamq.reproduce import registry
+from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.published import PUBLISHED
-from roamq.reproduce.registry import Evidence, Outcome, Verdict, claim, select
+from roamq.reproduce.registry import Outcome, Verdict, claim, select
 from roamq.reproduce.scorecard import score
+from tests.support.runners import counting
 
 
 @pytest.fixture
@@ -32,14 +34,14 @@ def reproduce(*args: str) -> Result:
 def test_every_claim_has_an_id_of_its_own_and_a_published_value() -> None:
     ids = [published.id for published in PUBLISHED]
 
-    assert len(ids) == len(set(ids)) == 31
+    assert len(ids) == len(set(ids)) == 38
     assert all(published.title and published.value for published in PUBLISHED)
-    assert {published.paper for published in PUBLISHED} == {"PRO", "DIS", "DRIP", "PRE", "TIME"}
+    assert {published.paper for published in PUBLISHED} == {"PRO", "DIS", "DRIP", "PRE", "TIME", "OURS"}
     assert all(published.id.startswith(f"{published.paper}-") for published in PUBLISHED)
 
 
 @pytest.mark.parametrize(
-    ("names", "count"), [(["DIS"], 10), (["dis-f3"], 1), (["PRO-T"], 3), (["DIS", "DIS-F3"], 10)]
+    ("names", "count"), [(["DIS"], 12), (["dis-f3"], 1), (["PRO-T"], 3), (["DIS", "DIS-F3"], 12)]
 )
 def test_claims_are_named_by_id_paper_or_beginning(names: list[str], count: int) -> None:
     assert len(select(names)) == count
@@ -61,6 +63,8 @@ def test_what_nobody_checks_is_not_run_and_needs_no_spark(tmp_path: Path) -> Non
     assert [(row["claim"], row["verdict"]) for row in rows] == [
         ("PRE-jit", "not run"),
         ("PRE-cost", "not run"),
+        ("PRE-literal", "not run"),
+        ("PRE-ping-pong", "not run"),
     ]
     assert (tmp_path / "report.json").exists()
 
@@ -80,7 +84,7 @@ def test_a_verdict_and_its_reason_reach_the_scorecard(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "a sign slip in the paper" in result.stdout
     assert "takes too long for --quick" in result.stdout
-    assert "1 differs, 3 not run" in result.stdout
+    assert "1 differs, 4 not run" in result.stdout
 
 
 @pytest.mark.usefixtures("empty_registry")
@@ -93,7 +97,7 @@ def test_a_broken_check_does_not_hide_the_others_and_shows_in_the_exit_code(tmp_
     def fine(evidence: Evidence) -> Outcome:
         return Outcome(verdict=Verdict.REPRODUCED, ours="yes")
 
-    result = reproduce("PRE", "--json", "--out", str(tmp_path))
+    result = reproduce("PRE-jit", "PRE-cost", "--json", "--out", str(tmp_path))
 
     rows = json.loads(result.stdout)
     assert result.exit_code == 1
@@ -111,7 +115,7 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
                 scheme="none",
                 seed=seed,
                 payload={"events": 10, "duration_s": 1.0},
-                runner="tests.support.runners:counting",
+                runner=Runner(run=counting),
             )
             for seed in range(2 if quick else 9)
         ]
@@ -135,7 +139,7 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
     told: list[tuple[int, int]] = []
 
     results, troubled = score(
-        select(["PRE", "DRIP-F3"]),
+        select(["PRE-jit", "PRE-cost", "DRIP-F3"]),
         tmp_path,
         quick=True,
         session=lambda: contextlib.nullcontext(spark),
@@ -158,7 +162,7 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
 def test_what_goes_beyond_the_paper_is_run_when_asked(spark: Any, tmp_path: Path) -> None:
     def job(seed: int) -> Job:
         payload = {"events": 10, "duration_s": 1.0}
-        runner = "tests.support.runners:counting"
+        runner = Runner(run=counting)
         return Job(scenario="toy", scheme="none", seed=seed, payload=payload, runner=runner)
 
     def count(evidence: Evidence) -> Outcome:

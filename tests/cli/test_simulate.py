@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from roamq.cli import drip
 from roamq.cli.describe import describe
 from roamq.cli.main import cli
-from roamq.cli.simulate import jobs_of
 from roamq.config import Source
+from roamq.manet.simulation.experiment import Setting
+from roamq.pipeline.sweep import jobs_of
+from roamq.report.page import read_page
 from roamq.sim.scenario import checked, load_scenario, mobility_of, presets, scheme_options, workload_of
 
 
@@ -29,6 +32,10 @@ def simulate(*args: str) -> Result:
         ([], "name a scenario"),
         (["testbed", "--seed", "1", "--scheme", "all"], "name one --scheme"),
         (["nowhere.toml"], "nowhere.toml: cannot be read"),
+        (["drip", "--set", "parameters.kk=3"], "--set parameters.kk: unknown; did you mean 'parameters.k'?"),
+        (["drip", "--set", "nodes=many"], "drip: nodes: expected `int`, got `str`"),
+        (["drip", "--set", "parameters.k=2"], "DRIP needs l >= 1, m >= 1 and l + m < k"),
+        (["drip", "--scheme", "standard"], "--scheme standard: with drip there are drip, sf"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args: list[str], message: str) -> None:
@@ -53,7 +60,7 @@ def test_an_unreadable_scenario_is_named_with_line_and_field(tmp_path: Path) -> 
 def test_list_shows_every_preset_with_its_line() -> None:
     listed = json.loads(simulate("--list", "--json").stdout)
 
-    assert set(listed) == set(presets())
+    assert set(listed) == {*presets(), drip.NAME}
     assert all(listed.values())
 
 
@@ -84,7 +91,7 @@ def test_replay_runs_one_seed_here_and_prints_the_checkers_counts() -> None:
 
 
 def test_a_job_per_scheme_and_seed_with_the_command_that_replays_it() -> None:
-    jobs = jobs_of("testbed", ["standard"], range(1, 3), {"clients": "5"})
+    jobs = jobs_of("testbed", ["standard"], range(1, 3), [{"clients": "5"}])
 
     assert [job.seed for job in jobs] == [1, 2]
     assert jobs[1].replay == "roamq simulate testbed --scheme standard --set clients=5 --seed 2"
@@ -109,7 +116,7 @@ def test_a_campaign_writes_summary_and_report_and_a_second_one_makes_nothing(
     report = CliRunner().invoke(cli, ["report", "out"])
 
     assert first.exit_code == 0, first.output
-    assert "2 runs, 2 of them made now, in out; next: roamq report out" in first.stdout
+    assert "2 runs in out, 2 of them new; next: roamq report out" in first.stdout
     answer = json.loads(again.stdout)
     loss = [row for row in answer["summary"] if row["metric"] == "loss_pct"]
     assert [(row["scheme"], row["runs"], row["mean"]) for row in loss] == [("standard", 2, 0.0)]
@@ -119,3 +126,39 @@ def test_a_campaign_writes_summary_and_report_and_a_second_one_makes_nothing(
     assert "Simulation of testbed" in Path("out/report.html").read_text()
     # Nothing but what was asked for: no metastore, no log, no warehouse.
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+# --- networks whose brokers move ------------------------------------------------------------------------------
+
+FEW_NODES = ("--set", "nodes=40", "--set", "publishing_s=20", "--set", "drain_s=10")
+
+
+def test_a_network_of_mobile_brokers_is_replayed_by_its_seed() -> None:
+    one, again = (simulate("drip", "--seed", "3", *FEW_NODES, "--json").stdout for _ in range(2))
+
+    assert json.loads(one)["records"]["published"] > 0
+    assert one == again
+
+
+def test_what_show_prints_of_mobile_brokers_is_toml_with_every_parameter() -> None:
+    shown = tomllib.loads(simulate("drip", "--show", "--set", "channel.loss=0.1").stdout)
+
+    assert shown["channel"]["loss"] == 0.1
+    assert drip.setting_of({"channel.loss": "0.1"}).to_payload() == Setting.from_payload(shown).to_payload()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_campaign_of_mobile_brokers_leaves_numbers_and_a_report(
+    spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import contextlib
+
+    monkeypatch.setattr("roamq.pipeline.session.open_session", lambda _: contextlib.nullcontext(spark))
+    result = simulate("drip", "--scheme", "all", "--seeds", "2", *FEW_NODES, "--out", str(tmp_path), "--json")
+
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["summary"]
+    assert {row["scheme"] for row in rows} == {"drip", "sf"}
+    assert {"delivery_ratio", "delivery_delay_s"} <= {row["metric"] for row in rows}
+    assert read_page(tmp_path).sections[0].figures

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roamq.core.context import Context, Epoch, EventBuffer, Mode
+from roamq.core.buffers import EventBuffer
+from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from tests.support.events import event
 
@@ -119,28 +120,28 @@ def test_the_local_queue_follows_what_is_transferred_less_what_that_brought() ->
     assert len(buffer) == 5
 
 
-def going_ahead(*sequences: int) -> Context:
+def delivering_early(*sequences: int) -> Context:
     """A context whose older events are still on their way, and whose client is handed the newer ones."""
     ctx = context()
     ctx.open_local_queue()
-    ctx.goes_ahead = True
+    ctx.delivers_early = True
     for sequence in sequences:
         ctx.admit_later(event(sequence))
     return ctx
 
 
 def test_a_client_that_does_not_wait_gets_newer_events_first_and_the_position_stays() -> None:
-    ctx = going_ahead(5, 6)
+    ctx = delivering_early(5, 6)
 
-    assert [e.id.sequence for e in (ctx.next_ahead(), ctx.next_ahead()) if e] == [5, 6]
-    assert ctx.next_ahead() is None
+    assert [e.id.sequence for e in (ctx.next_early(), ctx.next_early()) if e] == [5, 6]
+    assert ctx.next_early() is None
     assert ctx.acknowledge(event(6).id)
     assert ctx.position == {}, "older ones have not been read"
 
 
-def test_what_is_under_way_ahead_is_not_sent_again_with_the_older_events() -> None:
-    ctx = going_ahead(5, 6)
-    ctx.next_ahead()
+def test_what_was_sent_early_is_not_sent_again_with_the_older_events() -> None:
+    ctx = delivering_early(5, 6)
+    ctx.next_early()
 
     for sequence in (3, 4, 5):  # what the other broker had stored meanwhile
         ctx.admit(event(sequence), "transferred")
@@ -148,7 +149,7 @@ def test_what_is_under_way_ahead_is_not_sent_again_with_the_older_events() -> No
 
     assert [e.id.sequence for e in ctx.events()] == [3, 4, 6]
     assert ctx.acknowledge(event(5).id)
-    assert not ctx.ahead
+    assert not ctx.sent_early
 
 
 def test_what_is_in_flight_is_not_pushed_from_its_place_and_sent_again() -> None:
@@ -169,10 +170,10 @@ def test_what_is_in_flight_is_not_pushed_from_its_place_and_sent_again() -> None
     assert ctx.position == {"o": 5}
 
 
-def test_what_went_ahead_and_was_not_acknowledged_returns_to_its_place() -> None:
-    waiting, whole = going_ahead(5, 6), going_ahead(5, 6)
-    waiting.next_ahead()
-    whole.next_ahead()
+def test_what_was_sent_early_and_not_acknowledged_returns_to_its_place() -> None:
+    waiting, whole = delivering_early(5, 6), delivering_early(5, 6)
+    waiting.next_early()
+    whole.next_early()
     whole.admit(event(4), "transferred")
     whole.close_local_queue()
 
@@ -203,7 +204,7 @@ def test_expired_events_leave_but_not_those_in_flight() -> None:
     ctx.window = 1
     ctx.next_to_send()
 
-    gone = ctx.drop_expired(now=5.0)
+    gone = ctx.drop_expired(5.0, lambda event: False)
 
     assert [e.id.sequence for e in gone] == [2]
     assert [e.id.sequence for e in ctx.events()] == [1, 3]
@@ -255,3 +256,18 @@ def test_the_position_is_monotone_and_everything_is_consumed_exactly_once(
     assert sorted(acknowledged + rest) == sorted(admitted)
     assert rest == [e for e in admitted if e in set(rest)], "order of admission"
     assert len(buffer) == len(rest)
+
+
+def test_contexts_share_an_empty_queue_until_they_store_something() -> None:
+    first, second = (
+        Context(ClientId(name), epoch=Epoch(0.0, BrokerId("b")), mode=Mode.ACTIVE, buffer=EventBuffer())
+        for name in "ab"
+    )
+    assert first.stored is second.stored
+    said = Event(id=EventId(BrokerId("b"), 1), topic="t")
+    assert first.admit(said)
+    assert len(first.stored) == 1 and not second.stored
+    second.open_local_queue()
+    assert second.admit_later(said)
+    second.close_local_queue()
+    assert len(second.stored) == 1 and first.stored is not second.stored

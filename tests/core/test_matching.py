@@ -118,7 +118,8 @@ def split_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_index_agrees_with_a_scan() -> None:
     run_state_machine_as_test(
-        IndexAgreesWithScan, settings=settings(thorough, max_examples=60, stateful_step_count=15)
+        IndexAgreesWithScan,
+        settings=settings(thorough, max_examples=thorough.max_examples // 5, stateful_step_count=15),
     )
 
 
@@ -211,7 +212,7 @@ def test_long_lists_on_several_attributes_do_not_multiply() -> None:
     compare(pairs, [event(x=x, y=y, z=z) for x in (1, 1005) for y in (2, 1005, 1006) for z in (3, 100)])
 
 
-@settings(thorough, max_examples=50)
+@settings(thorough, max_examples=thorough.max_examples // 6)
 @given(st.lists(filters("x"), min_size=10, max_size=40), st.lists(events, min_size=5, max_size=10))
 def test_many_filters_on_one_attribute(pairs: list[Filter], seen: list[Event]) -> None:
     compare(pairs, seen)

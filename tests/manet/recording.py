@@ -6,10 +6,10 @@ from typing import Any
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.records import Record
-from roamq.manet.messages import Beacon, Body, Candidate, Message, NodeId, Packet
-from roamq.manet.node import Node
-from roamq.manet.ports import Parameters
-from roamq.manet.spreading import MultiCopyMultiDestination
+from roamq.manet.protocol.messages import Beacon, Body, BrokerCandidate, Message, NodeId, Packet
+from roamq.manet.protocol.node import MobileNode
+from roamq.manet.protocol.ports import Parameters
+from roamq.manet.protocol.spreading import MultiCopyMultiDestination
 
 
 class RecordingHost:
@@ -51,9 +51,16 @@ class RecordingHost:
 WANTED = Filter.parse("number", "value BETWEEN 10 AND 20")
 
 
-def node(me: NodeId = 0, *, filters: tuple[Filter, ...] = (), k: int = 10, l: int = 3, m: int = 2) -> Node:  # noqa: E741
-    return Node(
-        Candidate(1.0, me),
+def node(
+    me: NodeId = 0,
+    *,
+    filters: tuple[Filter, ...] = (),
+    k: int = 10,
+    l: int = 3,  # noqa: E741 - the paper's name
+    m: int = 2,
+) -> MobileNode:
+    return MobileNode(
+        BrokerCandidate(1.0, me),
         filters,
         Parameters(k=k, l=l, m=m),
         RecordingHost(),
@@ -61,7 +68,7 @@ def node(me: NodeId = 0, *, filters: tuple[Filter, ...] = (), k: int = 10, l: in
     )
 
 
-def host_of(node: Node) -> RecordingHost:
+def host_of(node: MobileNode) -> RecordingHost:
     assert isinstance(node.host, RecordingHost)
     return node.host
 

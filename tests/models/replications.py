@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from roamq.sim.queueing import Centre, Run, Sampler, simulate
+from roamq.sim.queueing import Run, Sampler, SimulatedCentre, simulate
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Estimate:
 
 
 def replicate(
-    centres: Sequence[Centre],
+    centres: Sequence[SimulatedCentre],
     *,
     rate: float,
     runs: int = 12,

@@ -16,9 +16,9 @@ ON_OFF = IntermittentQueue(
 )
 
 
-def simulated(capacity: int | None = None) -> list[sim.Centre]:
+def simulated(capacity: int | None = None) -> list[sim.SimulatedCentre]:
     return [
-        sim.Centre(
+        sim.SimulatedCentre(
             service=sim.exponential(0.125),
             on=sim.exponential(20.0),
             off=sim.exponential(20.0),
@@ -91,7 +91,9 @@ def test_delivery_with_lifetimes_matches_the_simulation_even_under_overload(rate
     queue = IntermittentQueue(
         rate=rate, service=pt.erlang(2, 0.125), on=pt.exponential(20), off=pt.exponential(20)
     )
-    centres = [sim.Centre(service=gamma(2, 0.125), on=sim.exponential(20.0), off=sim.exponential(20.0))]
+    centres = [
+        sim.SimulatedCentre(service=gamma(2, 0.125), on=sim.exponential(20.0), off=sim.exponential(20.0))
+    ]
 
     runs = replicate(centres, rate=rate, until_s=10_000.0, ttl=sim.exponential(30.0))
     share = estimate(lambda run: run.delivered_share, runs)
@@ -114,3 +116,17 @@ def test_a_lifetime_in_mm1_by_hand() -> None:
     share_delivered = 8 * (1 - law[0] / sum(law)) / 4
 
     assert with_lifetime(MM1, 0.5).delivered_share == pytest.approx(share_delivered)
+
+
+@pytest.mark.parametrize("capacity", [10, 1000, 20_000])
+def test_loss_under_overload_is_a_share(capacity: int) -> None:
+    """M/M/1/K at load 2 loses half, and the ON/OFF centre what it cannot serve: never nan."""
+    overloaded = IntermittentQueue(rate=16, service=pt.exponential(0.125))
+    exact = (1 - 2.0) / (2.0**-capacity - 2.0) if capacity < 1000 else 0.5
+    assert loss(overloaded, capacity) == pytest.approx(exact)
+    away = IntermittentQueue(
+        rate=8, service=pt.exponential(0.125), on=pt.exponential(20), off=pt.exponential(20)
+    )
+    assert loss(away, capacity) >= 0.5
+    if capacity == 20_000:
+        assert loss(away, capacity) == pytest.approx(0.5, abs=1e-6)

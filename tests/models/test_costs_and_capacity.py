@@ -1,11 +1,12 @@
 """Transfer cost, region delay and capacity."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
-from roamq.models.capacity import Demand, evaluate, plan_capacity
+from roamq.models.capacity import Demand, _balanced_tree, _loads, _longest_path, evaluate, plan_capacity
 from roamq.models.queueing import SaturationError
 from roamq.models.region_delay import RegionDelay, brokers_for_delay
 from roamq.models.transfer_cost import Reconnection, subscription_messages, transfer_cost
@@ -128,7 +129,7 @@ def test_bad_regions_are_named(changes: dict[str, int], named: str) -> None:
         RegionDelay(**{"grid_cells": 10_000, "brokers": 20, "copies": 3, "destinations": 4, **changes})
 
 
-def demand(**changes: float) -> Demand:
+def demand(**changes: float | str) -> Demand:
     base = {
         "clients": 20_000,
         "event_rate": 50.0,
@@ -156,6 +157,7 @@ def test_the_plan_is_the_fewest_brokers_that_meet_the_targets() -> None:
     assert plan.response_s < plan.response_s_at_share <= 120
 
 
+@pytest.mark.slow
 def test_more_clients_need_more_brokers_and_memory_follows_the_buffer() -> None:
     small, large = plan_capacity(demand()), plan_capacity(demand(clients=60_000))
 
@@ -179,3 +181,80 @@ def test_targets_out_of_reach_say_which_and_why() -> None:
 def test_bad_demands_are_named(field: str) -> None:
     with pytest.raises(ValueError, match=field):
         demand(**{field: -1})
+
+
+@pytest.mark.parametrize(
+    ("brokers", "degree", "longest"),
+    [(1, 4, 1), (2, 4, 2), (3, 4, 3), (5, 4, 3), (10, 2, 10), (6, 4, 4), (17, 4, 5), (18, 4, 6)],
+)
+def test_the_longest_path_of_a_balanced_tree(brokers: int, degree: int, longest: int) -> None:
+    """Against the distances between all pairs."""
+    tree = _balanced_tree(brokers, degree)
+    neighbors: list[set[int]] = [set() for _ in range(brokers)]
+    for broker in range(1, brokers):
+        neighbors[broker].add(int(tree.parents[broker]))
+        neighbors[int(tree.parents[broker])].add(broker)
+    furthest = 0
+    for begin in range(brokers):
+        distance, waiting = {begin: 1}, [begin]
+        for here in waiting:
+            for neighbor in neighbors[here] - distance.keys():
+                distance[neighbor] = distance[here] + 1
+                waiting.append(neighbor)
+        furthest = max(furthest, *distance.values())
+    path = _longest_path(tree)
+
+    assert max(map(len, neighbors)) <= degree
+    assert len(path) == furthest == longest
+    assert len(set(path)) == len(path)
+    assert all(two in neighbors[one] for one, two in itertools.pairwise(path))
+
+
+@pytest.mark.parametrize("overlay", ["flooding", "hierarchy", "advertisements"])
+def test_the_load_of_every_broker_by_walking_events_through_the_tree(overlay: str) -> None:
+    """Events drawn one by one: where they enter, who wants them, and which brokers they pass therefore."""
+    asked = demand(clients=36, match_share=0.03, overlay=overlay, degree=3)
+    tree = _balanced_tree(12, 3)
+    rng = np.random.default_rng(1)
+    parents = tree.parents.tolist()
+
+    def way_up(broker: int) -> list[int]:
+        way = [broker]
+        while way[-1]:
+            way.append(parents[way[-1]])
+        return way
+
+    def links_between(one: int, other: int) -> set[tuple[int, int]]:
+        up, down = way_up(one), way_up(other)
+        meet = next(broker for broker in up if broker in down)
+        rise, fall = up[: up.index(meet) + 1], down[: down.index(meet) + 1][::-1]
+        return {*itertools.pairwise(rise), *itertools.pairwise(fall)}
+
+    passing, passed_on, events = np.zeros(12), np.zeros(12), 20_000
+    for _ in range(events):
+        source = int(rng.integers(12))
+        wanting = {int(client) % 12 for client in np.flatnonzero(rng.random(36) < 0.03)}
+        targets = {"flooding": set(range(12)), "hierarchy": wanting | {0}, "advertisements": wanting}[overlay]
+        links = {link for target in targets for link in links_between(source, target)}
+        for broker in {source, *(end for _, end in links)}:
+            passing[broker] += 1
+        for begin, _ in links:
+            passed_on[begin] += 1
+    expected = _loads(tree, asked)
+
+    assert expected[0] == pytest.approx(passing / events, abs=0.015)
+    assert expected[1] == pytest.approx(passed_on / events, abs=0.03)
+
+
+def test_transit_decides_where_the_root_carries_everything() -> None:
+    """1000 clients, 1000 events/s, match 1e-3: four brokers once passed for 63% busy, with the root at 130%."""
+    asked = demand(
+        clients=1000, event_rate=1000.0, match_share=1e-3, overlay="advertisements", demand_out_s=0.0
+    )
+    four = evaluate(asked, 4)
+
+    assert four.broker_utilisation > 1.2
+    assert evaluate(asked, 40).broker_utilisation > 1
+    assert evaluate(asked, 40).transit_share > 0.9
+    with pytest.raises(ValueError, match="are for other brokers"):
+        plan_capacity(asked)

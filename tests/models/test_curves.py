@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from roamq.models.curves import fit_curve, paper_throughput
+from roamq.models.curves import fit_curve, paper_throughput, r_squared
 
 
 def test_equation_16() -> None:
@@ -68,9 +68,9 @@ def test_validation_on_other_data() -> None:
     x = np.linspace(1, 40, 30)
     curve = fit_curve(x, 2 * x, ["polynomial-1"])[0]
 
-    assert curve.r2_on([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
-    assert curve.r2_on([1, 2, 3], [6, 4, 2]) < 0
-    assert math.isnan(curve.r2_on([1, 2], [5, 5]))
+    assert r_squared(np.array([2.0, 4, 6]), curve.predict([1, 2, 3])) == pytest.approx(1)
+    assert r_squared(np.array([6.0, 4, 2]), curve.predict([1, 2, 3])) < 0
+    assert math.isnan(r_squared(np.array([5.0, 5]), curve.predict([1, 2])))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 
 from roamq.models.fitting import FAMILIES, ccdf, fit_durations
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng
 
 

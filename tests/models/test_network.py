@@ -1,21 +1,26 @@
 """Algorithm 1, and a whole network at once."""
 
+import random
+from collections import Counter
+
 import pytest
 
-from roamq.models.network import Publisher, PubSubNetwork, Subscriber, compose_path
+from roamq.core.events import BrokerId
+from roamq.models.network import OVERLAYS, PublishingPeer, PubSubNetwork, SubscribingPeer, compose_path
 from roamq.models.queueing import SaturationError
+from roamq.overlay.topology import Topology
 from roamq.sim import queueing as sim
 from tests.models.replications import estimate, replicate
 
 
-def publisher(name: str = "p", broker: str = "B1", **topics: float) -> Publisher:
-    return Publisher(
+def publisher(name: str = "p", broker: str = "B1", **topics: float) -> PublishingPeer:
+    return PublishingPeer(
         name=name, broker=broker, rates=topics or {"t": 1.0}, demand_s=0.0625, t_on_s=109, t_off_s=121.5
     )
 
 
-def subscriber(name: str = "s", broker: str = "B3", *topics: str) -> Subscriber:
-    return Subscriber(
+def subscriber(name: str = "s", broker: str = "B3", *topics: str) -> SubscribingPeer:
+    return SubscribingPeer(
         name=name,
         broker=broker,
         topics=topics or ("t",),
@@ -122,13 +127,13 @@ def test_every_pair_that_shares_a_topic_has_a_response_or_a_culprit() -> None:
 def test_a_path_under_cross_traffic_matches_the_simulation() -> None:
     """M/M/1 centres in a row are independent (Burke), so the closed form is exact here."""
     rates = {"B1 in": 3.0, "B1 out to B2": 5.0, "B2 in": 2.0}
-    always_on = Publisher(name="p", broker="B1", rates={"t": 2.0}, demand_s=0.0625)
-    at_home = Subscriber(name="s", broker="B2", topics=["t"], demand_s=0.05, processing_s=0.1)
+    always_on = PublishingPeer(name="p", broker="B1", rates={"t": 2.0}, demand_s=0.0625)
+    at_home = SubscribingPeer(name="s", broker="B2", topics=["t"], demand_s=0.05, processing_s=0.1)
     path = compose_path(
         always_on, ["B1", "B2"], at_home, rate=2, demand_in_s=0.1, demand_out_s=0.1, other_rates=rates
     )
     centres = [
-        sim.Centre(service=sim.exponential(centre.demand_s), other_rate=centre.other_rate)
+        sim.SimulatedCentre(service=sim.exponential(centre.demand_s), other_rate=centre.other_rate)
         for centre in path.centres
     ]
     runs = replicate(centres, rate=2.0, until_s=5_000.0, runs=10)
@@ -154,3 +159,123 @@ def test_bad_networks_are_named() -> None:
     )
     with pytest.raises(ValueError, match="no way leads from B1 to B3"):
         apart.pairs()
+
+
+def random_graph(seed: int) -> tuple[list[str], list[tuple[str, str]]]:
+    """Connected, with cycles, and with names in no order of the links."""
+    rng = random.Random(seed)
+    brokers = [f"b{i}" for i in range(rng.randint(3, 9))]
+    rng.shuffle(brokers)
+    links = [(broker, rng.choice(brokers[:i])) for i, broker in enumerate(brokers) if i]
+    for _ in range(rng.randint(1, 6)):
+        one, other = rng.sample(brokers, 2)
+        if (one, other) not in links and (other, one) not in links:
+            links.append((one, other))
+    rng.shuffle(links)
+    return brokers, links
+
+
+def both_ways(brokers: list[str], links: list[tuple[str, str]]) -> dict[str, list[str]]:
+    neighbors: dict[str, list[str]] = {broker: [] for broker in brokers}
+    for one, other in links:
+        neighbors[one].append(other)
+        neighbors[other].append(one)
+    return neighbors
+
+
+@pytest.mark.parametrize("overlay", ["flooding", "advertisements"])
+@pytest.mark.parametrize("seed", range(25))
+def test_load_and_path_are_those_of_the_overlay(seed: int, overlay: str) -> None:
+    """Events are walked one by one along the brokers' own trees, and counted at every link that they cross."""
+    brokers, links = random_graph(seed)
+    topology = Topology(brokers, links)
+    rng = random.Random(seed)
+    sources = {f"p{i}": rng.choice(brokers) for i in range(3)}
+    homes = {f"s{i}": rng.choice(brokers) for i in range(3)}
+    network = PubSubNetwork(
+        links=both_ways(brokers, links),
+        publishers=[publisher(name, broker, t=1.0) for name, broker in sources.items()],
+        subscribers=[subscriber(name, broker) for name, broker in homes.items()],
+        demand_in_s=0.01,
+        demand_out_s=0.01,
+        overlay=overlay,
+    )
+    crossed: Counter[str] = Counter()
+    for source in sources.values():
+        crossed[f"{source} in"] += 1
+        waiting = [source]
+        while waiting:
+            here = waiting.pop()
+            for child in topology.children(BrokerId(source), BrokerId(here)):
+                beyond = {child}
+                for _ in brokers:
+                    beyond |= {c for b in beyond for c in topology.children(BrokerId(source), BrokerId(b))}
+                if overlay == "flooding" or beyond & set(homes.values()):
+                    crossed[f"{here} out to {child}"] += 1
+                    crossed[f"{child} in"] += 1
+                    waiting.append(child)
+
+    at_brokers = {name: rate for name, rate in network.rates.items() if " in" in name or " out to " in name}
+    assert at_brokers == pytest.approx(dict(crossed))
+    for source in brokers:
+        for home in brokers:
+            expected = [home]
+            while expected[-1] != source:
+                expected.append(topology.tree(BrokerId(source))[BrokerId(expected[-1])])
+            assert network.route(source, home) == expected[::-1]
+    for centre in (
+        centre
+        for p in network.publishers
+        for s in network.subscribers
+        for centre in network.path(p, s).centres
+    ):
+        assert centre.rate + centre.other_rate == pytest.approx(network.rates[centre.name])
+
+
+def test_a_saturated_broker_on_a_cycle_is_named() -> None:
+    """Square a-b-c-d: load and path once took different ways round, and a broker at 1.2 went unseen."""
+    links = [("a", "b"), ("c", "d"), ("b", "c"), ("d", "a")]
+    network = PubSubNetwork(
+        links=both_ways(["a", "b", "c", "d"], links),
+        publishers=[PublishingPeer(name="p", broker="a", rates={"t": 12.0}, demand_s=0.01)],
+        subscribers=[SubscribingPeer(name="s", broker="c", topics=["t"], demand_s=0.01, processing_s=0.01)],
+        demand_in_s=0.1,
+        demand_out_s=0.01,
+    )
+
+    assert network.route("a", "c") == ["a", "b", "c"]
+    assert network.pairs()[0].response_s is None
+    assert network.pairs()[0].saturated_by == ("a in", "b in", "c in")
+
+
+def test_a_hierarchy_sends_every_event_to_the_root() -> None:
+    """By hand: r is the root of r-x, r-y, x-z; nobody but a client at z wants t, which is published at z and y."""
+    links = both_ways(["r", "x", "y", "z"], [("r", "x"), ("r", "y"), ("x", "z")])
+    network = PubSubNetwork(
+        links=links,
+        publishers=[publisher("p", "z", t=1.0), publisher("q", "y", t=0.5)],
+        subscribers=[subscriber("s", "z")],
+        demand_in_s=0.01,
+        demand_out_s=0.01,
+        overlay="hierarchy",
+    )
+
+    assert {name: rate for name, rate in network.rates.items() if " in" in name} == pytest.approx(
+        {"z in": 1.5, "x in": 1.5, "r in": 1.5, "y in": 0.5}
+    )
+    assert network.rates["z out to x"] == 1.0
+
+
+def test_names_are_unique_and_overlays_known() -> None:
+    def network(**changes: object) -> PubSubNetwork:
+        fields = {"links": LINE, "publishers": [], "subscribers": [], "demand_in_s": 1, "demand_out_s": 1}
+        return PubSubNetwork(**{**fields, **changes})  # type: ignore[arg-type]
+
+    with pytest.raises(ValueError, match="publishers: p is named twice"):
+        network(publishers=[publisher("p"), publisher("p", "B2")])
+    with pytest.raises(ValueError, match="subscribers: s is named twice"):
+        network(subscribers=[subscriber("s"), subscriber("s", "B2")])
+    with pytest.raises(ValueError, match=f"known are {', '.join(OVERLAYS)}"):
+        network(overlay="gossip")
+    with pytest.raises(ValueError, match="a hierarchy needs links that form a tree"):
+        network(overlay="hierarchy", links={"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]})

@@ -75,3 +75,11 @@ def test_what_is_no_distribution_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=named):
         pt.phase_type(start, generator)
+
+
+def test_many_times_at_once_give_what_each_gives_alone() -> None:
+    times = np.linspace(0.0, 30.0, 40)
+    mixture = pt.hyperexponential([0.3, 0.7], [1.0, 6.0])
+    for law in (mixture, mixture.then(pt.exponential(2.0)), pt.erlang(4, 5.0), pt.with_moments(3.0, 0.4)):
+        alone = [float(law.sf(time)) for time in times]
+        assert law.sf(times) == pytest.approx(np.array(alone), abs=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roamq.models import phase_type as pt
-from roamq.models.intermittent import IntermittentQueue
+from roamq.models.intermittent import IntermittentQueue, left_null_vector
 from roamq.models.queueing import Centre, SaturationError
 from roamq.sim import queueing as sim
 from tests.models.replications import estimate, gamma, hyperexponential, replicate
@@ -20,7 +20,9 @@ def on_off(rate: float, period_s: float = 20.0, **changes: float) -> Centre:
 @pytest.fixture(scope="module")
 def runs_at_2() -> list[sim.Run]:
     """Long runs of the same centre at 2 events/s."""
-    centre = sim.Centre(service=sim.exponential(0.125), on=sim.exponential(20.0), off=sim.exponential(20.0))
+    centre = sim.SimulatedCentre(
+        service=sim.exponential(0.125), on=sim.exponential(20.0), off=sim.exponential(20.0)
+    )
     return replicate([centre], rate=2.0, until_s=80_000.0)
 
 
@@ -113,7 +115,9 @@ def test_periods_and_service_that_are_not_exponential_match_the_simulation() -> 
         on=pt.hyperexponential([0.3, 0.7], [5, 185 / 7]),
         off=pt.erlang(4, 20),
     )
-    centres = [sim.Centre(service=gamma(3, 0.125), on=hyperexponential(0.3, 5, 185 / 7), off=gamma(4, 20.0))]
+    centres = [
+        sim.SimulatedCentre(service=gamma(3, 0.125), on=hyperexponential(0.3, 5, 185 / 7), off=gamma(4, 20.0))
+    ]
 
     runs = replicate(centres, rate=2.0, until_s=60_000.0)
     mean = estimate(sim.Run.mean_s, runs)
@@ -146,3 +150,55 @@ def test_bad_input_is_named(field: str, value: float) -> None:
     fields = {"rate": 1.0, "demand_s": 1.0, field: value}
     with pytest.raises(ValueError, match=f"c: {field}"):
         Centre(name="c", **fields)
+
+
+@pytest.mark.parametrize(
+    ("rate", "demand_s", "t_on_s", "t_off_s"),
+    [
+        (1e4, 1e-5, 864e3, 864e3),  # ten days of connection, events of ten microseconds
+        (8 * (1 - 1e-7), 0.0625, 100, 100),  # all but saturated
+        (1e-6, 1e-3, 1e6, 1e6),
+        (1e5, 1e-6, 1e7, 1e6),
+        (3.9, 0.0625, 0.01, 0.03),
+    ],
+)
+def test_rates_far_apart_keep_their_digits(
+    rate: float, demand_s: float, t_on_s: float, t_off_s: float
+) -> None:
+    """The matrix solution against Theorem 2, which is exact for exponential periods."""
+    centre = Centre(name="c", rate=rate, demand_s=demand_s, t_on_s=t_on_s, t_off_s=t_off_s)
+    queue = centre.exact()
+
+    assert queue.mean_response_s() == pytest.approx(centre.response_s(), rel=1e-4)
+    assert queue.response_distribution().mean() == pytest.approx(centre.response_s(), rel=1e-4)
+
+
+@pytest.mark.parametrize("scv", [0.5, 0.9, 1.3, 4.0])
+@pytest.mark.parametrize("demand_s", [1e-6, 1e-3])
+def test_short_services_and_variable_periods_keep_their_digits(scv: float, demand_s: float) -> None:
+    """Next to no service: an event waits for the residual disconnection, T_off^2 (1 + scv) / 2 / (T_on + T_off)."""
+    queue = IntermittentQueue(
+        rate=1.0,
+        service=pt.exponential(demand_s),
+        on=pt.with_moments(60, scv),
+        off=pt.with_moments(15, scv),
+    )
+
+    assert queue.mean_response_s() == pytest.approx(3 * (1 + scv) / 2, rel=5 * demand_s + 1e-5)
+    assert queue.response_distribution().mean() == pytest.approx(queue.mean_response_s(), rel=1e-4)
+
+
+def test_the_null_vector_of_a_chain_whose_rates_differ_by_twenty_orders() -> None:
+    """A birth-death chain has weights that are products of ratios: the closed form."""
+    up, down = np.array([1e-10, 3.0, 1e8]), np.array([2.0, 1e-9, 7.0])
+    chain = np.diag(up, 1) + np.diag(down, -1)
+    chain -= np.diag(chain.sum(axis=1))
+    weights = np.cumprod(np.concatenate([[1.0], up / down]))
+
+    assert left_null_vector(chain, normal=np.ones(4)) == pytest.approx(weights / weights.sum(), rel=1e-14)
+
+
+def test_the_null_vector_leaves_out_what_is_not_come_back_to() -> None:
+    chain = np.array([[-1.0, 1.0, 0.0], [0.0, -2.0, 2.0], [0.0, 3.0, -3.0]])
+
+    assert left_null_vector(chain, normal=np.ones(3)) == pytest.approx([0.0, 0.6, 0.4])

@@ -44,7 +44,9 @@ def test_every_bin_matches_the_simulation() -> None:
     bins = through_bins(QUEUE, RATES, 600.0)
     sums, counts = np.zeros((150, 6)), np.zeros((150, 6))
     centres = [
-        sim.Centre(service=sim.exponential(0.125), on=sim.exponential(20.0), off=sim.exponential(20.0))
+        sim.SimulatedCentre(
+            service=sim.exponential(0.125), on=sim.exponential(20.0), off=sim.exponential(20.0)
+        )
     ]
     for seed in range(150):
         run = sim.simulate(centres, seed=seed, bin_rates=RATES, bin_s=600.0, until_s=3600.0)

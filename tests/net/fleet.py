@@ -4,42 +4,54 @@ Every step delivers one thing that is under way, chosen by a seed: a frame on a 
 client, a timer that is due. Connections break with whatever is on them; links and processes fail and come back.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
 from random import Random
+from typing import Any
 
 from roamq.core.events import BrokerId
 from roamq.core.ports import TimerKey
+from roamq.core.records import Record
+from roamq.net.clients.mqtt.codec import Version, Will
+from roamq.net.device import Device, ReceivedMessage
 from roamq.net.machine import Machine
-from roamq.net.mqtt.codec import Version
-from roamq.net.mqtt.device import Device, Message
-from roamq.net.settings import Settings
+from roamq.net.ops.settings import Settings
 
 
 class FleetClient:
     """A device in the adversary's network."""
 
     def __init__(
-        self, fleet: "Fleet", name: str, version: Version = Version.V5, *, shows_ticket: bool = False
+        self,
+        fleet: "Fleet",
+        name: str,
+        version: Version = Version.V5,
+        *,
+        shows_ticket: bool = False,
+        user: str | None = None,
+        will: Will | None = None,
     ) -> None:
         self.fleet = fleet
-        self.device = Device(name, self._take, version=version, shows_ticket=shows_ticket)
+        self.device = Device(
+            name, self._take, version=version, shows_ticket=shows_ticket, user=user, will=will
+        )
         self.at: BrokerId | None = None
         self.number = 0
         self.up: deque[bytes] = deque()
         self.down: deque[bytes] = deque()
         self.received: list[tuple[bytes, int, bool]] = []
         """Payload, QoS and DUP of what came, QoS 2 repetitions left out."""
-        self.anew_at: int | None = None
+        self.may_be_refused = False
+        self.session_lost_at: int | None = None
         """How much had come when it was first told that its session was not there."""
 
     @property
     def present(self) -> list[bool]:
         return self.device.present
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: ReceivedMessage) -> None:
         self.received.append((message.payload, message.qos, message.dup))
 
     def connect(self, at: str, *, clean: bool = False, previous: str | None = None) -> None:
@@ -47,7 +59,7 @@ class FleetClient:
         self.fleet.connections += 1
         self.number = self.fleet.connections
         self.at = BrokerId(at)
-        self.fleet.machines[self.at].opened(self.number, self.fleet.now, "test", "client")
+        self.fleet.machines[self.at].opened(self.number, self.fleet.clock(self.at), "test", "client")
         self.fleet.owners[self.at, self.number] = self
         self._say(self.device.connect(clean=clean, previous=previous))
 
@@ -71,9 +83,9 @@ class FleetClient:
     def hear(self, data: bytes) -> None:
         connections, came = len(self.present), len(self.received)
         self._say(self.device.hear(data))
-        if self.anew_at is None and 0 < connections < len(self.present) and not self.present[-1]:
-            self.anew_at = came
-        assert self.device.refused is None, self.device.refused
+        if self.session_lost_at is None and 0 < connections < len(self.present) and not self.present[-1]:
+            self.session_lost_at = came
+        assert self.may_be_refused or self.device.refused is None, self.device.refused
 
     def _say(self, data: bytes) -> None:
         if data:
@@ -101,6 +113,7 @@ class Fleet:
     ) -> None:
         self.random = Random(seed)
         self.now = 1000.0
+        settings.setdefault("handoff_timeout_s", 1.0)
         names = tuple(BrokerId(f"b{n}") for n in range(1, brokers + 1))
         around = zip(names, names[1:] + names[:1], strict=True)
         links = tuple(around if ring else combinations(names, 2))
@@ -108,28 +121,47 @@ class Fleet:
         for name in names:
             made = Settings(me=name, brokers=names, links=links, scheme=scheme, **settings)  # type: ignore[arg-type]
             self.machines[name] = Machine(made, self.now)
-        self.links: dict[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]] = {}
+        self.links: dict[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]] = defaultdict(deque)
         for a, b in links:
             self.links[a, b] = deque()
             self.links[b, a] = deque()
         self.cut: set[frozenset[BrokerId]] = set()
+        self.skew_s: dict[BrokerId, float] = {}
+        """How far a broker's clock is ahead of the fleet's."""
         self.timers: dict[tuple[BrokerId, TimerKey], float] = {}
         self.owners: dict[tuple[BrokerId, int], FleetClient] = {}
         self.losses: list[tuple[float, BrokerId, int]] = []
         self.clients: list[FleetClient] = []
         self.connections = 0
+        self.records: list[Record] = []
+        """Of all machines, in the order they were taken."""
+        self.notices: list[str] = []
+        for name in self.machines:
+            self.links_come_up(name)
 
-    def client(self, name: str, version: Version = Version.V5, *, shows_ticket: bool = False) -> FleetClient:
-        client = FleetClient(self, name, version, shows_ticket=shows_ticket)
+    def links_come_up(self, name: BrokerId) -> None:
+        """Each end of a link tells the other what it has received."""
+        for other in [b for a, b in self.links if a == name]:
+            for here, there in ((name, other), (other, name)):
+                received = self.machines[there].outboxes.received[here]
+                self.machines[here].link_acked(there, received, self.clock(here))
+        self.take_outputs()
+
+    def client(self, name: str, version: Version = Version.V5, **more: Any) -> FleetClient:
+        client = FleetClient(self, name, version, **more)
         self.clients.append(client)
         return client
+
+    def clock(self, broker: BrokerId) -> float:
+        """The time by the broker's own clock."""
+        return self.now + self.skew_s.get(broker, 0.0)
 
     def take_outputs(self) -> None:
         for name, machine in self.machines.items():
             out = machine.out
             while out.logins:
                 login = out.logins.pop(0)
-                machine.authenticated(login.connection, None, self.now, allowed=True)
+                machine.authenticated(login.connection, login.username, self.clock(name), allowed=True)
             for number, connection in list(out.dirty.items()):
                 data = b"".join(connection.take_output())
                 owner = self.owners.get((name, number))
@@ -137,7 +169,7 @@ class Fleet:
                     owner.down.append(data)
             out.dirty.clear()
             for number in out.closing:
-                machine.lost(number, self.now)
+                machine.lost(number, self.clock(name))
                 self.owners.pop((name, number), None)
             out.closing.clear()
             for peer, frames in out.frames.items():
@@ -147,15 +179,18 @@ class Fleet:
                 if at is None:
                     self.timers.pop((name, key), None)
                 else:
-                    self.timers[name, key] = at
+                    self.timers[name, key] = at - self.skew_s.get(name, 0.0)
             out.timers.clear()
+            self.records += out.records
             out.records.clear()
+            self.notices += out.notices
+            out.notices.clear()
 
     def step(self) -> bool:
         """One thing happens; False if nothing is under way."""
         self.take_outputs()
         self.now += 0.002
-        links = [pair for pair, queue in self.links.items() if queue and frozenset(pair) not in self.cut]
+        links = [pair for pair, queue in self.links.items() if queue and self.is_open(*pair)]
         choices: list[Callable[[], None]] = [partial(self._frame, *pair) for pair in links]
         choices += [partial(self._to_broker, client) for client in self.clients if client.up and client.at]
         choices += [partial(self._to_client, client) for client in self.clients if client.down]
@@ -167,25 +202,29 @@ class Fleet:
         self.take_outputs()
         return True
 
+    def is_open(self, source: BrokerId, target: BrokerId) -> bool:
+        """Whether frames go from one broker to the other."""
+        return frozenset((source, target)) not in self.cut
+
     def _frame(self, source: BrokerId, target: BrokerId) -> None:
         sequence, frame = self.links[source, target].popleft()
-        self.machines[target].link_received(source, sequence, frame, self.now)
-        self.machines[source].link_acked(target, sequence, self.now)
+        self.machines[target].link_received(source, sequence, frame, self.clock(target))
+        self.machines[source].link_acked(target, sequence, self.clock(source))
 
     def _to_broker(self, client: FleetClient) -> None:
         assert client.at is not None
-        self.machines[client.at].received(client.number, client.up.popleft(), self.now)
+        self.machines[client.at].received(client.number, client.up.popleft(), self.clock(client.at))
 
     def _to_client(self, client: FleetClient) -> None:
         client.hear(client.down.popleft())
 
     def _timer(self, broker: BrokerId, key: TimerKey) -> None:
         del self.timers[broker, key]
-        self.machines[broker].timer(key, self.now)
+        self.machines[broker].timer(key, self.clock(broker))
 
     def _loss(self, loss: tuple[float, BrokerId, int]) -> None:
         self.losses.remove(loss)
-        self.machines[loss[1]].lost(loss[2], self.now)
+        self.machines[loss[1]].lost(loss[2], self.clock(loss[1]))
 
     def crash(self, name: str) -> None:
         """The process is killed and starts again from its journal; links resume where they broke."""
@@ -194,8 +233,8 @@ class Fleet:
             if client.at == broker:
                 client.vanish()
         self.losses = [loss for loss in self.losses if loss[1] != broker]
-        self.machines[broker].recovered(self.now)
-        self.take_outputs()
+        self.machines[broker].recovered(self.clock(broker))
+        self.links_come_up(broker)
 
     def settle(self, steps: int = 20_000) -> None:
         """Let everything that is under way arrive; timers and losses come when their time does."""

@@ -7,20 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
-from roamq.net.config import Network, load_network
-from roamq.net.local import local_network
-from roamq.net.mqtt.codec import (
+from roamq.net.clients.mqtt.codec import (
     Connack,
     Connect,
     Decoder,
     Disconnect,
     Packet,
+    Pingreq,
+    Pingresp,
     Properties,
     Puback,
     Pubcomp,
@@ -33,32 +32,32 @@ from roamq.net.mqtt.codec import (
     Version,
     encode,
 )
+from roamq.net.ops.configuration import NetworkConfig, load_network
+from roamq.net.ops.local import local_network
 from roamq.net.server import Server
+from tests.support.waiting import WAIT_S, eventually, wait_until
 
 FOREVER = 0xFFFF_FFFF
 SOURCE = Path(__file__).parent.parent.parent / "src"
 
 
-async def eventually(condition: Any, seconds: float = 10.0) -> None:
-    """Wait until the condition holds; fail if it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.01)
+def python_path() -> str:
+    """Where brokers find RoamQ, and whatever this process finds besides."""
+    return os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def write_network(folder: Path, text: str) -> Network:
+def write_network(folder: Path, text: str) -> NetworkConfig:
     path = folder / "network.toml"
     path.write_text(text)
     return load_network(path)
 
 
-def port_of(network: Network, broker: str, kind: str = "mqtt") -> int:
+def port_of(network: NetworkConfig, broker: str, kind: str = "mqtt") -> int:
     return next(entry.port for entry in network.brokers[broker].listeners if entry.kind == kind)
 
 
 @contextlib.asynccontextmanager
-async def running(network: Network, *names: str) -> AsyncIterator[dict[str, Server]]:
+async def running(network: NetworkConfig, *names: str) -> AsyncIterator[dict[str, Server]]:
     """Brokers of a network in this process, their links up."""
     path = Path(network.source.name)
     servers: dict[str, Server] = {}
@@ -70,7 +69,7 @@ async def running(network: Network, *names: str) -> AsyncIterator[dict[str, Serv
             servers[name] = server
         for server in servers.values():
             wanted = server.options.links.peers.keys() & servers.keys()
-            await eventually(lambda server=server, wanted=wanted: server.peers.links.keys() >= wanted)
+            await eventually(lambda server=server, wanted=wanted: server.links.up.keys() >= wanted)
         yield servers
     finally:
         for server in servers.values():
@@ -89,24 +88,25 @@ class BrokerProcesses:
         for name in names or self.network.brokers:
             arguments = [sys.executable, "-m", "roamq.cli.main", "serve", str(self.path), "--broker", name]
             self.processes[name] = subprocess.Popen(
-                [*arguments, "--log-level", "WARNING"], env={**os.environ, "PYTHONPATH": str(SOURCE)}
+                [*arguments, "--log-level", "WARNING"], env={**os.environ, "PYTHONPATH": python_path()}
             )
         for name in names or self.network.brokers:
             self.wait_until_up(name)
 
     def wait_until_up(self, name: str) -> None:
-        deadline = time.monotonic() + 30
-        while True:
+        def is_up() -> bool:
             assert self.processes[name].poll() is None, f"{name} ended"
-            with contextlib.suppress(OSError):
+            try:
                 self.health(name)
-                return
-            assert time.monotonic() < deadline, f"{name} does not come up"
-            time.sleep(0.05)
+            except OSError:
+                return False
+            return True
+
+        wait_until(is_up, f"the start of {name}")
 
     def health(self, name: str) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self.network.brokers[name].metrics_port}/health"
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -126,7 +126,7 @@ class BrokerProcesses:
                 process.send_signal(signal.SIGTERM)
         for process in self.processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(15)
+                process.wait(WAIT_S)
             process.kill()
             process.wait()
 
@@ -146,6 +146,7 @@ class PlainClient:
         """Packet id -> what was sent, and whether PUBREC has come."""
         self.acknowledged: list[bytes] = []
         """Payloads that the broker has taken responsibility for."""
+        self.pings_answered = 0
         self.connack: Connack | None = None
         self.is_open = False
         self._known: set[int] = set()
@@ -156,11 +157,12 @@ class PlainClient:
 
     async def connect(self, port: int, *, host: str = "127.0.0.1", **more: Any) -> Connack:
         self.drop()
-        reader, self._writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(host, port)
+        self._writer = writer
         properties = Properties(session_expiry_interval=self.expiry)
         self._send(Connect(client_id=self.name, clean_start=self.clean, properties=properties, **more))
         self.connack, self.closed_because = None, None
-        self._task = asyncio.get_running_loop().create_task(self._read(reader))
+        self._task = asyncio.get_running_loop().create_task(self._read(reader, writer))
         await eventually(lambda: self.connack is not None or self.closed)
         assert self.connack is not None, "closed without CONNACK"
         self.is_open = not self.connack.reason.failed
@@ -183,9 +185,17 @@ class PlainClient:
         if not qos:
             self._send(Publish(topic, payload))
             return
-        packet = Publish(topic, payload, qos, packet_id=self._next_id())
-        self.unacknowledged[packet.packet_id] = (packet, False)
-        self._send(packet)
+        self._send(self._numbered(topic, payload, qos))
+
+    def publish_in_one_write(self, topic: str, payloads: Iterable[bytes], qos: int) -> None:
+        """Publish messages that the broker reads in one piece, as long as they fit a segment."""
+        packets = [self._numbered(topic, payload, qos) for payload in payloads]
+        self.send_raw(b"".join(encode(packet, Version.V5) for packet in packets))
+
+    async def ping(self) -> None:
+        answered = self.pings_answered
+        self._send(Pingreq())
+        await eventually(lambda: self.pings_answered > answered, "the answer to a ping")
 
     async def disconnect(self) -> None:
         self._send(Disconnect())
@@ -205,6 +215,11 @@ class PlainClient:
     def send_raw(self, data: bytes) -> None:
         assert self._writer is not None
         self._writer.write(data)
+
+    def _numbered(self, topic: str, payload: bytes, qos: int) -> Publish:
+        packet = Publish(topic, payload, qos, packet_id=self._next_id())
+        self.unacknowledged[packet.packet_id] = (packet, False)
+        return packet
 
     def _next_id(self) -> int:
         while True:
@@ -227,12 +242,14 @@ class PlainClient:
         if self._writer is not None:
             self._writer.write(encode(packet, Version.V5))
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read until the broker closes the connection, then close our end of it."""
         decoder = Decoder(Version.V5)
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 for packet in decoder.feed(data):
                     self._take(packet)
+        writer.close()
 
     def _take(self, packet: Packet) -> None:
         match packet:
@@ -264,5 +281,7 @@ class PlainClient:
                 self._send(Pubrel(packet.packet_id))
             case Pubcomp():
                 self.unacknowledged.pop(packet.packet_id, None)
+            case Pingresp():
+                self.pings_answered += 1
             case Disconnect():
                 self.closed_because = packet

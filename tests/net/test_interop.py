@@ -22,14 +22,13 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from roamq.net.config import Network
-from roamq.net.keys import make_keys
-from roamq.net.local import free_ports, local_network
+from roamq.net.ops.configuration import NetworkConfig
+from roamq.net.ops.keys import make_keys
+from roamq.net.ops.local import free_ports, local_network
 from tests.net.live import port_of, running, write_network
+from tests.support.waiting import WAIT_S
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("interop")]
-
-WAIT_S = 15.0
 
 
 class ThreadedNetwork:
@@ -45,21 +44,22 @@ class ThreadedNetwork:
         plain = write_network(folder, text)
         make_keys(plain, folder / "keys")
         self.authority = folder / "keys" / "ca.pem"
-        self.network: Network = write_network(
+        self.network: NetworkConfig = write_network(
             folder, text.replace("]\n\n[brokers.b2]", f"{ports}\n\n[brokers.b2]", 1)
         )
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(WAIT_S)
 
     def port(self, broker: str, kind: str = "mqtt") -> int:
         return port_of(self.network, broker, kind)
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
 
     async def _run(self) -> None:
         async with running(self.network):
@@ -123,6 +123,7 @@ class PahoClient:
     def disconnect(self) -> None:
         self.client.disconnect()
         self.client.loop_stop()
+        self.client._reset_sockets()  # paho forgets the sockets of its thread when it connects again
 
 
 @pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
@@ -232,8 +233,8 @@ def test_gmqtt_subscribes_publishes_and_roams(brokers: ThreadedNetwork) -> None:
         def client(name: str) -> Any:
             return gmqtt.Client(name, clean_session=False, session_expiry_interval=600)
 
-        reader, writer = client("gm-r"), client("gm-w")
-        reader.on_message = on_message
+        reader, witness, writer = client("gm-r"), client("gm-witness"), client("gm-w")
+        reader.on_message = witness.on_message = on_message
         granted = asyncio.Event()
         reader.on_subscribe = lambda *_: granted.set()
         await reader.connect("127.0.0.1", brokers.port("b1"), version=5)
@@ -243,8 +244,15 @@ def test_gmqtt_subscribes_publishes_and_roams(brokers: ThreadedNetwork) -> None:
         writer.publish("gm/1", b"live", qos=1, content_type="text/plain")
         assert await asyncio.wait_for(received.get(), WAIT_S) == ("gm/1", b"live")
         await reader.disconnect(reason_code=4)
+        # A second subscriber at the broker which the reader left tells when the message has come there.
+        granted = asyncio.Event()
+        witness.on_subscribe = lambda *_: granted.set()
+        await witness.connect("127.0.0.1", brokers.port("b1"), version=5)
+        witness.subscribe("gm/2", qos=1)
+        await asyncio.wait_for(granted.wait(), WAIT_S)
         writer.publish("gm/2", b"missed", qos=2)
-        await asyncio.sleep(0.3)
+        assert await asyncio.wait_for(received.get(), WAIT_S) == ("gm/2", b"missed")
+        await witness.disconnect()
         again = client("gm-r")
         again.on_message = on_message
         await again.connect("127.0.0.1", brokers.port("b3"), version=5)
@@ -267,7 +275,7 @@ def test_mosquittos_clients_roam(brokers: ThreadedNetwork, version: str) -> None
             [command, "-p", str(brokers.port(broker)), "-V", version, *arguments, *more],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=2 * WAIT_S,
             check=False,
         )
         assert done.returncode in (0, 27), done.stderr  # 27: the time given by -W is over
@@ -287,7 +295,7 @@ def test_mosquittos_clients_roam(brokers: ThreadedNetwork, version: str) -> None
             f"message {number}",
         )
     # Kept for an absent client are messages of QoS 0 as well: it subscribed with QoS 2 to a stored session.
-    heard = run("mosquitto_sub", "b3", *session, "-v", "-W", "2").split("\n")
+    heard = run("mosquitto_sub", "b3", *session, "-v", "-C", "3", "-W", str(int(WAIT_S))).split("\n")
     assert [line for line in heard if line and not line.endswith("message 0")] == [
         f"mosq/{version}/1 message 1",
         f"mosq/{version}/2 message 2",
@@ -326,7 +334,7 @@ def test_mqtt_js_roams(brokers: ThreadedNetwork, node_modules: Path, version: st
         ["node", str(script), version, *urls],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * WAIT_S,
         check=False,
         env={**os.environ, "NODE_PATH": str(node_modules)},
     )

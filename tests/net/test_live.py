@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from roamq.core.events import BrokerId
-from roamq.net.keys import make_keys
-from roamq.net.local import free_ports, local_network
-from roamq.net.mqtt.codec import Connect, Disconnect, Pingreq, ReasonCode, Version, encode
-from roamq.net.passwords import hash_password
-from tests.net.live import PlainClient, eventually, port_of, running, write_network
+from roamq.net.clients.mqtt.codec import Connect, Disconnect, ReasonCode, Version, encode
+from roamq.net.clients.passwords import hash_password
+from roamq.net.ops.keys import make_keys
+from roamq.net.ops.local import free_ports, local_network
+from tests.net.live import PlainClient, port_of, running, write_network
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.live
 
@@ -69,7 +71,7 @@ def test_a_stop_says_goodbye_and_a_start_finds_the_session(tmp_path: Path) -> No
 
 def test_strangers_bytes_close_their_connection_and_nobody_elses(tmp_path: Path) -> None:
     async def scenario() -> None:
-        network = single(tmp_path, "\n[bounds]\nconnect_timeout_s = 0.5\nconnect_bytes_max = 2000\n")
+        network = single(tmp_path, "\n[bounds]\nconnect_timeout_s = 2.0\nconnect_bytes_max = 2000\n")
         port = port_of(network, "b1")
         async with running(network) as servers:
             good = PlainClient("good")
@@ -81,14 +83,15 @@ def test_strangers_bytes_close_their_connection_and_nobody_elses(tmp_path: Path)
             ):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(nonsense)
-                assert await asyncio.wait_for(reader.read(), 5) == b""
+                assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
                 writer.close()
             # Half a CONNECT, and nothing at all: both are given a bounded time.
             half = encode(Connect(client_id="slow"), Version.V5)[:-1]
-            for beginning in (half, b"", b"\x00"):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            for (_, writer), beginning in zip(strangers, (half, b"", b"\x00"), strict=True):
                 writer.write(beginning)
-                assert await asyncio.wait_for(reader.read(), 5) == b""
+            for reader, writer in strangers:
+                assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
                 writer.close()
             assert not good.closed
             assert servers["b1"].shell.counts["refused connect_timeout_s"] == 3
@@ -119,33 +122,36 @@ def test_a_consumer_that_does_not_read_harms_only_itself(tmp_path: Path) -> None
                     await asyncio.sleep(0)
             await eventually(lambda: len(fast.received) == 1500)
             assert shell.counts["slow_consumer"] >= 1
-            assert shell.machine.scheme.buffer.bytes > 5_000_000, "what it does not read waits in its session"
+            assert servers["b1"].status().stored_bytes > 5_000_000, (
+                "what it does not read waits in its session"
+            )
             slow.drop()
-            await eventually(lambda: "slow" not in shell.machine.by_client)
+            await eventually(lambda: not servers["b1"].serves("slow"))
             assert not fast.closed
 
     asyncio.run(scenario())
 
 
-def test_a_flood_is_read_no_faster_than_its_rate(tmp_path: Path) -> None:
+def test_a_flood_is_read_no_faster_than_its_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        network = single(tmp_path, "\n[quotas]\npublish_rate_max = 200.0\n")
+        clock = Clock(asyncio.get_running_loop(), monkeypatch)
+        network = single(tmp_path, "\n[quotas]\npublish_rate_max = 1.0\n")
         port = port_of(network, "b1")
         async with running(network) as servers:
             flood, calm = PlainClient("flood"), PlainClient("calm")
             await flood.connect(port)
             await calm.connect(port)
-            began = asyncio.get_running_loop().time()
-            for number in range(400):  # 200 are allowed at once; the rest is worth a second of silence
-                flood.publish("t", b"%d" % number, 1)
-            await eventually(lambda: not flood.unacknowledged)
-            flood.publish("t", b"the next", 1)
-            calm.publish("t", b"x", 1)
-            await eventually(lambda: not calm.unacknowledged)
-            assert asyncio.get_running_loop().time() - began < 0.8, "others do not wait"
-            await eventually(lambda: not flood.unacknowledged)
-            assert asyncio.get_running_loop().time() - began > 0.8
-            assert servers["b1"].shell.counts["rate_limited"] > 0
+            # One is allowed at once; the rest is worth 1000 seconds of silence.
+            flood.publish_in_one_write("t", (b"%d" % number for number in range(1001)), 1)
+            await eventually(lambda: servers["b1"].shell.counts["rate_limited"] == 1)
+            waited = 0.0
+            while flood.unacknowledged:
+                calm.publish("t", b"x", 1)  # others do not wait
+                await eventually(lambda: not calm.unacknowledged)
+                clock.advance(100.0)
+                waited += 100.0
+                await asyncio.sleep(0)
+            assert waited >= 500.0, "all but the last slice were waited for"
 
     asyncio.run(scenario())
 
@@ -158,10 +164,11 @@ def test_connections_beyond_the_bound_are_closed(tmp_path: Path) -> None:
             clients = [PlainClient(f"c{number}") for number in range(2)]
             for client in clients:
                 await client.connect(port)
-            reader, _ = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
             with pytest.raises(ConnectionResetError):
-                assert await asyncio.wait_for(reader.read(), 5) == b""
+                assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
                 raise ConnectionResetError
+            writer.close()
             assert servers["b1"].shell.counts["refused connections_max"] == 1
             clients[0].drop()
             await eventually(lambda: len(servers["b1"].shell.clients) == 1)
@@ -210,27 +217,29 @@ topics = ["open/#"]
     asyncio.run(scenario())
 
 
-def test_keep_alive_is_watched(tmp_path: Path) -> None:
+def test_keep_alive_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
+        clock = Clock(asyncio.get_running_loop(), monkeypatch)
         network = single(tmp_path)
         async with running(network):
             silent, lively = PlainClient("silent"), PlainClient("lively")
-            await silent.connect(port_of(network, "b1"), keep_alive=1)
-            await lively.connect(port_of(network, "b1"), keep_alive=1)
-            for _ in range(8):
-                await asyncio.sleep(0.5)
-                lively.send_raw(encode(Pingreq(), Version.V5))
-            assert silent.closed
+            await silent.connect(port_of(network, "b1"), keep_alive=600)
+            await lively.connect(port_of(network, "b1"), keep_alive=600)
+            clock.advance(800.0)
+            await lively.ping()
+            assert not silent.closed, "one and a half times the keep-alive is not over"
+            clock.advance(200.0)
+            await eventually(lambda: silent.closed)
             assert isinstance(silent.closed_because, Disconnect)
             assert silent.closed_because.reason is ReasonCode.KEEP_ALIVE_TIMEOUT
-            assert not lively.closed
+            await lively.ping()
 
     asyncio.run(scenario())
 
 
 def test_metrics_and_health_are_there_to_see(tmp_path: Path) -> None:
     def get(url: str) -> bytes:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own port
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:  # noqa: S310 - our own port
             body: bytes = answer.read()
         return body
 
@@ -291,18 +300,22 @@ def test_a_link_that_is_cut_under_load_loses_and_repeats_nothing(tmp_path: Path)
             await writer.connect(port_of(network, "b1"))
             expected = [b"%d" % number for number in range(600)]
             for number, payload in enumerate(expected):
+                if number % 150 == 0:  # the link is up, or up again
+                    await eventually(lambda number=number: len(reader.received) >= number)
                 writer.publish("t", payload, number % 3)
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0)
                 if number % 150 == 75:
                     name = "b1" if number % 300 == 75 else "b2"
-                    link = next(iter(servers[name].peers.links.values()), None)
-                    if link is not None:
-                        link.transport.abort()
+                    (link,) = servers[name].links.up.values()
+                    link.transport.abort()
+            # Links keep the order: whatever is repeated comes before what is published last.
             await eventually(lambda: len(reader.received) >= 600)
-            await asyncio.sleep(0.1)
+            expected.append(b"last")
+            writer.publish("t", b"last", 1)
+            await eventually(lambda: reader.received[-1][1] == b"last")
             assert [payload for _, payload, *_ in reader.received] == expected
             await eventually(lambda: not writer.unacknowledged)
-            await eventually(lambda: not servers["b1"].shell.machine.outbox[BrokerId("b2")])
+            await eventually(lambda: not servers["b1"].status().outbox_frames[BrokerId("b2")])
 
     asyncio.run(scenario())
 
@@ -368,7 +381,7 @@ listeners = [{{ port = {ports[3]} }}]
             await writer.connect(ports[2])
             writer.publish("t", b"x", 1)
             await eventually(lambda: reader.received)
-            assert servers["b1"].peers.links.keys() == {"b2"}
+            assert servers["b1"].links.up.keys() == {"b2"}
 
             # A broker that shows keys of another authority, or no keys at all, is no neighbour.
             before = servers["b2"].shell.counts["link_refused"]
@@ -377,16 +390,20 @@ listeners = [{{ port = {ports[3]} }}]
             context = ssl.create_default_context(cafile=str(tmp_path / "keys" / "ca.pem"))
             context.load_cert_chain(impostor / "b1.pem", impostor / "b1.key")
             with pytest.raises((ssl.SSLError, ConnectionError)):
-                stream, _ = await asyncio.open_connection(
+                stream, sink = await asyncio.open_connection(
                     "127.0.0.1", ports[1], ssl=context, server_hostname="b2"
                 )
-                assert await stream.read() == b""
+                try:
+                    assert await stream.read() == b""
+                finally:
+                    sink.transport.abort()
                 raise ConnectionResetError
             plain, out = await asyncio.open_connection("127.0.0.1", ports[1])
             out.write(b"\x00\x00\x00\x00\x01")
             with pytest.raises(ConnectionError):
                 assert not (await plain.read()).startswith(b"\x00")
                 raise ConnectionResetError
+            out.transport.abort()
             assert servers["b2"].shell.counts["link_refused"] == before
 
     asyncio.run(scenario())

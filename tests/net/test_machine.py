@@ -1,11 +1,24 @@
 """Live brokers without sockets: clients nobody wrote for us roam, and get everything once, in order."""
 
+import gc
+import sys
+from collections.abc import Callable
+
 import pytest
 
 from roamq.core.events import BrokerId
-from roamq.net.mqtt.codec import Disconnect, ReasonCode, Version
-from roamq.net.sessions import PATIENCE
-from roamq.net.settings import Quotas
+from roamq.net.clients.admission import PATIENCE
+from roamq.net.clients.mqtt.codec import (
+    PINGREQ,
+    Connect,
+    Disconnect,
+    Properties,
+    ReasonCode,
+    Version,
+    Will,
+    encode,
+)
+from roamq.net.ops.settings import Quotas
 from tests.net.fleet import Fleet
 
 
@@ -36,7 +49,7 @@ def test_the_newest_connection_wins_and_the_old_one_is_told() -> None:
 
     assert isinstance(first.device.closed_because, Disconnect)
     assert first.device.closed_because.reason is ReasonCode.SESSION_TAKEN_OVER
-    assert "same" in fleet.machines[second.at].by_client  # type: ignore[index]
+    assert fleet.machines[BrokerId("b2")].serves("same")
 
 
 @pytest.mark.parametrize("scheme", ["standard", "proactive", "prefetching", "logging", "prehandoff"])
@@ -243,7 +256,7 @@ def test_a_drained_broker_sends_clients_and_sessions_elsewhere() -> None:
     assert isinstance(here.device.closed_because, Disconnect)
     assert here.device.closed_because.reason is ReasonCode.USE_ANOTHER_SERVER
     assert here.device.closed_because.properties.server_reference in ("two:1883", "three:1883")
-    assert fleet.machines[BrokerId("b1")].scheme.held_contexts() == []
+    assert fleet.machines[BrokerId("b1")].held() == []
     away.connect("b3")
     fleet.settle()
     assert away.payloads() == [b"kept"]
@@ -302,12 +315,86 @@ def test_a_neighbour_that_stays_away_costs_no_more_than_its_quota() -> None:
         fleet.settle()
 
     assert here.payloads() == sent, "nobody else is disturbed"
-    assert max(machine.outbox_bytes.values()) <= 4_000
+    assert max(machine.status().outbox_bytes.values()) <= 4_000
     fleet.cut = set()
     fleet.settle()
     assert 0 < len(there.payloads()) < len(sent)
     assert there.payloads() == sent[: len(there.payloads())]
-    assert machine.outbox_bytes == dict.fromkeys(machine.outbox, 0)
+    assert set(machine.status().outbox_bytes.values()) == {0}
     publisher.publish("t", b"and on", 1)
     fleet.settle()
     assert there.payloads()[-1] == b"and on"
+
+
+def test_a_will_is_published_once_by_the_broker_that_loses_the_client() -> None:
+    """The client appears at b2 and is gone again before its session has come: b1 publishes the will, b2 does not."""
+    fleet = Fleet(11, "standard")
+    mover, watcher = fleet.client("mover"), fleet.client("watcher")
+    watcher.connect("b3")
+    watcher.subscribe("wills", 1)
+    mover.connect("b1")
+    mover.up.clear()
+    with_will = Connect(
+        client_id="mover",
+        clean_start=False,
+        will=Will(topic="wills", payload=b"gone", qos=1),
+        properties=Properties(session_expiry_interval=1000),
+    )
+    mover.up.append(encode(with_will, Version.V5))
+    fleet.settle()
+    fleet.cut = {frozenset(("b1", "b2"))}  # type: ignore[arg-type]
+    b2 = fleet.machines[BrokerId("b2")]
+    mover.connect("b2", previous="b1")
+    while not b2.serves("mover"):
+        fleet.step()
+    b2.lost(mover.number, fleet.now)
+    fleet.cut = set()
+    fleet.settle()
+
+    assert watcher.payloads() == [b"gone"]
+
+
+def calls_of(action: Callable[[], None]) -> int:
+    """How many calls an action makes: its cost, whatever else the machine has to do."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    gc.disable()  # what it collects just now is not the action's
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return calls
+
+
+def test_an_input_costs_the_same_however_many_clients_wait_for_their_sessions() -> None:
+    costs = []
+    for waiting in (0, 100):
+        fleet = Fleet(12, "standard")
+        stranger = fleet.client("stranger")
+        stranger.connect("b1")
+        fleet.settle()
+        fleet.cut = {frozenset(pair) for pair in (("b1", "b2"), ("b1", "b3"))}  # type: ignore[arg-type]
+        for number in range(waiting):
+            client = fleet.client(f"waiting-{number}")
+            client.connect("b1", previous="b2")
+            fleet.machines[BrokerId("b1")].received(client.number, client.up.popleft(), fleet.now)
+            fleet.take_outputs()
+            assert not client.present, "it waits for b2"
+        machine, number, now = fleet.machines[BrokerId("b1")], stranger.number, fleet.now
+        ping = encode(PINGREQ, Version.V5)
+        machine.received(number, ping, now)
+        costs.append(
+            (
+                calls_of(lambda: machine.received(number, ping, now)),  # noqa: B023
+                calls_of(lambda: machine.lost(number, now)),  # noqa: B023
+            )
+        )
+
+    assert costs[0] == costs[1]

@@ -123,7 +123,7 @@ def test_nothing_is_repeated_before_a_client_is_told_that_its_session_is_not_the
     scheme: str, seed: int
 ) -> None:
     fleet, mover, sent = roam(seed, scheme, 2, faults=True, ring=True)
-    before = mover.payloads()[: mover.anew_at]
+    before = mover.payloads()[: mover.session_lost_at]
 
     assert set(mover.payloads()) == set(sent)
     if all(fleet.clients[1].present[1:]):
@@ -134,6 +134,6 @@ def test_nothing_is_repeated_before_a_client_is_told_that_its_session_is_not_the
 def test_no_context_is_left_behind_and_one_broker_serves(seed: int) -> None:
     fleet, mover, _ = roam(seed, "standard", 1)
 
-    holders = {n: m.scheme.held_contexts() for n, m in fleet.machines.items()}
+    holders = {n: m.held() for n, m in fleet.machines.items()}
     kept = [(n, c) for n, contexts in holders.items() for c in contexts if c.client == "mover"]
     assert [n for n, _ in kept] == [mover.at]

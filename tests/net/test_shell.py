@@ -3,20 +3,25 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from roamq.net import shell as shell_module
-from roamq.net.journal import Journal, Reader
-from roamq.net.mqtt.codec import Connack, Connect, Decoder, Packet, Pingreq, Publish, Version, encode
-from roamq.net.node import Kind, Node
-from roamq.net.options import Durability
-from roamq.net.shell import Shell
-from roamq.net.transports import connect_end
-from roamq.net.wiring import Login
+from roamq.net.clients import turns
+from roamq.net.clients.mqtt.codec import Connack, Connect, Decoder, Packet, Pingreq, Publish, Version, encode
+from roamq.net.clients.transports import connect_end
+from roamq.net.durable.inputs import LiveBroker
+from roamq.net.durable.journal import Journal, Reader
+from roamq.net.ops.options import Durability
+from roamq.net.outputs import Login
+from roamq.net.shell import GATHER_S, Shell
+from roamq.net.surroundings import LoginDesk
+from tests.support.clock import Clock
 from tests.support.live_world import settings
+from tests.support.waiting import eventually
 
 
 class FakeClient:
@@ -25,6 +30,7 @@ class FakeClient:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         self.waits_for_login = False
+        self.certified_user: str | None = None
         self.sent: list[bytes] = []
         self.journaled: list[int] = []
         self.calls: list[str] = []
@@ -63,22 +69,34 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def turn(loop: asyncio.AbstractEventLoop, seconds: float = 0.0) -> None:
-    loop.run_until_complete(asyncio.sleep(seconds))
+def turn(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+def turn_until(loop: asyncio.AbstractEventLoop, condition: Callable[[], object]) -> None:
+    loop.run_until_complete(eventually(condition))
+
+
+class OpenDesk:
+    """Lets everybody in, and remembers the passwords that it was shown."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes | None] = []
+
+    def check(self, login: Login) -> bool:
+        self.seen.append(login.password)
+        return True
 
 
 def make_shell(
-    loop: asyncio.AbstractEventLoop, folder: Path | None = None, durability: Durability = Durability.MEMORY
+    loop: asyncio.AbstractEventLoop,
+    folder: Path | None = None,
+    durability: Durability = Durability.MEMORY,
+    logins: LoginDesk | None = None,
 ) -> Shell:
-    node = Node(settings("b1", 1, "standard"), 1000.0)
+    node = LiveBroker(settings("b1", 1, "standard"), 1000.0)
     journal = Journal(folder, 1) if folder is not None else None
-    shell = Shell(node, loop, journal=journal, durability=durability)
-
-    def let_in(login: Login) -> None:
-        shell.feed(Kind.AUTHENTICATED, login.connection, login.username, True)
-
-    shell.on_login = let_in
-    return shell
+    return Shell(node, loop, logins or OpenDesk(), journal=journal, durability=durability)
 
 
 def join(shell: Shell, client: FakeClient, name: str = "c") -> int:
@@ -95,9 +113,9 @@ def test_outputs_leave_after_their_cause_is_in_the_journal(
     shell, client = make_shell(loop, tmp_path, durability), FakeClient(tmp_path)
 
     number = join(shell, client)
-    turn(loop, 0.05)
+    turn_until(loop, lambda: len(client.sent) == 1)
     shell.received(number, encode(Publish("t", b"x", 1, packet_id=5), Version.V5))
-    turn(loop, 0.05)
+    turn_until(loop, lambda: len(client.sent) == 2)
 
     assert [type(packet).__name__ for packet in packets(client)] == ["Connack", "Puback"]
     # opened, CONNECT, verdict before CONNACK; PUBLISH before PUBACK
@@ -118,7 +136,7 @@ def test_with_disk_nothing_leaves_before_the_disk_has_it(
 
     monkeypatch.setattr(os, "fdatasync", sync)
     join(shell, client)
-    turn(loop, 0.1)
+    turn_until(loop, lambda: client.sent)
 
     assert isinstance(packets(client)[0], Connack)
     assert seen[-1] == 0
@@ -128,7 +146,7 @@ def test_with_disk_nothing_leaves_before_the_disk_has_it(
 def test_all_inputs_of_a_turn_are_one_write_to_each_connection(loop: asyncio.AbstractEventLoop) -> None:
     shell, client = make_shell(loop), FakeClient()
     number = join(shell, client)
-    turn(loop, 0.01)
+    turn_until(loop, lambda: client.sent)
     client.sent.clear()
 
     for _ in range(3):
@@ -138,27 +156,103 @@ def test_all_inputs_of_a_turn_are_one_write_to_each_connection(loop: asyncio.Abs
     assert client.sent == [b"\xd0\x00" * 3]
 
 
+class EndlessTalker:
+    """A connection that always has more to read."""
+
+    def take_turn(self) -> bool:
+        return True
+
+
+def test_outputs_gather_while_there_is_more_to_read_but_for_clients_that_send_little(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    shell, client = make_shell(loop), FakeClient()
+    number = join(shell, client)
+    turn_until(loop, lambda: client.sent)
+    client.sent.clear()
+    monkeypatch.setattr(turns, "ROUND_S", 0.0)
+    shell.turns.add(EndlessTalker())
+
+    shell.received(number, encode(Pingreq(), Version.V5))
+    for _ in range(5):
+        turn(loop)
+    assert not client.sent, "what was read may cause more for the same clients"
+    now[0] += GATHER_S
+    turn(loop)
+    assert client.sent == [b"\xd0\x00"], "but not for long"
+
+    told = shell.told
+    shell.received(number, encode(Pingreq(), Version.V5))
+    shell.hurry(number, told)
+    turn(loop)
+    assert len(client.sent) == 2, "a client that sends little does not wait for the others"
+
+
 def test_the_journal_never_sees_a_password(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
-    shell, client = make_shell(loop, tmp_path, Durability.PROCESS), FakeClient()
-    seen: list[bytes | None] = []
-    let_in = shell.on_login
-
-    def look(login: Login) -> None:
-        seen.append(login.password)
-        let_in(login)
-
-    shell.on_login = look
+    desk, client = OpenDesk(), FakeClient()
+    shell = make_shell(loop, tmp_path, Durability.PROCESS, desk)
     join(shell, client)
-    turn(loop, 0.01)
+    turn_until(loop, lambda: client.sent)
 
-    assert seen == [b"sesame"]
+    assert desk.seen == [b"sesame"]
     data = (tmp_path / "segment-00000001.journal").read_bytes()
     assert b"sesame" not in data
     assert b"ann" in data
-    replayed = Node(settings("b1", 1, "standard"), 1000.0)
+    replayed = LiveBroker(settings("b1", 1, "standard"), 1000.0)
     for entry in Reader(tmp_path, 1):
         replayed.replay(entry)
-    assert replayed.machine.by_client.keys() == shell.machine.by_client.keys() == {"c"}
+    assert replayed.machine.serves("c")
+    assert shell.live.machine.serves("c")
+
+
+CONNECT = encode(Connect(client_id="c", user_name="ann", password=b"sesame"), Version.V5)
+
+
+def cut_at(*places: int) -> list[bytes]:
+    ends = [0, *places, 2 * len(CONNECT)]
+    return [(CONNECT + CONNECT)[begin:end] for begin, end in pairwise(ends)]
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        cut_at(),
+        cut_at(len(CONNECT)),
+        cut_at(len(CONNECT) + 1),
+        cut_at(len(CONNECT) + 2),
+        [CONNECT, b"\xc0\x00" + CONNECT],
+        [CONNECT, b"\xc0", b"\x00" + CONNECT[:20], CONNECT[20:]],
+        [CONNECT, b"\x30\x07\x00\x01t", b"\x00pay" + CONNECT],
+        [CONNECT[:9] + b"\xff" + CONNECT[10:]],
+        [CONNECT[:5] + b"\x00" + CONNECT[6:]],
+        [b"\x10\xff\xff\xff\xff" + CONNECT],
+        [b"\x00" + CONNECT],
+    ],
+    ids=lambda reads: f"{len(reads)} reads",
+)
+def test_no_password_of_a_malformed_or_second_connect_is_journaled(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path, reads: list[bytes]
+) -> None:
+    shell, client = make_shell(loop, tmp_path, Durability.PROCESS), FakeClient()
+    number = shell.opened(client, "0:mqtt", "127.0.0.1:1")
+    end = connect_end(reads[0]) or 0
+    shell.connect(number, reads[0], end)
+    turn(loop)
+    for data in reads[1:]:
+        shell.received(number, data)
+        turn(loop)
+    turn_until(loop, lambda: "close" in client.calls)
+
+    assert b"sesame" not in (tmp_path / "segment-00000001.journal").read_bytes()
+    replayed = LiveBroker(settings("b1", 1, "standard"), 1000.0)
+    for entry in Reader(tmp_path, 1):
+        replayed.replay(entry)
+    mine, theirs = shell.live.mqtt(number), replayed.mqtt(number)
+    assert mine is not None and theirs is not None
+    assert mine.phase is theirs.phase
+    assert replayed.machine.serves("c") == shell.live.machine.serves("c")
 
 
 def test_a_full_disk_stops_reading_and_answering_until_there_is_room(
@@ -167,22 +261,26 @@ def test_a_full_disk_stops_reading_and_answering_until_there_is_room(
     monkeypatch.setattr(shell_module, "RETRY_S", 0.02)
     shell, client = make_shell(loop, tmp_path, Durability.PROCESS), FakeClient()
     number = join(shell, client)
-    turn(loop, 0.01)
+    turn_until(loop, lambda: client.sent)
     client.sent.clear()
     client.calls.clear()
 
+    tried = 0
+
     def full(file: int, data: bytes) -> int:
+        nonlocal tried
+        tried += 1
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
         shell.received(number, encode(Publish("t", b"x", 1, packet_id=5), Version.V5))
-        turn(loop, 0.1)
+        turn_until(loop, lambda: tried > 3)
         assert client.sent == []
         assert client.calls == ["pause stalled"]
         assert shell.stalled is not None and "No space left" in shell.stalled
 
-    turn(loop, 0.1)
+    turn_until(loop, lambda: client.sent)
     assert [type(packet).__name__ for packet in Decoder(Version.V5).feed(b"".join(client.sent))] == ["Puback"]
     assert client.calls == ["pause stalled", "resume stalled"]
     assert shell.stalled is None
@@ -193,15 +291,15 @@ def test_an_input_that_fails_costs_its_own_connection_alone(
 ) -> None:
     shell, good, bad = make_shell(loop), FakeClient(), FakeClient()
     numbers = join(shell, good, "good"), join(shell, bad, "bad")
-    turn(loop, 0.01)
-    received = shell.machine.received
+    turn_until(loop, lambda: good.sent and bad.sent)
+    received = shell.live.received
 
-    def broken(connection: int, data: bytes, now: float) -> None:
+    def broken(now: float, connection: int, data: bytes) -> None:
         if connection == numbers[1]:
             raise AssertionError("a bug")
-        received(connection, data, now)
+        received(now, connection, data)
 
-    monkeypatch.setattr(shell.machine, "received", broken)
+    monkeypatch.setattr(shell.live, "received", broken)
     good.sent.clear()
     for number in numbers:
         shell.received(number, encode(Pingreq(), Version.V5))
@@ -212,28 +310,72 @@ def test_an_input_that_fails_costs_its_own_connection_alone(
     assert shell.counts["fault"] == 1
 
 
-def test_time_never_goes_back(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    shell = make_shell(loop)
-    clock = iter([2000.0, 1500.0, 2001.0])
-    monkeypatch.setattr(time, "time", lambda: next(clock))
-    shell._last_now = 0.0
+@pytest.mark.parametrize("jumps", [(3600.0, -3600.0), (-3600.0, 3600.0), (3600.0, 0.0), (-3600.0, 0.0)])
+def test_a_wall_clock_that_jumps_freezes_nothing(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, jumps: tuple[float, float]
+) -> None:
+    """A time server sets the clock by an hour, and back: clients come in, and deadlines are kept."""
+    clock = Clock(loop, monkeypatch)
+    monkeypatch.setattr(shell_module, "TICK_S", 0.5)
+    shell, watched = make_shell(loop), FakeClient()
+    shell.start()
+    number = shell.opened(watched, "0:mqtt", "127.0.0.1:1")
+    began = shell.now()
+    shell.watch(number, began + 20.0)
+    times = []
+    for second in range(60):
+        if second in (5, 30):
+            clock.set_wall(jumps[second == 30])
+        clock.advance(1.0)
+        turn(loop)
+        times.append(shell.now())
 
-    assert [shell.now() for _ in range(3)] == [2000.0, 2000.0, 2001.0]
+    assert times == sorted(times)
+    assert all(0.9 <= later - earlier <= 1.1 for earlier, later in pairwise(times))
+    assert watched.checked == 1
+    client = FakeClient()
+    join(shell, client)
+    turn_until(loop, lambda: client.sent)
+    assert isinstance(packets(client)[0], Connack)
+    shell.stop()
+
+
+def test_a_broker_whose_past_lies_in_the_future_serves(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped while the clock was an hour ahead, and started after the clock was set back."""
+    clock = Clock(loop, monkeypatch)
+    ahead = time.time() + 3600.0
+    live = LiveBroker(settings("b1", 1, "standard"), ahead)
+    live.machine.host.set_timer(("session", "nobody"), 10.0)
+    live.note_timers()
+    shell = Shell(live, loop, OpenDesk())
+    shell.start()
+    for _ in range(12):
+        clock.advance(1.0)
+        turn(loop)
+
+    assert shell.now() > ahead + 10.0
+    assert live.timers == {}, "the timer has come"
+    shell.stop()
 
 
 def test_deadlines_are_looked_at_on_a_coarse_wheel(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell_module, "TICK_S", 0.01)
+    clock = Clock(loop, monkeypatch)
+    monkeypatch.setattr(shell_module, "TICK_S", 0.5)
     shell, client = make_shell(loop), FakeClient()
     number = shell.opened(client, "0:mqtt", "127.0.0.1:1")
-    shell.watch(number, shell.now() + 0.2)
+    shell.watch(number, shell.now() + 100.2)
     shell.start()
+    checked = []
+    for _ in range(103):
+        clock.advance(1.0)
+        turn(loop)
+        checked.append(client.checked)
 
-    turn(loop, 0.1)
-    assert client.checked == 0
-    turn(loop, 1.4)
-    assert client.checked == 1
+    assert checked == [0] * 100 + [1] * 3
     shell.stop()
 
 

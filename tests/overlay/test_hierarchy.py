@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
-from roamq.core.messages import Subscribe, Unsubscribe
 from roamq.overlay.hierarchy import Hierarchy
+from roamq.overlay.messages import Subscribe, Unsubscribe
 from roamq.overlay.topology import Topology, hierarchy
 from tests.support.events import event
 from tests.support.overlay_net import OverlayNet
@@ -129,7 +129,7 @@ def test_a_graph_with_cycles_is_refused() -> None:
         Hierarchy(BrokerId("a"), RecordingHost(), ring)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.booleans(),
     st.booleans(),
@@ -154,7 +154,7 @@ def test_whoever_subscribed_sees_what_matches_whatever_was_switched_on(
     tree.routers[publishers[0]].advertise(Filter.parse("t"))
     for step in steps:
         if isinstance(step, str):
-            tree.begin_anew(step)
+            tree.lose_store(step)
             wanted[step] = set()
             if step == publishers[0]:
                 tree.routers[step].advertise(Filter.parse("t"))

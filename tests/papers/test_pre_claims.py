@@ -1,36 +1,30 @@
 """The claims of [PRE] can fail: the same check on evidence that agrees with the paper, and on some that does not."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from roamq.pipeline.jobs import Job
-from roamq.pipeline.prehandoff import just_in_time, normal_handoff_delay, prehandoff_summary
-from roamq.pipeline.results import Measured
-from roamq.report.area_map import Scene, area_map
-from roamq.reproduce import pre
+from roamq.pipeline.prehandoff import (
+    just_in_time,
+    normal_handoff_delay,
+    prehandoff_metrics,
+    timeliness_by_seed,
+)
+from roamq.pipeline.results import Transform
+from roamq.report.area_map import AreaScene, area_map
+from roamq.reproduce import pre, pre_literal
+from roamq.reproduce.evidence import ScriptedEvidence
 from roamq.reproduce.pre_film import one_client
 from roamq.reproduce.registry import Verdict
 
 Rows = list[dict[str, Any]]
 
 
-class Evidence:
-    """Says what a test wants it to say."""
-
-    quick = True
-    beyond = False
-
-    def __init__(self, rows: dict[Callable[..., Any], Rows]) -> None:
-        self._rows = rows
-
-    def rows(self, transform: Callable[[Any, Any], Any], jobs: Iterable[Job]) -> Rows:
-        assert list(jobs)
-        return self._rows[transform]
-
-    def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[Measured]:
-        raise AssertionError("these claims have metrics of their own")
+def queried(rows: dict[Transform, Rows]) -> ScriptedEvidence:
+    """Evidence that knows the answers to these queries."""
+    return ScriptedEvidence(rows=lambda transform, jobs: rows[transform], quick=True)
 
 
 def step(ratio: float, share: float, delay: float) -> dict[str, Any]:
@@ -56,10 +50,29 @@ def test_just_in_time_is_a_step(beyond: tuple[float, float], verdict: Verdict) -
         step(1.0, *beyond),
         step(3.0, *beyond),
     ]
-    evidence = Evidence({just_in_time: bins, normal_handoff_delay: [{"handoffs": 90, "delay": 0.8}]})
+    by_seed = [
+        {
+            "scheme": "prehandoff",
+            "seed": seed,
+            "bin": row["bin"],
+            "handoffs": 50,
+            "timely": 50 * row["just_in_time"],
+            "delays": 50,
+            "delay": 50 * row["delay"],
+        }
+        for seed in (1, 2)
+        for row in bins
+    ]
+    evidence = queried(
+        {
+            just_in_time: bins,
+            timeliness_by_seed: by_seed,
+            normal_handoff_delay: [{"handoffs": 90, "delay": 0.8}],
+        }
+    )
     outcome = pre.just_in_time_when_travel_exceeds_setup(evidence)
     assert outcome.verdict is verdict
-    assert [len(figure.series) for figure in outcome.figures] == [1, 2]
+    assert [len(figure.series) for figure in outcome.figures[:2]] == [1, 2]
 
 
 def costs(border: float, hit: float) -> Rows:
@@ -68,8 +81,9 @@ def costs(border: float, hit: float) -> Rows:
         share = border if name != "all neighbors" else 1.0
         values = dict.fromkeys(pre.COSTS, 10 * share) | {"hit_pct": 99.0 if share == 1.0 else hit}
         rows += [
-            {"params": options, "metric": metric, "mean": value, "low": None, "high": None}
+            {"params": options, "metric": metric, "seed": seed, "value": value}
             for metric, value in values.items()
+            for seed in (1, 2)
         ]
     return rows
 
@@ -83,12 +97,39 @@ def costs(border: float, hit: float) -> Rows:
     ],
 )
 def test_border_cells_cost_less_at_the_same_hit_rate(border: float, hit: float, verdict: Verdict) -> None:
-    outcome = pre.border_cells_cost_less_than_all_neighbors(
-        Evidence({prehandoff_summary: costs(border, hit)})
-    )
+    outcome = pre.border_cells_cost_less_than_all_neighbors(queried({prehandoff_metrics: costs(border, hit)}))
     assert outcome.verdict is verdict
-    [table] = outcome.tables
+    _, table = outcome.tables
     assert len(table.rows) == len(pre.variants(quick=True))
+
+
+@pytest.mark.parametrize(
+    ("lost", "repeated", "verdict"), [(0.0, 0.0, Verdict.REPRODUCED), (0.2, 14.0, Verdict.DEPENDS)]
+)
+def test_what_is_printed_may_lose_and_repeat(lost: float, repeated: float, verdict: Verdict) -> None:
+    def value(job: Job, metric: str) -> float:
+        is_literal = job.params["scheme.literal"] == "true"
+        return {"loss_pct": lost, "duplication_pct": repeated}.get(metric, 1.0) * is_literal
+
+    outcome = pre_literal.algorithms_as_printed(ScriptedEvidence(value))
+
+    assert outcome.verdict is verdict
+    if lost:
+        assert "hold together with messages=five, and not with messages=three" in outcome.why
+        assert "0.2% of the events are lost and 14% repeated" in outcome.ours
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [(99.0, Verdict.REPRODUCED), (99.9, Verdict.DIFFERS)])
+def test_cancelling_at_once_must_not_miss_clients(kept: float, verdict: Verdict) -> None:
+    def rows(transform: Transform, jobs: Sequence[Job]) -> Rows:
+        waits = "scheme.hysteresis_s" in jobs[0].params
+        values = dict.fromkeys(pre_literal.SHOWN, 2.0) | {"hit_pct": kept if waits else 99.0}
+        return [{"metric": m, "seed": seed, "value": v} for m, v in values.items() for seed in (1, 2)]
+
+    outcome = pre_literal.ping_pong_without_and_with_hysteresis(ScriptedEvidence(rows=rows))
+
+    assert outcome.verdict is verdict
+    assert len(outcome.tables[-1].rows) == 3
 
 
 def test_the_full_campaign_varies_what_it_says() -> None:
@@ -112,5 +153,7 @@ def test_the_film_shows_areas_border_cells_and_a_way() -> None:
 def test_a_client_that_is_switched_off_is_drawn_hollow() -> None:
     from tests.papers.test_pre_algorithms import REGION, SITES
 
-    scene = Scene(region=REGION, servers=SITES, way=list(SITES.values()), serving=None, virtual=frozenset())
+    scene = AreaScene(
+        region=REGION, servers=SITES, way=list(SITES.values()), serving=None, virtual=frozenset()
+    )
     assert 'r="6" fill="#fff"' in area_map(scene)

@@ -1,24 +1,16 @@
 """[TIME]: what the claims say, on small runs."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
 from roamq.models.connectivity import join, periods
-from roamq.models.queueing import Centre
-from roamq.reproduce import time as on_off
+from roamq.models.examples import TABLE_3
+from roamq.reproduce.evidence import ScriptedEvidence
 from roamq.reproduce.registry import Claim, Verdict, select
-from roamq.reproduce.time_end_to_end import TABLE_3, simulate_path
+from roamq.reproduce.time_end_to_end import simulate_path
 from roamq.reproduce.time_rates import BIN_S, antenna_rates, compare_bins
 from roamq.reproduce.time_traces import PATHS, generate
-
-
-@dataclass
-class Quick:
-    """Evidence without a campaign: these claims compute."""
-
-    quick: bool = True
+from roamq.sim.queueing import MeanOfRuns
 
 
 def by_id(claim_id: str) -> Claim:
@@ -27,15 +19,29 @@ def by_id(claim_id: str) -> Claim:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("claim_id", ["TIME-F7", "TIME-T3", "TIME-F9", "TIME-F11/12", "TIME-fit"])
-def test_every_claim_is_reproduced(claim_id: str) -> None:
+def test_no_quick_run_contradicts_the_paper_but_table_3(claim_id: str) -> None:
+    """Quick runs have wide intervals and may leave a claim undecided. A row of Table 3 is not its own analysis."""
     check = by_id(claim_id).check
     assert check is not None
 
-    outcome = check(Quick())  # type: ignore[arg-type]
+    outcome = check(ScriptedEvidence(quick=True))
 
-    assert outcome.verdict is Verdict.REPRODUCED, outcome
+    allowed = {Verdict.DIFFERS} if claim_id == "TIME-T3" else {Verdict.REPRODUCED, Verdict.UNDECIDED}
+    assert outcome.verdict in allowed, outcome
     assert outcome.ours
     assert outcome.tables
+
+
+@pytest.mark.slow
+def test_table_3_says_which_published_number_a_row_equals() -> None:
+    check = by_id("TIME-T3").check
+    assert check is not None
+
+    why = check(ScriptedEvidence(quick=True)).why
+
+    assert "voluntary-1 the published simulation" in why
+    assert "does not hold: voluntary-1: our analysis over the published one: 0.98" in why
+    assert "metro-1 the published analysis" in why
 
 
 @pytest.mark.parametrize(
@@ -66,17 +72,13 @@ def test_the_degraded_network_is_slower_simulated_than_analysed() -> None:
     run = simulate_path(row.printed_path(), quick=True)
 
     assert run.mean - run.half_width > row.printed_path().response_s()
-    assert run.agrees_with(2.41)
+    assert abs(run.mean - 2.41) < 0.05 * 2.41
 
 
-def test_the_verdict_can_fail() -> None:
-    """A centre half as fast as analysed is neither within 5% nor within the interval."""
-    wrong = Centre(name="c", rate=2.0, demand_s=0.18, t_on_s=20, t_off_s=20)
-    right = Centre(name="c", rate=2.0, demand_s=0.125, t_on_s=20, t_off_s=20)
-    run = on_off.simulated([on_off.simulated_centre(right)], rate=2.0, until_s=20_000.0)
-
-    assert run.agrees_with(right.response_s())
-    assert not run.agrees_with(wrong.response_s())
+def test_agreement_demands_a_width() -> None:
+    assert MeanOfRuns(1.02, 0.01, 0.02).agrees_with(1.0)
+    assert not MeanOfRuns(1.04, 0.01, 0.02).agrees_with(1.0), "the interval goes beyond 5%"
+    assert not MeanOfRuns(1.0, 0.1, 0.18).agrees_with(1.0), "runs that tell nothing agree with nothing"
 
 
 def test_antenna_rates_have_their_average() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
-from roamq.pipeline.tables import OBSERVATIONS
+from roamq.pipeline.schemas import OBSERVATIONS
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -12,14 +12,15 @@ from pyspark.sql import SparkSession
 
 from roamq.core.records import Record
 from roamq.pipeline.campaign import _OUT, run_campaign, run_one
-from roamq.pipeline.jobs import Job, find_runner
+from roamq.pipeline.jobs import Job, RunFunction, Runner
 from roamq.pipeline.schemas import CAMPAIGN, RECORD_COLUMNS, RECORDS, RUNS, columns
 from roamq.sim.scenario import load_scenario
+from tests.support.runners import counting, dying, failing, violating
 
 pytestmark = pytest.mark.spark
 
 
-def jobs(runner: str, seeds: Iterable[int], **payload: object) -> list[Job]:
+def jobs(run: RunFunction, seeds: Iterable[int], **payload: object) -> list[Job]:
     return [
         Job(
             scenario="toy",
@@ -27,7 +28,7 @@ def jobs(runner: str, seeds: Iterable[int], **payload: object) -> list[Job]:
             seed=seed,
             params={"n": "1"},
             payload=payload,
-            runner=f"tests.support.runners:{runner}",
+            runner=Runner(run=run),
         )
         for seed in seeds
     ]
@@ -51,7 +52,7 @@ def simulations() -> list[Job]:
 
 
 @pytest.mark.parametrize(
-    "wanted", [jobs("counting", range(5), events=300), simulations()], ids=["toy", "simulator"]
+    "wanted", [jobs(counting, range(5), events=300), simulations()], ids=["toy", "simulator"]
 )
 def test_records_on_spark_are_those_of_one_process(
     spark: SparkSession, tmp_path: Path, wanted: list[Job]
@@ -64,7 +65,7 @@ def test_records_on_spark_are_those_of_one_process(
     here = digest(
         (job.run_id, *record)
         for job in sorted(wanted, key=lambda job: job.run_id)
-        for record in find_runner(job.runner)(dict(job.payload), job.seed)
+        for record in job.runner.run(dict(job.payload), job.seed)
     )
     assert on_spark == here
     assert campaign.records.columns == columns(RECORDS)
@@ -72,9 +73,9 @@ def test_records_on_spark_are_those_of_one_process(
 
 
 def test_a_second_campaign_makes_only_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
-    run_campaign(spark, jobs("counting", range(2), events=10), tmp_path)
+    run_campaign(spark, jobs(counting, range(2), events=10), tmp_path)
 
-    again = run_campaign(spark, jobs("counting", range(3), events=10), tmp_path)
+    again = run_campaign(spark, jobs(counting, range(3), events=10), tmp_path)
 
     assert again.made == 1
     assert again.runs.count() == 3
@@ -83,7 +84,7 @@ def test_a_second_campaign_makes_only_what_is_missing(spark: SparkSession, tmp_p
 
 def test_a_run_that_was_made_twice_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     """As when a job was given up while one of its tasks was still committing."""
-    [job] = jobs("counting", [1], events=10)
+    [job] = jobs(counting, [1], events=10)
     run_campaign(spark, [job], tmp_path)
     for folder in tmp_path.glob("part=*/run_id=*/attempt=*"):
         shutil.copytree(folder, folder.with_name("attempt=azzz"))
@@ -96,7 +97,7 @@ def test_a_run_that_was_made_twice_counts_once(spark: SparkSession, tmp_path: Pa
 def test_a_failed_run_is_named_with_its_replay_and_the_rest_finishes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    campaign = run_campaign(spark, jobs("failing", range(4)), tmp_path)
+    campaign = run_campaign(spark, jobs(failing, range(4)), tmp_path)
 
     rows = {row.seed: row for row in campaign.runs.collect()}
     assert {seed: row.status for seed, row in rows.items()} == {0: "ok", 1: "failed", 2: "ok", 3: "failed"}
@@ -109,7 +110,7 @@ def test_a_failed_run_is_named_with_its_replay_and_the_rest_finishes(
 
 
 def test_a_run_that_takes_its_process_down_is_named_too(spark: SparkSession, tmp_path: Path) -> None:
-    campaign = run_campaign(spark, jobs("dying", range(3)), tmp_path)
+    campaign = run_campaign(spark, jobs(dying, range(3)), tmp_path)
 
     rows = {row.seed: row for row in campaign.runs.collect()}
     assert {seed: row.status for seed, row in rows.items()} == {0: "ok", 1: "failed", 2: "ok"}
@@ -119,7 +120,7 @@ def test_a_run_that_takes_its_process_down_is_named_too(spark: SparkSession, tmp
 
 
 def test_a_violated_invariant_shows_in_the_run(spark: SparkSession, tmp_path: Path) -> None:
-    [row] = run_campaign(spark, jobs("violating", [1]), tmp_path).runs.collect()
+    [row] = run_campaign(spark, jobs(violating, [1]), tmp_path).runs.collect()
 
     assert (row.status, row.error) == ("violated", "duplication: 1 found")
 
@@ -129,7 +130,7 @@ def test_every_run_is_a_task_and_progress_ends_complete(spark: SparkSession, tmp
 
     run_campaign(
         spark,
-        jobs("counting", range(3), events=1),
+        jobs(counting, range(3), events=1),
         tmp_path,
         progress=lambda ended, total: seen.append((ended, total)),
     )
@@ -140,28 +141,28 @@ def test_every_run_is_a_task_and_progress_ends_complete(spark: SparkSession, tmp
 
 
 def test_records_leave_in_batches_of_bounded_size() -> None:
-    [job] = jobs("counting", [1], events=25_000)
+    [job] = jobs(counting, [1], events=25_000)
     row = {
         "run_id": job.run_id,
         "scenario": "toy",
         "scheme": "none",
         "seed": 1,
         "params": {},
-        "runner": job.runner,
+        "runner": job.runner.name,
         "warmup_s": 0.0,
         "until_s": None,
         "replay": "",
         "payload": '{"events": 25000}',
     }
 
-    batches: list[pa.RecordBatch] = list(run_one(row))
+    batches: list[pa.RecordBatch] = list(run_one(row, counting))
 
     assert [batch.num_rows for batch in batches] == [20_000, 20_000, 10_000, 1]
 
 
 def test_the_id_of_a_run_depends_on_what_decides_its_records() -> None:
-    [job], [same] = jobs("counting", [1], events=3), jobs("counting", [1], events=3)
-    [longer], [other_seed] = jobs("counting", [1], events=4), jobs("counting", [2], events=3)
+    [job], [same] = jobs(counting, [1], events=3), jobs(counting, [1], events=3)
+    [longer], [other_seed] = jobs(counting, [1], events=4), jobs(counting, [2], events=3)
 
     assert job.run_id == same.run_id
     assert len({job.run_id, longer.run_id, other_seed.run_id}) == 3

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from roamq.models.censoring import kaplan_meier
 from roamq.pipeline import connectivity, gold, prediction, silver
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import (
+from roamq.pipeline.schemas import (
     ARRIVAL_RATES,
     CCDF,
     DAILY_PROFILE,
@@ -127,7 +128,7 @@ def test_days_share_a_sojourn_across_midnight_and_count_the_move_once(spark: Spa
 
 
 def test_sites_lie_where_their_clients_were_seen(spark: SparkSession) -> None:
-    from roamq.pipeline.tables import OBSERVATIONS
+    from roamq.pipeline.schemas import OBSERVATIONS
 
     rows = [("c", "all", at(n), n, "A", True, float(n), 1.0) for n in range(3)]
     seen = spark.createDataFrame(rows, schema=OBSERVATIONS)
@@ -136,22 +137,44 @@ def test_sites_lie_where_their_clients_were_seen(spark: SparkSession) -> None:
 
 
 def sojourn(
-    state: str, site: str | None, begin: float, end: float, *, complete: bool = True
+    state: str, site: str | None, begin: float, end: float, *, complete: bool = True, client: str = ""
 ) -> tuple[object, ...]:
-    return ("d", f"c{begin}", "bus", state, site, at(begin), at(end), at(end), 1, complete, *[None] * 5)
+    return (
+        "d",
+        client or f"c{begin}",
+        "bus",
+        state,
+        site,
+        at(begin),
+        at(end),
+        at(end),
+        1,
+        complete,
+        *[None] * 5,
+    )
 
 
-def test_durations_are_described_by_group_and_incomplete_ones_only_counted(spark: SparkSession) -> None:
+def test_durations_are_described_by_group_and_incomplete_ones_last_longer_than_seen(
+    spark: SparkSession,
+) -> None:
+    """Of six stays five last 10 to 14 s and one at least 8,999 s."""
     rows = [sojourn("connected", "A", n * 100, n * 100 + 10 + n) for n in range(5)]
-    rows.append(sojourn("connected", "A", 1000, 9999, complete=False))
-    rows.append(sojourn("disconnected", None, 2000, 2030))
-    found = connectivity.connectivity(spark.createDataFrame(rows, schema=SOJOURNS), fit_samples=100).collect()
+    # Of the last two nobody saw the end; of the very last nobody saw the begin either, and it counts for nothing.
+    rows.append(sojourn("connected", "A", 1000, 9999, complete=False, client="late"))
+    rows.append(sojourn("disconnected", None, 970, 1000, client="late"))
+    rows.append(sojourn("connected", "A", 3000, 99_999, complete=False))
+    measured = connectivity.durations(spark.createDataFrame(rows, schema=SOJOURNS))
+    found = connectivity.connectivity(measured, fit_samples=100).collect()
 
     described = {(r.period, r.grouping, r.value): (r.n, r.censored, r.mean_s, r.median_s) for r in found}
+    curve = kaplan_meier([10, 11, 12, 13, 14, 8999], [True] * 5 + [False])
+    mean = curve.mean_s()
+    (p90,) = {r.p90_s for r in found if r.period == "stay"}
+    assert p90 == pytest.approx(curve.quantile_s(0.9)), "beyond the curve it is extrapolated"
     assert described == {
-        ("stay", "all", "*"): (5, 1, 12.0, 12.0),
-        ("stay", "class", "bus"): (5, 1, 12.0, 12.0),
-        ("stay", "site", "A"): (5, 1, 12.0, 12.0),
+        ("stay", "all", "*"): (5, 1, pytest.approx(mean), 12.0),
+        ("stay", "class", "bus"): (5, 1, pytest.approx(mean), 12.0),
+        ("stay", "site", "A"): (5, 1, pytest.approx(mean), 12.0),
         ("off", "all", "*"): (1, 0, 30.0, 30.0),
         ("off", "class", "bus"): (1, 0, 30.0, 30.0),
     }
@@ -161,9 +184,8 @@ def test_durations_are_described_by_group_and_incomplete_ones_only_counted(spark
 def test_an_exponential_fleet_is_recognised_as_one(spark: SparkSession) -> None:
     lengths = np.random.default_rng(1).exponential(120.0, 400)
     rows = [sojourn("connected", "A", n * 10_000, n * 10_000 + length) for n, length in enumerate(lengths)]
-    found = connectivity.connectivity(
-        spark.createDataFrame(rows, schema=SOJOURNS), fit_samples=1000
-    ).collect()
+    measured = connectivity.durations(spark.createDataFrame(rows, schema=SOJOURNS))
+    found = connectivity.connectivity(measured, fit_samples=1000).collect()
 
     everything = {r.family: r for r in found if (r.period, r.grouping) == ("stay", "all")}
     assert set(everything) == {"exponential", "weibull", "lognormal", "hyperexponential"}
@@ -178,7 +200,7 @@ def test_an_exponential_fleet_is_recognised_as_one(spark: SparkSession) -> None:
 def test_a_large_group_is_fitted_on_a_sample_that_is_always_the_same(spark: SparkSession) -> None:
     rows = [sojourn("connected", "A", n * 100, n * 100 + 1 + n % 50) for n in range(2000)]
     frame = spark.createDataFrame(rows, schema=SOJOURNS)
-    measured = connectivity.durations(frame)
+    measured = connectivity.grouped_durations(connectivity.durations(frame))
     counted = connectivity.group_counts(measured)
 
     drawn = [
@@ -195,24 +217,63 @@ def test_a_large_group_is_fitted_on_a_sample_that_is_always_the_same(spark: Spar
     assert 150 < len(drawn[0]) < 250
 
 
-@pytest.mark.parametrize("n", [1, 7, 997])
-def test_the_ccdf_is_that_of_the_complete_durations(spark: SparkSession, n: int) -> None:
-    """Against a list that is sorted and counted off; every duration of the largest sample occurs several times."""
-    lasting = sorted(1 + number * number % 311 for number in range(n))
+def stays_of(spark: SparkSession, ended: list[float], cut: list[float]) -> DataFrame:
+    """Durations of stays that lasted so long, and of stays of which the begin was seen and so much of the rest."""
     rows = [
-        sojourn("connected", "A", number * 2000, number * 2000 + duration)
-        for number, duration in enumerate(lasting)
+        sojourn("connected", "A", number * 2e6, number * 2e6 + lasting)
+        for number, lasting in enumerate(ended)
     ]
-    rows.append(sojourn("connected", "A", 9e6, 9e6 + 5e5, complete=False))
+    for number, lasting in enumerate(cut):
+        begin = number * 2e6
+        rows.append(sojourn("disconnected", None, begin - 5, begin, client=f"cut{number}"))
+        rows.append(sojourn("connected", "A", begin, begin + lasting, complete=False, client=f"cut{number}"))
+    return connectivity.durations(spark.createDataFrame(rows, schema=SOJOURNS))
+
+
+@pytest.mark.parametrize("n", [1, 7, 997])
+def test_the_ccdf_of_complete_durations_is_exact(spark: SparkSession, n: int) -> None:
+    """Against a list that is sorted and counted off; every duration of the largest sample occurs several times."""
+    lasting = sorted(float(1 + number * number % 311) for number in range(n))
 
     same(
-        connectivity.ccdf(spark.createDataFrame(rows, schema=SOJOURNS)),
+        connectivity.ccdf(stays_of(spark, lasting, [])),
         [
-            ("d", "stay", share, float(lasting[math.ceil((1 - share) * n) - 1]))
+            ("d", "stay", share, lasting[math.ceil((1 - share) * n) - 1])
             for share in connectivity.SHARES_ABOVE
         ],
         CCDF,
     )
+
+
+def test_the_ccdf_and_the_quantiles_know_that_censored_durations_last_longer(spark: SparkSession) -> None:
+    """Against Kaplan and Meier's estimate in numpy; half of the durations are cut off."""
+    random = np.random.default_rng(1)
+    lasting, watched = random.exponential(300, 500).round() + 1, random.exponential(300, 500).round() + 1
+    ended, cut = lasting[lasting <= watched], watched[lasting > watched]
+    stays = stays_of(spark, ended.tolist(), cut.tolist())
+    lengths, is_whole = np.concatenate([ended, cut]), np.arange(500) < ended.size
+    curve = kaplan_meier(lengths, is_whole)
+
+    points = [
+        ("d", "stay", share, curve.quantile_s(1 - share))
+        for share in connectivity.SHARES_ABOVE
+        if share >= curve.tail
+    ]
+    same(connectivity.ccdf(stays).where("period = 'stay'"), points, CCDF)
+
+    rows = (
+        connectivity.connectivity(stays, fit_samples=10_000)
+        .where("grouping = 'all' and period = 'stay'")
+        .collect()
+    )
+    (exponential,) = (row for row in rows if row.family == "exponential")
+    assert [exponential.median_s, exponential.p90_s, exponential.p99_s] == pytest.approx(
+        [curve.quantile_s(share) for share in (0.5, 0.9, 0.99)]
+    )
+    assert exponential.mean_s == pytest.approx(curve.mean_s())
+    assert exponential.params["mean"] == pytest.approx(lengths.sum() / ended.size)
+    assert exponential.ks_pvalue is None
+    assert (exponential.n, exponential.censored, exponential.fitted_on) == (ended.size, cut.size, 500)
 
 
 def test_a_handoff_lasts_from_last_seen_to_first_seen_and_belongs_to_where_it_leads(
@@ -223,8 +284,7 @@ def test_a_handoff_lasts_from_last_seen_to_first_seen_and_belongs_to_where_it_le
 
     handoffs = measured.where("period = 'handoff'").collect()
     assert sorted((r.site, r.duration_s) for r in handoffs) == [("B", 40.0), ("C", 8.0)]
-    (on,) = measured.where("period = 'on'").collect()
-    assert (on.duration_s, on.complete) == (60.0, False)
+    assert measured.where("period = 'on'").isEmpty(), "nobody saw the client connect"
 
 
 def test_counts_become_event_rates(spark: SparkSession) -> None:

@@ -1,19 +1,39 @@
 """Files land once by content, whole or not at all; rules are checked before anything is written."""
 
+import dataclasses
+import gzip
 import io
 import math
+import re
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roamq.core.errors import ConfigError
-from roamq.pipeline.landing import Source, add_source, land, landed_bytes, load_sources, register
+from roamq.pipeline import landing
+from roamq.pipeline.books import FileEntry, Shelf, TraceSource
+from roamq.pipeline.landing import add_source, committed, count_lines, landed_bytes, load_sources
 from roamq.pipeline.rules import Rules
 
 
+def land(path: str, warehouse: Path, dataset: str, **options: bool) -> Path:
+    """Land files as a dataset of its own; returns the folder of the copies."""
+
+    def add(shelf: Shelf) -> str:
+        shelf.sources[dataset] = TraceSource(dataset=dataset, format="associations", path="")
+        landing.land(path, shelf, dataset, **options)  # type: ignore[arg-type]
+        return "landed"
+
+    committed(warehouse, add)
+    return warehouse / "landing" / dataset
+
+
 def landed(warehouse: Path, dataset: str = "d") -> list[str]:
-    return sorted(path.name[17:] for path in (warehouse / "landing" / dataset).iterdir())
+    return sorted(entry.name for entry in entries(warehouse, dataset))
 
 
 def test_the_same_content_lands_once_whatever_its_name(tmp_path: Path) -> None:
@@ -21,11 +41,11 @@ def test_the_same_content_lands_once_whatever_its_name(tmp_path: Path) -> None:
         (tmp_path / name).write_text("other" if name == "b.csv" else "same")
     warehouse = tmp_path / "w"
     land(str(tmp_path / "a.csv"), warehouse, "d")
-    before = sorted((warehouse / "landing" / "d").iterdir())
+    before = sorted((warehouse / "landing" / "d").rglob("*"))
 
     land(str(tmp_path / "a.csv"), warehouse, "d")
     land(str(tmp_path / "copy-of-a.csv"), warehouse, "d")
-    assert sorted((warehouse / "landing" / "d").iterdir()) == before
+    assert sorted((warehouse / "landing" / "d").rglob("*")) == before
 
     land(str(tmp_path / "b.csv"), warehouse, "d")
     assert landed(warehouse) == ["a.csv", "b.csv"]
@@ -50,7 +70,7 @@ def test_a_folder_leaves_its_descriptions_and_hidden_files_behind(tmp_path: Path
 
     land(str(folder), tmp_path / "w", "d")
 
-    assert landed(tmp_path / "w") == ["data.csv.gz", "more.csv"]
+    assert landed(tmp_path / "w") == ["data.csv.gz", "sub/more.csv"]
 
 
 def archive(path: Path, **members: str) -> None:
@@ -64,12 +84,10 @@ def archive(path: Path, **members: str) -> None:
 def test_an_archive_is_unpacked_whole_and_once(tmp_path: Path) -> None:
     archive(tmp_path / "t.tar.gz", cabs__a="1", cabs__b="2")
     for _ in range(2):
-        folder = Path(land(str(tmp_path / "t.tar.gz"), tmp_path / "w", "d"))
+        folder = land(str(tmp_path / "t.tar.gz"), tmp_path / "w", "d")
 
-    assert sorted(str(p.relative_to(folder))[17:] for p in folder.rglob("*") if p.is_file()) == [
-        "t.tar.gz/cabs/a",
-        "t.tar.gz/cabs/b",
-    ]
+    assert landed(tmp_path / "w") == ["t.tar.gz/cabs/a", "t.tar.gz/cabs/b"]
+    assert sorted(p.read_text() for p in folder.rglob("*") if p.is_file()) == ["1", "2"]
 
 
 def test_a_broken_archive_is_named_and_leaves_nothing(tmp_path: Path) -> None:
@@ -79,7 +97,7 @@ def test_a_broken_archive_is_named_and_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"torn\.tar\.gz cannot be unpacked"):
         land(str(torn), tmp_path / "w", "d")
-    assert landed(tmp_path / "w") == []
+    assert not (tmp_path / "w").exists()
 
 
 def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
@@ -90,8 +108,172 @@ def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("escaped"))
 
 
-def test_places_that_are_not_local_are_left_to_spark(tmp_path: Path) -> None:
-    assert land("hdfs://there/traces", tmp_path, "d") == "hdfs://there/traces"
+def entries(warehouse: Path, dataset: str = "d") -> list[FileEntry]:
+    return list(Shelf.of(warehouse).book(dataset))
+
+
+def texts(warehouse: Path, dataset: str = "d") -> list[str]:
+    """What Spark would read, piece by piece in the order of the book."""
+    return [
+        (warehouse / entry.path).read_text()
+        for entry in entries(warehouse, dataset)
+        if entry.state == "landed"
+    ]
+
+
+def test_what_landed_stays_when_its_source_changes_or_goes(tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("1,c,s\n")
+    land(str(source), tmp_path / "w", "d")
+    with source.open("r+") as file:
+        file.write("2")
+    assert texts(tmp_path / "w") == ["1,c,s\n"]
+    source.unlink()
+    assert texts(tmp_path / "w") == ["1,c,s\n"]
+
+
+def test_a_file_that_grew_lands_as_its_new_lines(tmp_path: Path) -> None:
+    source, warehouse = tmp_path / "a.csv", tmp_path / "w"
+    for lines in ("1\n2\n", "1\n2\n3\n", "1\n2\n3\n4\n5\n"):
+        source.write_text(lines)
+        land(str(source), warehouse, "d")
+
+    assert texts(warehouse) == ["1\n2\n", "3\n", "4\n5\n"]
+    first, *more = entries(warehouse)
+    assert [entry.lines for entry in (first, *more)] == [2, 1, 2]
+    assert [f"landing/d/{entry.first}-a.csv" for entry in more] == [first.path] * 2
+    assert [entry.shift for entry in (first, *more)] == [0, 1, 2], "positions grow along the file"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_file_that_grew_within_a_line_or_is_compressed_replaces_its_earlier_self(
+    tmp_path: Path, name: str
+) -> None:
+    source, warehouse = tmp_path / name, tmp_path / "w"
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    source.write_bytes(pack(b"1,c,s\n2,c"))
+    land(str(source), warehouse, "d")
+    [before] = entries(warehouse)
+
+    def read(shelf: Shelf) -> str:
+        shelf.book("d").put(dataclasses.replace(before, state="read", batch="b"))
+        return "read"
+
+    committed(warehouse, read)
+    source.write_bytes(pack(b"1,c,s\n2,c") + pack(b",s\n"))
+    land(str(source), warehouse, "d")
+
+    assert [(entry.lines, entry.replaces) for entry in entries(warehouse)] == [(2, ()), (2, (before.path,))]
+
+
+def test_a_compressed_file_that_is_cut_short_has_failed_and_its_whole_version_replaces_it(
+    tmp_path: Path,
+) -> None:
+    source, warehouse = tmp_path / "a.csv.gz", tmp_path / "w"
+    whole = gzip.compress(b"".join(b"%d,c,s\n" % number for number in range(1000)))
+    for content in (whole[:-20], whole):
+        source.write_bytes(content)
+        land(str(source), warehouse, "d")
+        states = [(entry.state, entry.reason) for entry in entries(warehouse)]
+        if content != whole:
+            assert states == [("failed", "the compressed file is cut short")]
+
+    assert states == [("landed", "")]
+    assert entries(warehouse)[0].lines == 1000
+
+
+def test_a_folder_lands_without_its_broken_archive_which_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.tar.gz").write_bytes(b"not an archive")
+    (folder / "b.csv").write_text("1,c,s\n")
+
+    land(str(folder), tmp_path / "w", "d")
+
+    assert [(entry.name, entry.state) for entry in entries(tmp_path / "w")] == [
+        ("a.tar.gz", "failed"),
+        ("b.csv", "landed"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name"), [("latin-1", "a.csv"), ("utf-16", "a.csv"), ("cp1252", "a.csv.gz")]
+)
+def test_a_file_in_a_stated_encoding_lands_as_utf_8(tmp_path: Path, encoding: str, name: str) -> None:
+    text = "1,c,Café\n2,c,Cafè\n"
+    raw = text.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+
+    add_source(tmp_path / "w", str(tmp_path / name), "associations", "d", {"encoding": encoding})
+
+    assert texts(tmp_path / "w") == [text]
+    assert entries(tmp_path / "w")[0].lines == 2
+    with pytest.raises(ConfigError, match=f"landed with encoding {encoding}; remove the dataset first"):
+        add_source(tmp_path / "w", str(tmp_path / name), "associations", "d", {})
+
+
+def test_bytes_that_contradict_the_stated_encoding_fail_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"1,c,Caf\xe9\n")
+    add_source(tmp_path / "w", str(tmp_path / "a.csv"), "associations", "d", {"encoding": "ascii"})
+
+    [entry] = entries(tmp_path / "w")
+    assert entry.state == "failed"
+    assert entry.reason.startswith("its bytes are not in the stated encoding")
+    with pytest.raises(ConfigError, match="rule encoding: 'klingon' is unknown"):
+        Rules(encoding="klingon")
+
+
+@given(
+    st.binary(max_size=40).map(lambda raw: bytes(b"a\r\n\n\rb"[byte % 6] for byte in raw)), st.integers(1, 5)
+)
+def test_lines_are_counted_as_spark_counts_them_whatever_the_chunks(raw: bytes, chunk: int) -> None:
+    """The rule of Hadoop's line reader: a line feed, a carriage return or both end a line."""
+
+    class Stream(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(min(chunk, size) if size else chunk)
+
+    expected = len(re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", raw))
+    assert count_lines(Stream(raw)) == (expected, raw[-1:] in (b"", b"\n"))
+
+
+def test_a_source_that_shrank_to_a_begin_of_what_landed_is_not_read_twice(tmp_path: Path) -> None:
+    source, warehouse = tmp_path / "a.csv", tmp_path / "w"
+    for lines in ("1\n2\n", "1\n2\n3\n4\n", "1\n2\n3\n", "1\n"):
+        source.write_text(lines)
+        land(str(source), warehouse, "d")
+    assert texts(warehouse) == ["1\n2\n", "3\n4\n"]
+
+    source.write_text("9\n")
+    land(str(source), warehouse, "d")
+    assert texts(warehouse) == ["1\n2\n", "3\n4\n", "9\n"], "other content under a known name is another file"
+
+
+def test_files_of_one_name_in_two_folders_both_land(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        (tmp_path / "in" / folder / "x.csv").write_text(folder)
+
+    land(str(tmp_path / "in"), tmp_path / "w", "d")
+
+    assert landed(tmp_path / "w") == ["a/x.csv", "b/x.csv"]
+    assert texts(tmp_path / "w") == ["a", "b"]
+
+
+def test_landings_at_once_all_count(tmp_path: Path) -> None:
+    """Each commit of a landing may be overtaken by another: the landing is then made again on what that one left."""
+    warehouse = tmp_path / "w"
+    for number in range(6):
+        (tmp_path / f"{number}.csv").write_text(f"{number}\n")
+
+    def add(number: int) -> None:
+        add_source(warehouse, str(tmp_path / f"{number}.csv"), "associations", f"d{number % 2}", {})
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(add, range(6)))
+
+    assert landed(warehouse, "d0") == ["0.csv", "2.csv", "4.csv"]
+    assert landed(warehouse, "d1") == ["1.csv", "3.csv", "5.csv"]
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
@@ -103,16 +285,19 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_sources_are_remembered_and_keep_their_format(tmp_path: Path) -> None:
-    register(tmp_path, Source(dataset="b", format="gps", path="/p"))
-    register(tmp_path, Source(dataset="a", format="wifi", path="/q", settings={"gap_s": "60"}))
-    register(tmp_path, Source(dataset="b", format="gps", path="/p", settings={"sites": "h3:8"}))
+    w = tmp_path / "w"
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    file = str(tmp_path / "a.csv")
+    add_source(w, file, "gps", "b", {})
+    add_source(w, file, "wifi", "a", {"gap_s": "60"})
+    add_source(w, file, "gps", "b", {"sites": "h3:8"})
 
-    assert [(s.dataset, s.settings) for s in load_sources(tmp_path)] == [
+    assert [(s.dataset, s.settings) for s in load_sources(w)] == [
         ("a", {"gap_s": "60"}),
         ("b", {"sites": "h3:8"}),
     ]
     with pytest.raises(ConfigError, match="holds 'gps' traces already"):
-        register(tmp_path, Source(dataset="b", format="wifi", path="/p"))
+        add_source(w, file, "wifi", "b", {})
 
 
 def test_a_wrong_rule_is_refused_before_anything_is_written(tmp_path: Path) -> None:

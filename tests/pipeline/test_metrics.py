@@ -9,8 +9,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from roamq.core.records import Record
+from roamq.models.tariff import Tariff
 from roamq.pipeline import metrics
+from roamq.pipeline.price import priced
 from roamq.pipeline.schemas import METRICS, RECORDS, RUNS, SUMMARY, columns
+from roamq.pipeline.traffic import (
+    overhead,
+    overhead_by_kind,
+    overhead_over_time,
+    overhead_peak,
+    traffic_by_kind,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -72,6 +81,7 @@ def test_delivery_counts_what_was_published_in_the_window(spark: SparkSession) -
         spark,
         ("published", "all", 2.0),
         ("received", "all", 4.0),
+        ("received_once", "all", 3.0),
         ("throughput", "all", 0.04),
         ("throughput_per_subscriber", "all", 0.02),
         ("loss_pct", "all", 25.0),
@@ -149,17 +159,28 @@ def test_the_distribution_of_handoffs_has_every_percent(spark: SparkSession) -> 
 
 
 def test_processing_time_is_per_event_and_by_broker(spark: SparkSession) -> None:
+    """What an acknowledgement lets out belongs to the events; a broker is busy with whatever it does, of 110 s."""
+
     def spent(broker: str, detail: str, count: int, seconds: float) -> Record:
         return Record("processing", 60.0, broker, detail=detail, count=count, duration_s=seconds)
 
     records = records_of(
-        spark, spent("b1", "event", 10, 1.0), spent("b2", "event", 30, 1.0), spent("b1", "control", 5, 9.0)
+        spark,
+        spent("b1", "event", 10, 1.0),
+        spent("b1", "ack", 4, 0.5),
+        spent("b2", "event", 30, 1.0),
+        spent("b1", "control", 5, 9.5),
     )
 
     actual = metrics.processing(records, runs_of(spark))
 
     wanted = expected(
-        spark, ("processing_s", "b1", 0.1), ("processing_s", "b2", 1 / 30), ("processing_s", "all", 0.05)
+        spark,
+        ("processing_s", "b1", 0.15),
+        ("processing_s", "b2", 1 / 30),
+        ("processing_s", "all", 0.0625),
+        ("busy_pct", "b1", 10.0),
+        ("busy_pct", "b2", 100 / 110),
     )
     assert_metrics(actual, wanted)
 
@@ -215,6 +236,7 @@ def test_a_buffer_level_stands_until_the_next_sample(spark: SparkSession) -> Non
     wanted = expected(
         spark,
         ("buffer_message_s", "all", 30.0),
+        ("memory_byte_s", "all", 3000.0),
         ("buffer_copies_per_message", "all", 11 / 7),
         ("buffer_peak_bytes", "all", 400.0),
     )
@@ -235,7 +257,7 @@ TRAFFIC = (
 
 
 def test_overhead_is_unicast_over_multicast(spark: SparkSession) -> None:
-    actual = metrics.overhead(records_of(spark, *TRAFFIC), runs_of(spark, until_s=1860.0))
+    actual = overhead(records_of(spark, *TRAFFIC), runs_of(spark, until_s=1860.0))
 
     wanted = expected(
         spark,
@@ -254,18 +276,18 @@ def test_overhead_by_kind_over_time_and_at_its_peak(spark: SparkSession) -> None
 
     by_kind = {
         r.entity: r.value
-        for r in metrics.overhead_by_kind(records, runs).where("metric = 'overhead_of_kind'").collect()
+        for r in overhead_by_kind(records, runs).where("metric = 'overhead_of_kind'").collect()
     }
     over_time = {
         r.entity: r.value
-        for r in metrics.overhead_over_time(records, runs).where("metric = 'overhead_in_bin'").collect()
+        for r in overhead_over_time(records, runs).where("metric = 'overhead_in_bin'").collect()
     }
 
     assert by_kind == pytest.approx(
         {"event": 70 / 80, "delivery": 10 / 80, "stored_event": 15 / 80, "mobile_subscribe": 5 / 80}
     )
     assert over_time == {"1800.0": 0.5, "1860.0": 0.0}
-    assert_metrics(metrics.overhead_peak(records, runs), expected(spark, ("overhead_peak", "all", 0.5)))
+    assert_metrics(overhead_peak(records, runs), expected(spark, ("overhead_peak", "all", 0.5)))
 
 
 def test_summary_has_students_interval_over_seeds(spark: SparkSession) -> None:
@@ -312,7 +334,7 @@ def test_all_metrics_are_one_frame_of_the_contract(spark: SparkSession) -> None:
         *buffer,
         published(2, 20.0, 1),
         delivered("c1", 2, 21.0, 1.0),
-        Record("connected", 20.0, "b2", "c1", peer="b1"),
+        Record("connected", 20.2, "b2", "c1", peer="b1"),
         Record("handoff", 20.5, "b2", "c1", peer="b1", duration_s=0.5),
         Record("transferred", 20.5, "b1", "c1", peer="b2", count=1),
         Record("processing", 60.0, "b1", detail="event", count=1, duration_s=1.0),
@@ -322,3 +344,140 @@ def test_all_metrics_are_one_frame_of_the_contract(spark: SparkSession) -> None:
 
     assert actual.columns == columns(METRICS)
     assert {row.metric for row in actual.select("metric").distinct().collect()} == set(metrics.NAMES)
+
+
+# --- what moving costs a client -----------------------------------------------------------------------------------
+
+
+def values_of(frame: DataFrame) -> dict[str, float]:
+    return {row.metric: round(row.value, 6) for row in frame.collect() if row.entity == "all"}
+
+
+def test_a_handoff_waits_for_what_was_published_before_it(spark: SparkSession) -> None:
+    records = records_of(
+        spark,
+        Record("connected", 11.0, "b1", "c1"),
+        Record("disconnected", 15.0, "b1", "c1", detail="vanished"),
+        Record("connected", 20.0, "b2", "c1", peer="b1"),
+        delivered("c1", 9, 20.1, 0.05),  # published after the reconnect: nobody waited for it
+        delivered("c1", 1, 20.5, 4.0),
+        delivered("c1", 2, 23.0, 4.0),
+        Record("disconnected", 30.0, "b2", "c1", detail="vanished"),
+        Record("connected", 40.0, "b1", "c1", peer="b2"),  # nothing is waiting
+        delivered("c1", 3, 49.0, 1.0),
+        Record("disconnected", 50.0, "b1", "c1", detail="vanished"),
+        Record("connected", 60.0, "b2", "c1", peer="b1"),  # what waits comes only at the next broker
+        Record("disconnected", 60.1, "b2", "c1", detail="vanished"),
+        Record("connected", 70.0, "b1", "c1", peer="b2"),
+        delivered("c1", 4, 71.0, 20.0),
+    )
+
+    found = values_of(metrics.handoff_waits(records, runs_of(spark)))
+
+    assert found["waiting_delay_s_mean"] == 0.75, "0.5 s at 20 and 1 s at 70"
+    assert found["catch_up_s_mean"] == 2.0, "3 s at 20 and 1 s at 70"
+    counts = [found[name] for name in ("handoffs_served", "handoffs_unserved", "handoffs_idle")]
+    assert counts == [2.0, 1.0, 1.0]
+
+
+def test_handoff_latency_is_given_at_the_percentages_of_the_paper(spark: SparkSession) -> None:
+    rows = [Record("handoff", 20.0, "b2", "c1", peer="b1", duration_s=float(n)) for n in range(11)]
+
+    found = metrics.handoff_quantiles(records_of(spark, *rows), runs_of(spark))
+
+    assert_metrics(found, expected(spark, ("handoff_s_at", "40", 4.0), ("handoff_s_at", "60", 6.0)))
+
+
+def test_a_message_that_comes_again_is_not_the_one_a_handoff_waited_for(spark: SparkSession) -> None:
+    records = records_of(
+        spark,
+        Record("connected", 11.0, "b1", "c1"),
+        delivered("c1", 1, 14.0, 1.0),
+        Record("connected", 20.0, "b2", "c1", peer="b1"),
+        delivered("c1", 1, 20.01, 7.0),  # read before the move
+        delivered("c1", 2, 26.0, 8.0),
+    )
+
+    assert values_of(metrics.handoff_waits(records, runs_of(spark)))["waiting_delay_s_mean"] == 6.0
+
+
+def test_mobility_delay_is_what_a_client_at_rest_would_not_have_had(spark: SparkSession) -> None:
+    records = records_of(
+        spark,
+        Record("connected", 11.0, "b2", "c1"),
+        delivered("c1", 1, 12.1, 0.1),  # the fastest from b1 to b2: what a client at rest has
+        delivered("c1", 2, 14.3, 0.3),  # 0.2 s more
+        Record("disconnected", 20.0, "b2", "c1", detail="vanished"),
+        Record("connected", 30.0, "b2", "c1", peer="b2"),
+        delivered("c1", 3, 31.5, 9.5),  # published at 22, while it was away: due at 30
+        delivered("c1", 4, 32.5, 12.55),  # published at 19.95, too late to arrive before it left: due at 30
+        Record("connected", 40.0, "b2", "c1", peer="b2"),
+        delivered("c1", 5, 41.0, 3.0),  # published at 38: due at 38.1
+    )
+
+    found = values_of(metrics.mobility_delay(records, runs_of(spark)))
+
+    assert found["mobility_delay_s_mean"] == round((0.0 + 0.2 + 1.5 + 2.5 + 2.9) / 5, 6)
+    assert found["mobility_delay_s_p99"] == 2.9
+
+
+def test_traffic_is_counted_in_bytes_by_kind_and_in_the_busiest_bin(spark: SparkSession) -> None:
+    def traffic(at: float, kind: str, size: int) -> Record:
+        return Record("traffic", at, detail=kind, count=1, hops=1, bytes=size)
+
+    records = records_of(
+        spark,
+        traffic(5.0, "event", 1000),  # in the warm-up
+        traffic(60.0, "event", 300),
+        traffic(60.0, "context", 50),
+        traffic(110.0, "event", 100),
+        traffic(110.0, "context", 400),
+    )
+
+    wanted = expected(
+        spark,
+        ("bytes_of_kind", "event", 400.0),
+        ("peak_bytes_of_kind", "event", 300.0),
+        ("bytes_of_kind", "context", 450.0),
+        ("peak_bytes_of_kind", "context", 400.0),
+        ("traffic_bytes", "all", 850.0),
+        ("traffic_peak_bytes", "all", 500.0),
+    )
+    assert_metrics(traffic_by_kind(records, runs_of(spark)), wanted)
+
+
+def test_memory_is_bytes_for_as_long_as_they_are_stored(spark: SparkSession) -> None:
+    records = records_of(
+        spark,
+        Record("buffer", 20.0, "b1", count=2, hops=2, bytes=10),
+        Record("buffer", 30.0, "b1", count=4, hops=4, bytes=50),
+        Record("buffer", 50.0, "b1", count=0, hops=0, bytes=0),
+    )
+
+    assert values_of(metrics.buffers(records, runs_of(spark)))["memory_byte_s"] == 10 * 10 + 20 * 50
+
+
+def test_a_price_weighs_traffic_memory_and_delay_by_the_tariff(spark: SparkSession) -> None:
+    measured = expected(
+        spark,
+        ("received_once", "all", 1e6),
+        ("traffic_bytes", "all", 5e9),
+        ("memory_byte_s", "all", 7.2e12),  # 2 GB for an hour
+        ("mobility_delay_s_mean", "all", 0.0036),  # an hour for a million messages
+        ("overhead", "all", 9.0),
+    )
+
+    found = priced(measured, Tariff(traffic=0.1, memory=0.01, delay=2.0)).collect()
+
+    assert {(row.metric, row.entity): round(row.value, 9) for row in found} == {
+        ("price", "all"): 2.52,
+        ("price_of", "traffic"): 0.5,
+        ("price_of", "memory"): 0.02,
+        ("price_of", "delay"): 2.0,
+    }
+
+
+def test_a_run_without_samples_of_its_memory_has_no_price(spark: SparkSession) -> None:
+    measured = expected(spark, ("received_once", "all", 1e6), ("traffic_bytes", "all", 5e9))
+
+    assert [row.metric for row in priced(measured, Tariff()).collect()] == ["price_of"]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from roamq.pipeline import prediction
-from roamq.pipeline.tables import MOVES, RANKED_TESTS
+from roamq.pipeline.schemas import MOVES, RANKED_TESTS
 from tests.pipeline.frames import at, same
 
 pytestmark = pytest.mark.spark

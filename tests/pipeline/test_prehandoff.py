@@ -80,5 +80,56 @@ def test_costs_are_per_handoff(spark: SparkSession) -> None:
             "virtual_consumer_s_per_handoff": (4.0 + 6.0) / 4,
             "control_hops_per_handoff": 7.5,
             "wasted_events_per_handoff": 3.0,
+            "ping_pong_pct": 0.0,
+            "again_pct": 0.0,
         }
     )
+
+
+def test_to_and_fro_is_told_by_the_minute(spark: SparkSession) -> None:
+    def connected(at: float, client: str, broker: str, peer: str) -> Record:
+        return Record("connected", at, broker, client, peer=peer)
+
+    records = [
+        connected(20.0, "c1", "b2", "b1"),
+        connected(70.0, "c1", "b1", "b2"),  # back after 50 s
+        connected(75.0, "c1", "b3", "b1"),  # on, and not back
+        connected(20.0, "c2", "b2", "b1"),
+        connected(90.0, "c2", "b1", "b2"),  # back after 70 s: too long
+        noted(20.0, "b2", "c1", "b1", "hit", 1),
+        noted(70.0, "b1", "c1", "b2", "missed"),
+        noted(75.0, "b3", "c1", "b1", "missed"),
+        noted(20.0, "b2", "c2", "b1", "missed"),
+        noted(90.0, "b1", "c2", "b2", "missed"),
+        noted(21.0, "b2", "c1", "b1", "requested", 1),
+        noted(22.0, "b2", "c1", "b1", "cancelled", 1),
+        noted(23.0, "b2", "c1", "b3", "requested", 2),  # of another server
+        noted(60.0, "b2", "c1", "b1", "requested", 3),  # again
+        noted(61.0, "b2", "c1", "b1", "requested", 4),  # not cancelled before
+    ]
+    rows = [("r1", n, *row) for n, row in enumerate(records)]
+    _, runs = tables(spark)
+
+    found = prehandoff_metrics(spark.createDataFrame(rows, schema=RECORDS), runs.where("run_id = 'r1'"))
+
+    values = {row["metric"]: row["value"] for row in found.collect()}
+    assert values["ping_pong_pct"] == pytest.approx(100 / 5)
+    assert values["again_pct"] == pytest.approx(100 / 4)
+
+
+def test_the_set_up_time_is_that_of_the_attempt(spark: SparkSession) -> None:
+    """Where set-ups differ, a client that had to wait for a slow one is not taken for one that came in time."""
+    records = [
+        noted(20.0, "b1", "c1", "b2", "requested", 1),
+        noted(21.0, "b2", "c1", "b1", "ready", 1),
+        noted(30.0, "b2", "c1", "b1", "hit", 1),
+        noted(40.0, "b1", "c2", "b2", "requested", 2),
+        noted(48.0, "b2", "c2", "b1", "unready", 2),  # after 8 s
+        noted(49.0, "b2", "c2", "b1", "ready", 2),  # of 9; the mean of the pair is 5
+    ]
+    rows = [("r1", n, *row) for n, row in enumerate(records)]
+    _, runs = tables(spark)
+
+    found = just_in_time(spark.createDataFrame(rows, schema=RECORDS), runs.where("run_id = 'r1'"))
+
+    assert {row["bin"]: row["just_in_time"] for row in found.collect()} == {10.0: 1.0, 0.8: 0.0}

@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from roamq.pipeline import silver
-from roamq.pipeline.landing import land
+from roamq.pipeline.definitions.bronze import known_name
+from roamq.pipeline.landing import add_source
 from roamq.pipeline.traces import FORMATS
 from roamq.pipeline.traces.base import is_good, is_malformed
 
@@ -24,8 +25,9 @@ pytestmark = [
 
 def bronze(spark: SparkSession, name: str, folder: str, warehouse: Path) -> DataFrame:
     trace_format = FORMATS[name]
-    path = land(str(DATA / folder), warehouse, name, client_in_name=trace_format.client_in_name)
-    return trace_format.parse(trace_format.arrivals(spark, path, streaming=False))
+    source = add_source(warehouse, str(DATA / folder), name, name, {})
+    rows = trace_format.parse(trace_format.arrivals(spark, str(warehouse / source.path)))
+    return rows.withColumn("file", known_name())
 
 
 def sojourns(rows: DataFrame, name: str, **rules: str) -> DataFrame:

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from roamq.pipeline import records, silver
 from roamq.pipeline.metrics import metrics_of
-from roamq.pipeline.tables import DELIVERIES, PROVENANCE, TRAFFIC
+from roamq.pipeline.schemas import DELIVERIES, PROVENANCE, TRAFFIC
 from roamq.pipeline.traces.base import is_good
 from roamq.pipeline.traces.records import FIELDS, RECORDS
 from tests.pipeline.frames import same

@@ -1,45 +1,94 @@
 """From tables to a network and steps for the simulator."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline import replay, silver
-from roamq.pipeline.replay import Edge, Network, Site, links_of, network_of, ring
+from roamq.pipeline.replay import LearnedNetwork, MoveCount, Site, links_of, network_of, ring
 from roamq.pipeline.rules import Rules
 from tests.pipeline.frames import observations
 
-NETWORK = Network(
+NETWORK = LearnedNetwork(
     brokers=("A", "B"), broker_of={"A": "A", "B": "B", "near A": "A"}, links=(("A", "B"),), edges=()
 )
 
 
 def test_sites_go_to_the_nearest_broker_and_moves_between_brokers_add_up() -> None:
     sites = [Site("A", 0, 0, 90), Site("B", 10, 0, 80), Site("near A", 1, 0, 5), Site("near B", 9, 0, 5)]
-    edges = [Edge("A", "B", 3, 1.0), Edge("near A", "near B", 2, 9.0), Edge("A", "near A", 7, 5.0)]
+    edges = [
+        MoveCount("A", "B", 3, 1.0),
+        MoveCount("near A", "near B", 2, 9.0),
+        MoveCount("A", "near A", 7, 5.0),
+    ]
 
     network = network_of(sites, edges, brokers=2)
 
     assert network.broker_of == {"A": "A", "B": "B", "near A": "A", "near B": "B"}
-    assert network.edges == (Edge("A", "B", 5, 9.0),)
+    assert network.edges == (MoveCount("A", "B", 5, 9.0),)
     assert network.links == (("A", "B"),)
 
 
 def test_without_places_a_site_goes_to_its_main_neighbor_or_is_out_of_reach() -> None:
     sites = [Site(name, None, None, 1) for name in "ABCD"]
-    edges = [Edge("C", "A", 1, 0.0), Edge("C", "B", 2, 0.0), Edge("A", "B", 1, 0.0)]
+    edges = [MoveCount("C", "A", 1, 0.0), MoveCount("C", "B", 2, 0.0), MoveCount("A", "B", 1, 0.0)]
 
     assert network_of(sites, edges, brokers=2).broker_of == {"A": "A", "B": "B", "C": "B"}
 
 
 def test_links_are_the_busiest_tree_and_reach_everybody() -> None:
-    edges = [Edge("A", "B", 5, 0.0), Edge("B", "A", 5, 0.0), Edge("B", "C", 3, 0.0), Edge("A", "C", 1, 0.0)]
+    edges = [
+        MoveCount("A", "B", 5, 0.0),
+        MoveCount("B", "A", 5, 0.0),
+        MoveCount("B", "C", 3, 0.0),
+        MoveCount("A", "C", 1, 0.0),
+    ]
 
     assert links_of("ABC", edges) == (("A", "B"), ("B", "C"), ("A", "C"))
     assert links_of("ABCD", edges)[:3] == (("A", "B"), ("B", "C"), ("A", "D"))
+
+
+def kruskal(brokers: Sequence[str], edges: Sequence[MoveCount]) -> tuple[tuple[str, str], ...]:
+    """The same links, found by hand: the busiest pair that joins two parts is the next link of the tree."""
+    weight: dict[tuple[str, str], int] = {}
+    for edge in edges:
+        ends = (min(edge.source, edge.target), max(edge.source, edge.target))
+        weight[ends] = weight.get(ends, 0) + edge.moves
+    part = {broker: {broker} for broker in brokers}
+
+    def joins(a: str, b: str) -> bool:
+        if part[a] is part[b]:
+            return False
+        part[a] |= part[b]
+        for broker in part[a]:
+            part[broker] = part[a]
+        return True
+
+    pairs = sorted(weight, key=lambda ends: (-weight[ends], ends))
+    tree = [ends for ends in pairs if joins(*ends)]
+    besides = [ends for ends in pairs if ends not in tree]
+    tree += [(brokers[0], broker) for broker in brokers[1:] if joins(brokers[0], broker)]
+    return tuple(tree + besides[: len(brokers) // 2])
+
+
+@given(
+    brokers=st.permutations("ABCDEFGH").map(lambda names: names[:6]),
+    counts=st.lists(st.tuples(st.sampled_from("ABCDEFGH"), st.sampled_from("ABCDEFGH"), st.integers(1, 4))),
+    some=st.integers(1, 6),
+)
+def test_links_are_those_that_kruskal_s_algorithm_finds(
+    brokers: list[str], counts: list[tuple[str, str, int]], some: int
+) -> None:
+    chosen = brokers[:some]
+    edges = [MoveCount(a, b, moves, 0.0) for a, b, moves in counts if a != b and {a, b} <= set(chosen)]
+
+    assert links_of(chosen, edges) == kruskal(chosen, edges)
 
 
 def test_a_ring_has_no_double_link() -> None:

@@ -3,27 +3,28 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from roamq.core.records import Record
 from roamq.pipeline.roaming import reconnects
-
-COLUMNS = "run_id string, kind string, broker string, peer string, detail string, duration_s double"
+from tests.pipeline.test_metrics import delivered, records_of, runs_of
 
 pytestmark = pytest.mark.spark
 
 
 def test_only_reconnects_with_a_message_waiting_count_apart_by_where_they_were(spark: SparkSession) -> None:
-    records = spark.createDataFrame(
-        [
-            ("r", "handoff", "b1", "b1", "stored", 1.0),
-            ("r", "handoff", "b2", "b1", "transferred", 2.0),
-            ("r", "handoff", "b2", "b1", "stored", 4.0),
-            ("r", "handoff", "b2", "b1", "live", 99.0),
-            ("r", "delivered", "b2", None, "stored", 99.0),
-        ],
-        COLUMNS,
+    records = records_of(
+        spark,
+        *(Record("connected", 12.0, "b1", client) for client in ("c1", "c2", "c3")),
+        Record("connected", 20.0, "b1", "c1", peer="b1"),  # back at its broker
+        delivered("c1", 1, 21.0, 5.0),
+        Record("connected", 20.0, "b2", "c2", peer="b1"),
+        delivered("c2", 1, 22.0, 6.0),
+        Record("connected", 40.0, "b3", "c2", peer="b2"),
+        delivered("c2", 2, 44.0, 5.0),
+        Record("connected", 20.0, "b2", "c3", peer="b1"),  # nothing waits: the event is published later
+        delivered("c3", 3, 99.0, 1.0),
     )
-    runs = spark.createDataFrame([("r", "standard")], "run_id string, scheme string")
 
-    (row,) = reconnects(records, runs).collect()
+    (row,) = reconnects(records, runs_of(spark)).collect()
 
     assert (row.scheme, row.same, row.same_median_s, row.moved, row.moved_median_s) == (
         "standard",

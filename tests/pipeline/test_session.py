@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.campaign import run_campaign
-from roamq.pipeline.jobs import Job
-from roamq.pipeline.session import SparkSettings, open_session, server_settings
+from roamq.pipeline.jobs import Job, Runner
+from roamq.pipeline.session import SparkSettings, driver_address, open_session, server_settings
+from tests.support.runners import counting
 
 
 @pytest.mark.spark
@@ -32,7 +33,11 @@ def test_a_campaign_runs_on_a_server_that_is_already_there(spark: SparkSession, 
     """`--remote`: a second client, which finds the server by its address alone."""
     address: Any = spark.client._builder.url.geturl().replace("http:", "sc:")  # type: ignore[attr-defined]
     job = Job(
-        scenario="toy", scheme="none", seed=1, payload={"events": 3}, runner="tests.support.runners:counting"
+        scenario="toy",
+        scheme="none",
+        seed=1,
+        payload={"events": 3},
+        runner=Runner(run=counting),
     )
 
     with open_session(SparkSettings(remote=address)) as remote:
@@ -68,3 +73,22 @@ def test_an_embedded_server_listens_on_loopback_alone_and_leaves_the_folder_clea
     assert settings["spark.sql.warehouse.dir"] == "/scratch/warehouse"
     assert "-Dderby.system.home=/scratch" in settings["spark.driver.extraJavaOptions"]
     assert settings["spark.ui.enabled"] == "true"
+
+
+def test_executors_elsewhere_find_the_driver_at_the_address_that_reaches_the_master() -> None:
+    assert driver_address("local[2]")["spark.driver.host"] == "127.0.0.1"
+    assert driver_address("spark://127.0.0.1:7077") == {"spark.driver.host": "127.0.0.1"}
+    assert driver_address("spark://localhost:7077,other:7077") == {"spark.driver.host": "127.0.0.1"}
+    for unknown in ("yarn", "spark://no.such.host.invalid:7077"):
+        assert driver_address(unknown) == {}, "Spark finds its own"
+    given = SparkSettings(master="spark://127.0.0.1:7077", config={"spark.driver.host": "10.0.0.7"})
+    assert server_settings(given, Path("/scratch"), "token")["spark.driver.host"] == "10.0.0.7"
+
+
+def test_a_server_that_runs_takes_settings_of_sessions_only() -> None:
+    settings = SparkSettings(remote="sc://localhost:9", config={"spark.executor.memory": "4g"})
+    with (
+        pytest.raises(ConfigError, match=r"--conf spark\.executor\.memory: a server that runs already"),
+        open_session(settings),
+    ):
+        pass

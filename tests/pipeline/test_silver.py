@@ -1,6 +1,5 @@
 """The cleaning rules, one by one, on a handful of rows each."""
 
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -10,8 +9,9 @@ from pyspark.sql import functions as F
 
 from roamq.pipeline import silver
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import MOVES, OBSERVATIONS, SOJOURNS, STAYS
+from roamq.pipeline.schemas import MOVES, OBSERVATIONS, SOJOURNS, STAYS
 from tests.pipeline.frames import at, observations, same
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -277,7 +277,28 @@ def test_a_client_that_does_not_fit_into_memory_is_spilled_and_gives_the_same_so
 
     assert len(in_memory) == 86
     assert sorted(spilled) == sorted(in_memory)
-    deadline = time.monotonic() + 10  # Spark counts what it spilled a moment later
-    while spilled_bytes() == before:
-        assert time.monotonic() < deadline, "nothing was spilled"
-        time.sleep(0.05)
+    # Spark counts what it spilled a moment later.
+    wait_until(lambda: spilled_bytes() > before, "spilling")
+
+
+def test_a_hole_of_the_whole_network_is_nobodys_disconnection(spark: SparkSession) -> None:
+    """Nobody was observed from 100 to 1000: `a` was silent for no longer, `b` missed 900 s more."""
+    seen = observations(
+        spark,
+        *(("a", 0, "A"), ("a", 100, "A"), ("a", 1000, "A"), ("a", 1100, "B")),
+        *(("b", 50, "A"), ("b", 1900, "A"), ("c", 1500, "A")),
+    )
+    holes = [(row.begin, row.end) for row in silver.holes_of(seen, 600.0).collect()]
+    assert [(end - begin) / 1e6 for begin, end in holes] == [900.0]
+
+    rules = Rules(at_one_instant="all", gap_s=600.0)
+    found = silver.sojourns(seen, rules, dataset="d", holes=holes).collect()
+
+    assert {(row.client, row.state, row.complete) for row in found if not row.observations} == {
+        ("a", "unknown", False),
+        ("b", "disconnected", True),
+    }
+    stays = sorted((row.begin, row.complete) for row in found if (row.client, row.site) == ("a", "A"))
+    assert [complete for _, complete in stays] == [False, False], (
+        "what a hole cuts off has an end that nobody saw"
+    )

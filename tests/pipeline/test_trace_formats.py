@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from roamq.pipeline.tables import OBSERVATIONS, PROVENANCE
+from roamq.pipeline.schemas import OBSERVATIONS, PROVENANCE
 from roamq.pipeline.traces import FORMATS
-from roamq.pipeline.traces.base import is_good, line_numbers, number_lines, read_lines
+from roamq.pipeline.traces.base import NOT_UTF8, in_zone, is_good, line_numbers, number_lines, read_lines
 from roamq.pipeline.traces.onoff import COLUMNS as ONOFF_COLUMNS
 from tests.pipeline.frames import same
 
@@ -35,7 +35,17 @@ def bronze(spark: SparkSession, name: str, row: tuple[Any, ...], file: str) -> D
 
 def test_a_parsed_line_has_the_declared_columns(spark: SparkSession) -> None:
     for name, trace_format in FORMATS.items():
-        if trace_format.read is None:
+        if name == "mapped":  # reads what a mapping says
+            continue
+        if name == "sumo":
+            texts = (
+                "time string, kind string, is_step boolean, is_torn boolean, id string, x string, y string"
+            )
+            schema = f"file string, position bigint, value string, {texts}, type string, speed string"
+            parsed = trace_format.parse(
+                spark.createDataFrame([], schema=f"{schema}, lane string, edge string")
+            )
+        elif trace_format.read is None:
             parsed = parse(spark, name, "x")
         else:  # rows already, not lines
             nothing = spark.createDataFrame([], schema=f"file string, position bigint, {trace_format.fields}")
@@ -64,20 +74,22 @@ def test_associations_take_both_kinds_of_time_and_refuse_the_rest_with_a_reason(
 
     midnight, later = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, 0, 0, 30, tzinfo=UTC)
     file = "/in/trace.csv"
+    nothing = (None, None, None, None)
     same(
         actual,
         [
-            (file, 0, "time,client,site", "header", None, None, None),
-            (file, 1, None, None, midnight, "c1", "s1"),
-            (file, 2, None, None, later, "c1", None),
-            (file, 3, "", "blank line", None, None, None),
-            (file, 4, "yesterday,c1,s1", "time is not readable: 'yesterday'", None, None, None),
-            (file, 5, "1704067200,c1", "expected 3 fields, found 2", None, None, None),
-            (file, 6, "1704067200,,s1", "client is empty", None, None, None),
-            (file, 7, '1704067200,"c,1",s1', "quoted fields are not supported", None, None, None),
-            (file, 8, "1704067200000000,c1,s1", "time is not readable: '1704067200000000'", None, None, None),
+            (file, 0, "time,client,site", "header", *nothing),
+            (file, 1, None, None, midnight, "c1", "s1", False),
+            (file, 2, None, None, later, "c1", None, False),
+            (file, 3, "", "blank line", *nothing),
+            (file, 4, "yesterday,c1,s1", "time is not readable: 'yesterday'", *nothing),
+            (file, 5, "1704067200,c1", "expected 3 fields, found 2", *nothing),
+            (file, 6, "1704067200,,s1", "client is empty", *nothing),
+            (file, 7, '1704067200,"c,1",s1', "quoted fields are not supported", *nothing),
+            (file, 8, "1704067200000000,c1,s1", "time is not readable: '1704067200000000'", *nothing),
         ],
-        "file string, position bigint, raw string, reason string, time timestamp, client string, site string",
+        "file string, position bigint, raw string, reason string, time timestamp, client string, site string, "
+        "zoneless boolean",
     )
 
 
@@ -201,7 +213,7 @@ def test_a_refused_line_is_found_again_by_file_and_line_number(spark: SparkSessi
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
     spark.conf.set("spark.sql.files.maxPartitionBytes", str(1 << 20))
     try:
-        lines = number_lines(read_lines(spark, str(tmp_path), streaming=False))
+        lines = number_lines(read_lines(spark, str(tmp_path)))
         rows = FORMATS["associations"].parse(lines).withColumn("dataset", F.lit("d"))
         found = line_numbers(rows).select(F.element_at(F.split("file", "/"), -1).alias("name"), "line", "raw")
         assert sorted(map(tuple, found.collect())) == [
@@ -212,3 +224,50 @@ def test_a_refused_line_is_found_again_by_file_and_line_number(spark: SparkSessi
         ]
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", before or str(128 << 20))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("associations", "{},c1,s1"), ("wifi", "{},ap,room,1,2,d1"), ("counts", "s1,{},3")]
+)
+def test_a_time_without_a_zone_is_local_to_the_rule(spark: SparkSession, name: str, line: str) -> None:
+    """Tokyo is nine hours ahead of UTC; UNIX time, `Z` and an offset say their zone themselves."""
+    texts = ["2024-01-01T09:00:00", "2024-01-01 09:00", "2024-01-01T00:00:00Z", "2024-01-01T09:00:00+09:00"]
+    texts += ["1704067200"] if name != "wifi" else []
+
+    rows = parse(spark, name, *(line.format(text) for text in texts))
+
+    column = "bin" if name == "counts" else "time"
+    assert reasons(rows) == [None] * len(texts)
+    times = rows.select(in_zone(column, "zoneless", "Asia/Tokyo").alias("time")).distinct().collect()
+    assert [row.time.isoformat() for row in times] == ["2024-01-01T00:00:00"]
+
+
+def test_times_that_no_trace_has_are_refused(spark: SparkSession) -> None:
+    """Such a time would make a stay of a thousand years, and a row for each of its days."""
+    texts = [
+        "-100000000000",
+        "99999999999",
+        "-1",
+        "4102444800",
+        "1e10",
+        "123456-01-01",
+        "+123456-01-01T00:00:00Z",
+    ]
+    texts += ["0001-01-01", "9999-12-31T00:00:00", "1969-12-31T23:59:59Z", "NaN", "Infinity"]
+
+    rows = parse(spark, "associations", *(f"{text},c1,s1" for text in texts))
+
+    assert reasons(rows) == [f"time is not readable: '{text}'" for text in texts]
+
+
+def test_bytes_that_are_not_utf_8_are_refused_and_do_not_become_one_site(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two names in Latin-1 that differ in one letter, and one in UTF-8."""
+    text = b"1704067200,c1,Caf\xe9\n1704067200,c1,Caf\xe8\n1704067200,c1,Caf\xc3\xa9\n"
+    (tmp_path / "a.csv").write_bytes(text)
+
+    rows = FORMATS["associations"].parse(number_lines(read_lines(spark, str(tmp_path))))
+
+    assert reasons(rows) == [NOT_UTF8, NOT_UTF8, None]
+    assert [row.raw for row in rows.where("reason is not null").collect()] == ["1704067200,c1,Caf\ufffd"] * 2

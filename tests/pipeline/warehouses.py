@@ -3,15 +3,21 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+
+from roamq.pipeline.arrivals import read_files
+from roamq.pipeline.ledger import Ledger
+from roamq.pipeline.store import Store
 
 TABLES = (
     *(
         "quarantine",
         "sojourns",
         "moves",
+        "durations",
         "neighbor_graph",
         "trigrams",
         "transitions",
@@ -62,9 +68,16 @@ def environment() -> dict[str, str]:
 
 
 def run_pipeline_command(warehouse: Path, *arguments: str, timeout_s: float = 500) -> None:
-    command = roamq("pipeline", "run", "--warehouse", str(warehouse), *arguments)
-    done = subprocess.run(
-        command,
+    done = pipeline_command("run", warehouse, *arguments, timeout_s=timeout_s)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def pipeline_command(
+    verb: str, warehouse: Path, *arguments: str, timeout_s: float = 500, prefix: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """`roamq pipeline VERB` as a process of its own; `prefix` starts it somewhere else."""
+    return subprocess.run(
+        [*prefix, *roamq("pipeline", verb, "--warehouse", str(warehouse), *arguments)],
         env=environment(),
         cwd=warehouse.parent,
         capture_output=True,
@@ -72,29 +85,33 @@ def run_pipeline_command(warehouse: Path, *arguments: str, timeout_s: float = 50
         timeout=timeout_s,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def table(spark: SparkSession, warehouse: Path, name: str) -> DataFrame:
-    return spark.read.parquet(str(warehouse / name))
+    """A table as whoever knows Delta reads it: the ledger says which version, the log which files."""
+    ledger = Ledger(Store.at(warehouse))
+    return read_files(spark, ledger.store, name, ledger.files(ledger.latest(), name))
 
 
-def differences(spark: SparkSession, one: Path, other: Path) -> dict[str, int]:
+def differences(one: Path, other: Path) -> dict[str, int]:
     """Per table how many rows two warehouses do not share; tables that are equal are left out."""
+    left, right = rows_of_tables(one), rows_of_tables(other)
     found = {}
     for name in TABLES:
-        left, right = (_comparable(table(spark, warehouse, name)) for warehouse in (one, other))
-        different = left.exceptAll(right).unionAll(right.exceptAll(left)).count()
-        if different or left.isEmpty():
-            found[name] = different
+        different = left[name] - right[name] + (right[name] - left[name])
+        if different or not left[name]:
+            found[name] = different.total()
     return found
 
 
-def _comparable(frame: DataFrame) -> DataFrame:
-    """Columns by name; maps as text, since Spark compares no maps."""
-    return frame.select(
-        *(
-            frame[name].cast("string").alias(name) if kind.startswith("map") else frame[name]
-            for name, kind in sorted(frame.dtypes)
-        ),
-    )
+def rows_of_tables(warehouse: Path | str, version: int | None = None) -> dict[str, Counter[str]]:
+    """The rows of all derived tables, without Spark."""
+    ledger = Ledger(Store.at(warehouse))
+    snapshot = ledger.latest() if version is None else ledger.at(version)
+    tables = {name: ledger.read(snapshot, name) for name in TABLES}
+    return {
+        name: Counter(repr(sorted(row.items())) for row in rows.to_pylist())
+        if rows is not None
+        else Counter()
+        for name, rows in tables.items()
+    }

@@ -31,7 +31,7 @@ def after(script: str, tmp_path: Path) -> str:
     assert CHROMIUM is not None
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
     command += [f"--virtual-time-budget={PLAYED_S * 1000:.0f}", "--dump-dom", page.as_uri()]
-    document = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    document = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
     assert "data-error" not in document
     return document
 

@@ -8,12 +8,12 @@ import pytest
 from roamq.report.exhibits import Film, Section
 from roamq.report.film import film_markup
 from roamq.report.html import render
-from roamq.report.manet_frames import ROLE_COLORS, Scene, frame, voronoi_cells
+from roamq.report.manet_frames import ROLE_COLORS, MobileBrokerScene, frame, voronoi_cells
 from roamq.report.page import Page, read_page, write_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-SCENE = Scene(
+SCENE = MobileBrokerScene(
     side_m=100.0,
     positions=[(10.0, 10.0), (90.0, 90.0), (40.0, 45.0), (60.0, 55.0), (20.0, 30.0)],
     local_broker=[0, 1, 0, 1, None],

@@ -1,71 +1,138 @@
-"""The ranking of a study: ties where intervals overlap, harm before cost, and reasons in words."""
+"""The ranking of a study: safety before price, ties called ties, and the answer in one sentence."""
 
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 
-from roamq.report.ranking import advice, rank_schemes, ranking_table
+from roamq.models.tariff import Tariff, amounts
+from roamq.pipeline.schemas import MetricRow
+from roamq.report.ranking import advice, changes, front_figures, rank_schemes, ranking_table, short_table
 
-
-def row(scheme: str, metric: str, mean: float, half: float = 0.0) -> SimpleNamespace:
-    return SimpleNamespace(
-        scheme=scheme, metric=metric, entity="all", mean=mean, low=mean - half, high=mean + half
-    )
+TARIFF = Tariff(traffic=1.0, memory=1.0, delay=1.0)
 
 
-def test_what_loses_messages_ranks_below_what_costs_more() -> None:
+def runs(
+    scheme: str,
+    *,
+    traffic: Sequence[float],
+    memory: float = 0.0,
+    late_s: float = 0.0,
+    lost: float = 0.0,
+    twice: float = 0.0,
+) -> list[MetricRow]:
+    """One run per value of `traffic`, in GB per million messages."""
+    rows = []
+    for seed, gigabytes in enumerate(traffic, start=1):
+        measured: Mapping[str, float] = {
+            "received_once": 1e6,
+            "traffic_bytes": gigabytes * 1e9,
+            "memory_byte_s": memory * 3.6e12,
+            "mobility_delay_s_mean": late_s,
+            "loss_pct": lost,
+            "duplication_pct": twice,
+        }
+        price = sum(amounts(measured).values())
+        rows += [
+            MetricRow("r", "study", scheme, {}, seed, name, "all", value)
+            for name, value in {**measured, "price": price}.items()
+        ]
+    return rows
+
+
+def places(rows: Sequence[MetricRow]) -> list[tuple[int, str]]:
+    return [(one.place, one.scheme) for one in rank_schemes(rows)]
+
+
+def test_what_loses_messages_never_ranks_above_what_does_not() -> None:
     rows = [
-        *(row("cheap", "loss_pct", 2.0, 0.1), row("cheap", "overhead", 0.1)),
-        *(row("safe", "loss_pct", 0.0), row("safe", "overhead", 0.9)),
+        *runs("lossy", traffic=[1, 1, 1], lost=0.01),
+        *runs("repeating", traffic=[1, 1, 1], twice=5.0),
+        *runs("safe", traffic=[9, 9, 9]),
     ]
 
+    assert places(rows) == [(1, "safe"), (2, "repeating"), (3, "lossy")]
+    said = advice(rank_schemes(rows), TARIFF)
+    assert said.startswith(
+        "Use safe, which lost and repeated no message and costs 9 per million messages at traffic=1"
+    )
+    assert said.endswith("lossy lost messages. repeating repeated messages.")
+
+
+def test_schemes_tie_unless_the_seeds_agree_that_one_is_cheaper() -> None:
+    rows = [
+        *runs("a", traffic=[1.0, 2.0, 3.0]),
+        *runs("b", traffic=[1.1, 2.3, 2.9]),  # now dearer, now cheaper
+        *runs("c", traffic=[1.5, 2.5, 3.5]),  # dearer in every seed by the same amount
+    ]
+
+    assert places(rows) == [(1, "a"), (1, "b"), (2, "c")]
+    assert "b cannot be told from it over 3 seeds" in advice(rank_schemes(rows), TARIFF)
+
+
+def test_many_comparisons_need_a_clearer_difference() -> None:
+    pair = [*runs("a", traffic=[1.0, 1.0, 1.0]), *runs("b", traffic=[1.30, 1.35, 1.45])]
+    others = [row for n in range(8) for row in runs(f"other{n}", traffic=[5.0, 5.0, 5.0])]
+
+    assert places(pair) == [(1, "a"), (2, "b")]
+    assert places([*pair, *others])[:2] == [(1, "a"), (1, "b")]
+
+
+def test_one_seed_tells_nothing_apart() -> None:
+    ranked = rank_schemes([*runs("a", traffic=[1.0]), *runs("b", traffic=[7.0])])
+
+    assert [one.place for one in ranked] == [1, 1]
+    assert "b cannot be told from it with one seed" in advice(ranked, TARIFF)
+
+
+def test_a_difference_that_does_not_matter_is_a_tie() -> None:
+    assert places([*runs("a", traffic=[1.0] * 3), *runs("b", traffic=[1.001] * 3)]) == [(1, "a"), (1, "b")]
+
+
+def test_the_answer_says_at_which_rate_it_would_change() -> None:
+    rows = [
+        *runs("frugal", traffic=[1.0] * 3, late_s=0.0072),  # two hours for a million messages
+        *runs("quick", traffic=[5.0] * 3, late_s=0.0036),
+        *runs("lossy", traffic=[0.5] * 3, lost=1.0),
+    ]
     ranked = rank_schemes(rows)
 
-    assert [one.scheme for one in ranked] == ["safe", "cheap"]
-    said = advice(ranked)
-    assert said.startswith("Use safe. It lost nothing and repeated nothing on these traces.")
-    assert "overhead" not in said, "what was saved by losing messages is no saving"
-    assert "Not without loss or duplicates here: cheap." in said
+    found = {change.rate: str(change) for change in changes(ranked, TARIFF)}
+    assert found == {"delay": "to quick above delay=4", "traffic": "to quick below traffic=0.25"}
+    assert "the answer would change to quick" in advice(ranked, TARIFF)
 
 
-def test_a_cost_is_compared_with_what_is_as_safe() -> None:
-    rows = [
-        *(
-            row("lossy", "loss_pct", 2.0, 0.1),
-            row("lossy", "overhead", 0.0),
-            row("lossy", "handoff_s_mean", 9.0),
-        ),
-        *(row("quick", "loss_pct", 0.0), row("quick", "overhead", 0.9), row("quick", "handoff_s_mean", 0.1)),
-        *(
-            row("frugal", "loss_pct", 0.0),
-            row("frugal", "overhead", 0.3),
-            row("frugal", "handoff_s_mean", 0.2),
-        ),
-    ]
+def test_where_all_tie_nothing_is_said_of_other_rates() -> None:
+    said = advice(rank_schemes([*runs("a", traffic=[1.0]), *runs("b", traffic=[7.0])]), TARIFF)
 
-    said = advice(rank_schemes(rows))
-
-    assert said == (
-        "Use frugal. It lost nothing and repeated nothing on these traces. Its handoff delay is 0.2 s, 2.0 times "
-        "that of quick (0.1), which is the choice if that matters most. Its overhead is 0.3: nothing as safe is "
-        "clearly below that, and quick has 0.9. Not without loss or duplicates here: lossy."
-    )
+    assert "any rate" not in said
 
 
-def test_overlapping_intervals_share_a_rank() -> None:
+def test_a_scheme_that_is_better_in_everything_stays_the_answer() -> None:
     ranked = rank_schemes(
-        [
-            row("a", "handoff_s_mean", 1.0, 0.2),
-            row("b", "handoff_s_mean", 1.3, 0.2),
-            row("c", "handoff_s_mean", 2.0, 0.1),
-        ]
+        [*runs("a", traffic=[1.0] * 3), *runs("b", traffic=[2.0] * 3, memory=1.0, late_s=1.0)]
     )
 
-    assert {one.scheme: one.ranks["handoff_s_mean"] for one in ranked} == {"a": 1, "b": 1, "c": 3}
+    assert "no equally safe scheme would be cheaper at any rate" in advice(ranked, TARIFF)
 
 
-def test_the_table_shows_mean_interval_and_rank_and_leaves_gaps_where_nothing_was_measured() -> None:
-    table = ranking_table(rank_schemes([row("a", "overhead", 0.5, 0.1), row("b", "loss_pct", 0.0)]))
+def test_the_table_of_a_terminal_fits_80_columns() -> None:
+    names = ("prefetching+on-device", "standard+on-device", "home-broker", "durable")
+    ranked = rank_schemes(
+        [row for name in names for row in runs(name, traffic=[1234.567] * 3, memory=123.4, late_s=0.0123456)]
+    )
+    table = short_table(ranked)
 
-    assert [list(line) for line in table.rows] == [
-        ["1. b", "0 (1)", None, None, None, None],
-        ["2. a", None, None, None, "0.50 ± 0.10 (1)", None],
+    widths = [
+        max(len(str(row[i])) for row in (table.columns, *table.rows)) for i in range(len(table.columns))
     ]
+    assert sum(widths) + len(widths) - 1 <= 78, "the frame takes two more"
+    assert [row[0] for row in table.rows] == ["1="] * 4
+
+
+def test_a_metric_that_was_not_measured_leaves_a_gap() -> None:
+    rows = [row for row in runs("a", traffic=[1.0] * 2) if row.metric in ("loss_pct", "duplication_pct")]
+    ranked = rank_schemes(rows)
+
+    assert [list(line) for line in ranking_table(ranked).rows] == [
+        ["1 a", "0", "0", None, None, None, None, None]
+    ]
+    assert advice(ranked, TARIFF).startswith("No price can be computed for a")
+    assert front_figures(ranked) == []

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from roamq.core.errors import ConfigError
-from roamq.pipeline.results import Measured, RunRow
-from roamq.report.charts import COLOURS, INK, draw, lines
+from roamq.pipeline.schemas import RunRow, SummaryRow
+from roamq.report.charts import COLOURS, DRAW, INK, _looks, draw, lines
 from roamq.report.exhibits import Figure, Kind, Section, Series, Table
 from roamq.report.html import render
-from roamq.report.numbers import cell, with_interval
+from roamq.report.numbers import cell, short_number, with_interval
 from roamq.report.page import Page, ScoreRow, read_page, write_page
 from roamq.report.simulation import simulation_page
 
@@ -98,6 +98,57 @@ def test_points_that_are_not_joined_have_no_line_and_long_curves_no_markers() ->
     assert (curve.get_linestyle() != "None", curve.get_marker()) == (True, "")
 
 
+def test_ten_series_have_ten_looks() -> None:
+    series = [Series(name=f"scheme {n}", x=[0, 1], y=[n, n]) for n in range(10)]
+
+    looks = [(look["color"], look["marker"], str(look["linestyle"])) for _, look in _looks(series)]
+
+    assert len({colour for colour, _, _ in looks}) == 10
+    assert len({(marker, dash) for _, marker, dash in looks}) == 10, "without colour, too"
+    assert all(f"--s{n}:" in render(PAGE) for n in range(10)), "the page has a shade for each"
+
+
+@pytest.mark.parametrize("kind", ["bar", "stack"])
+def test_long_names_stand_beside_bars_that_lie_on_their_side(kind: Kind) -> None:
+    from matplotlib.figure import Figure as Canvas
+
+    names = [f"prefetching+on-device {n}" for n in range(10)]
+    figure = replace(FIGURE, kind=kind, series=[Series(name="mean", x=names, y=[1.0] * 10)])
+    axes = Canvas().add_subplot()
+
+    DRAW[kind](axes, figure)
+
+    assert [label.get_text() for label in axes.get_yticklabels()] == names
+    assert axes.yaxis_inverted(), "the first name is at the top"
+    assert draw(figure).count("prefetching+on-device") >= 10
+
+
+def test_a_throughput_of_120_bars_is_not_drawn() -> None:
+    rows = [
+        SummaryRow("s", f"scheme{n}", {}, "broker_throughput", f"b{b}", 1, 1.0, None, None)
+        for n in range(10)
+        for b in range(12)
+    ]
+
+    page = simulation_page(rows, [], [], title="x", command="x")
+
+    assert "Throughput by broker" not in [f.title for section in page.sections for f in section.figures]
+
+
+def test_a_row_of_a_table_names_its_columns_for_a_phone() -> None:
+    assert '<td class="n" data-label="b">' in render(PAGE)
+
+
+def test_a_single_picture_has_nothing_to_play() -> None:
+    from roamq.report.exhibits import Film
+    from roamq.report.film import film_markup
+
+    still, moving = (film_markup(Film(title="t", frames=["<svg/>"] * n, texts=[""] * n)) for n in (1, 2))
+
+    assert "Play" not in still
+    assert "Play" in moving
+
+
 def test_the_page_fetches_nothing_escapes_text_and_repeats_no_id() -> None:
     text = render(PAGE)
 
@@ -134,8 +185,8 @@ def test_a_folder_without_a_report_is_named(tmp_path: Path) -> None:
 
 
 def test_a_simulation_shows_its_schemes_side_by_side() -> None:
-    def row(scheme: str, metric: str, mean: float, entity: str = "all") -> Measured:
-        return Measured("testbed", scheme, {}, metric, entity, 3, mean, mean - 0.1, mean + 0.1)
+    def row(scheme: str, metric: str, mean: float, entity: str = "all") -> SummaryRow:
+        return SummaryRow("testbed", scheme, {}, metric, entity, 3, mean, mean - 0.1, mean + 0.1)
 
     summary = [
         row(scheme, metric, mean, entity)
@@ -156,12 +207,13 @@ def test_a_simulation_shows_its_schemes_side_by_side() -> None:
     page = simulation_page(summary, runs, distribution, title=None, command="x")
 
     figures = {figure.title: figure for section in page.sections for figure in section.figures}
-    assert [series.name for series in figures["Handoff latency"].series] == ["standard"]
+    assert [series.name for series in figures["Waiting delay"].series] == ["standard"]
     assert figures["Throughput by broker"].series[0].x == ["b2", "b10"]
     assert figures["Overhead over time"].series[0].x == [1.0, 2.0]
     assert figures["Loss and duplication"].series[0].x == ["standard", "durable"]
     assert figures["What moving costs"].kind == "stack"
-    assert page.sections[0].tables[0].columns == ["", "standard", "durable"]
+    assert page.sections[0].tables[0].columns == ["scheme", "lost, %"]
+    assert ("lost, most by standard", "1%") in page.facts
     assert "1.00 ± 0.10" in str(page.sections[0].tables[0].rows)
     render(page)
 
@@ -179,6 +231,14 @@ def test_a_simulation_shows_its_schemes_side_by_side() -> None:
 )
 def test_an_interval_is_told_to_two_digits(mean: float, high: float | None, text: str) -> None:
     assert with_interval(mean, high) == text
+
+
+def test_short_numbers() -> None:
+    values = [0.0, 0.000012, 0.0123456, 12.345, 999.9, 12_345.0, 1_234_567.0, float("nan")]
+
+    assert [short_number(value) for value in values] == [
+        *("0", "1e-05", "0.0123", "12.3", "1k", "12.3k", "1.23M", "–"),
+    ]
 
 
 def test_cells() -> None:

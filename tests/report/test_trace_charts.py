@@ -52,7 +52,7 @@ def test_a_distribution_stands_beside_its_fit() -> None:
 
     assert figure is not None
     seen, fitted = figure.series
-    assert fitted.name == "exponential (best)"
+    assert fitted.name == f"exponential (closest, KS {FIT['ks_statistic']:.2f})"
     assert list(fitted.y) == pytest.approx(list(seen.y))
     assert ccdf_figure("off", points, [FIT]) is None
 

@@ -6,7 +6,7 @@ from roamq.core.filters import Filter
 from roamq.schemes.base import SchemeOptions
 from roamq.schemes.durable import Durable
 from tests.support.events import event
-from tests.support.recording_host import RecordingHost, RecordingRouter
+from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
 
 ME, ELSEWHERE, CLIENT = BrokerId("b1"), BrokerId("b2"), ClientId("s")
 ALL = Filter.parse("t")
@@ -15,7 +15,7 @@ ALL = Filter.parse("t")
 def make(buffer_bytes: int | None = None) -> tuple[Durable, RecordingHost]:
     host = RecordingHost()
     router = RecordingRouter(ME, host)
-    return Durable(ME, host, router, SchemeOptions(buffer_bytes=buffer_bytes)), host
+    return scheme_at(ME, host, router, "durable", SchemeOptions(buffer_bytes=buffer_bytes)), host
 
 
 def delivered(host: RecordingHost) -> list[int]:
@@ -63,7 +63,7 @@ def test_a_full_store_gives_up_its_oldest_message_for_everybody() -> None:
         assert [held.event.id.sequence for held in context.stored] == [2, 3]
     drops = [(r.sequence, r.detail, r.count) for r in host.records if r.kind == "dropped"]
     assert drops == [(1, "queue_full", 2)]
-    assert len(scheme.buffer) == 2
+    assert len(scheme.contexts.buffer) == 2
 
 
 def test_what_is_on_its_way_to_a_connected_client_is_not_given_up() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from roamq.overlay.paths import UniquePaths
 from tests.schemes.interleavings.explore import Finding, explore, play
 from tests.schemes.interleavings.plans import Plan, plans
 from tests.schemes.interleavings.world import World
@@ -22,6 +23,30 @@ def test_proactive_in_every_order(plan: Plan) -> None:
     result = explore(plan.world, max_states=BOUND)
 
     assert result.finding is None, f"{plan}: {result.finding}"
+
+
+@pytest.mark.parametrize("plan", list(plans("standard", moves=1, overlay="interest")), ids=str)
+def test_standard_by_interest_in_every_order(plan: Plan) -> None:
+    result = explore(plan.world, max_states=4 * BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+
+
+@pytest.mark.parametrize("plan", list(plans("proactive", moves=1, overlay="interest")), ids=str)
+def test_proactive_by_interest_in_every_order(plan: Plan) -> None:
+    result = explore(plan.world, max_states=BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+
+
+def test_the_explorer_finds_a_handoff_that_sends_no_markers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UniquePaths, "partings", lambda self, new, old: ())
+    plan = Plan("standard", ("go a", "vanish", "go b"), "c", overlay="interest")
+
+    result = explore(plan.world)
+
+    assert result.finding is not None
+    assert result.finding.what.startswith("loss")
 
 
 def test_the_explorer_finds_a_scheme_that_repeats() -> None:
@@ -66,7 +91,9 @@ def test_states_that_differ_only_in_the_clock_are_one() -> None:
     [
         Plan("proactive", ("go a", "vanish", "go b"), "c", (("a", "b"),)),
         Plan("proactive", ("go a", "vanish", "go a", "leave"), "c", (("a", "b"),)),
-        Plan("standard", ("go a", "vanish", "go b", "vanish", "go a"), "ca"),
+        pytest.param(
+            Plan("standard", ("go a", "vanish", "go b", "vanish", "go a"), "ca"), marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )

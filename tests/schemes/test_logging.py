@@ -6,26 +6,23 @@ from roamq.core.context import Epoch
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
-from roamq.core.messages import (
-    ContextRequest,
-    LoggedIds,
-    Release,
-    StoredEvents,
-    StoredIds,
-    Subscriptions,
-)
 from roamq.schemes.logging import Logging, LoggingOptions
+from roamq.schemes.messages.handover import ContextRequest, Release, StoredEvents, Subscriptions
+from roamq.schemes.messages.logging import LoggedIds, StoredIds
 from tests.support.events import event
-from tests.support.recording_host import RecordingHost, RecordingRouter
+from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
 
 OLD, NEW, CLIENT = BrokerId("b1"), BrokerId("b2"), ClientId("c")
 NEWS = Filter.parse("news")
 EPOCH = Epoch(10.0, NEW)
 
 
-def broker(me: BrokerId, log_size: int = 1000) -> tuple[Logging, RecordingHost]:
+def broker(
+    me: BrokerId, log_size: int = 1000, log_transferred: bool = False
+) -> tuple[Logging, RecordingHost]:
     host = RecordingHost()
-    return Logging(me, host, RecordingRouter(me, host), LoggingOptions(log_size=log_size)), host
+    options = LoggingOptions(log_size=log_size, log_transferred=log_transferred)
+    return scheme_at(me, host, RecordingRouter(me, host), "logging", options), host
 
 
 def old_broker(stored: int = 3) -> tuple[Logging, RecordingHost]:
@@ -39,14 +36,16 @@ def old_broker(stored: int = 3) -> tuple[Logging, RecordingHost]:
     return scheme, host
 
 
-def new_broker(*logged: int, log_size: int = 1000) -> tuple[Logging, RecordingHost]:
+def new_broker(
+    *logged: int, log_size: int = 1000, log_transferred: bool = False
+) -> tuple[Logging, RecordingHost]:
     """Broker 2 has seen these events, for somebody else; the client has connected, its subscriptions have come."""
-    scheme, host = broker(NEW, log_size)
+    scheme, host = broker(NEW, log_size, log_transferred)
     for sequence in logged:
         scheme.on_event(event(sequence, topic="news"))
     host.time = EPOCH.connected_at
     scheme.on_connect(CLIENT, OLD)
-    scheme.on_message(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,), ids_follow=True))
+    scheme.mailbox.receive(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,), ids_follow=True))
     host.take()
     return scheme, host
 
@@ -59,7 +58,7 @@ def test_the_old_broker_offers_the_ids_of_its_stored_events() -> None:
     """ "After Step 2 [...] Broker 1 sends a message with the IDs of its stored events to Broker 2." """
     scheme, host = old_broker()
 
-    scheme.on_message(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
+    scheme.mailbox.receive(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
 
     reply = Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,), ids_follow=True)
     offer = StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1, 2, 3))  # type: ignore[arg-type]
@@ -69,7 +68,7 @@ def test_the_old_broker_offers_the_ids_of_its_stored_events() -> None:
 def test_nothing_stored_is_nothing_offered() -> None:
     scheme, host = old_broker(stored=0)
 
-    scheme.on_message(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
+    scheme.mailbox.receive(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
 
     assert host.take() == [("unicast", NEW, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))]
 
@@ -78,7 +77,7 @@ def test_the_new_broker_names_what_its_log_holds_before_it_releases() -> None:
     """ "Broker 2 checks for these events in its log and sends any matched IDs to Broker 1" """
     scheme, host = new_broker(2, 3)
 
-    scheme.on_message(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1, 2, 3)))  # type: ignore[arg-type]
+    scheme.mailbox.receive(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1, 2, 3)))  # type: ignore[arg-type]
 
     known = LoggedIds(client=CLIENT, epoch=EPOCH, new_broker=NEW, ids=ids(2, 3))  # type: ignore[arg-type]
     release = Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={})
@@ -88,7 +87,7 @@ def test_the_new_broker_names_what_its_log_holds_before_it_releases() -> None:
 def test_a_log_without_any_of_them_answers_with_the_release_alone() -> None:
     scheme, host = new_broker()
 
-    scheme.on_message(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1)))  # type: ignore[arg-type]
+    scheme.mailbox.receive(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1)))  # type: ignore[arg-type]
 
     assert [type(effect[2]) for effect in host.take()] == [Release]
 
@@ -97,7 +96,7 @@ def test_the_log_is_bounded_and_forgets_the_oldest() -> None:
     """ "all brokers maintain a log of recently received events" """
     scheme, host = new_broker(1, 2, 3, log_size=2)
 
-    scheme.on_message(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1, 2, 3)))  # type: ignore[arg-type]
+    scheme.mailbox.receive(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1, 2, 3)))  # type: ignore[arg-type]
 
     assert host.take()[0][2].ids == ids(2, 3)
 
@@ -105,12 +104,12 @@ def test_the_log_is_bounded_and_forgets_the_oldest() -> None:
 def test_the_old_broker_sends_only_the_rest() -> None:
     """ "instructing it to not send these events during Step 5" """
     scheme, host = old_broker()
-    scheme.on_message(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
+    scheme.mailbox.receive(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
     scheme.on_event(event(4, topic="news"))  # stored after the offer
     host.take()
 
-    scheme.on_message(NEW, LoggedIds(client=CLIENT, epoch=EPOCH, new_broker=NEW, ids=ids(2, 3)))  # type: ignore[arg-type]
-    scheme.on_message(NEW, Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={}))
+    scheme.mailbox.receive(NEW, LoggedIds(client=CLIENT, epoch=EPOCH, new_broker=NEW, ids=ids(2, 3)))  # type: ignore[arg-type]
+    scheme.mailbox.receive(NEW, Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={}))
 
     sent = host.take()[-1][2]
     assert isinstance(sent, StoredEvents)
@@ -119,19 +118,32 @@ def test_the_old_broker_sends_only_the_rest() -> None:
 
 def test_logged_and_sent_events_are_replayed_in_their_order() -> None:
     scheme, host = new_broker(2)
-    scheme.on_message(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1, 2, 3)))  # type: ignore[arg-type]
+    scheme.mailbox.receive(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1, 2, 3)))  # type: ignore[arg-type]
     host.take()
 
     rest = (event(1, topic="news"), event(3, topic="news"), event(4, topic="news"))
-    scheme.on_message(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=rest, position={}))
+    scheme.mailbox.receive(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=rest, position={}))
 
     assert host.take() == [
+        ("ready", CLIENT),
         ("deliver", CLIENT, event(1).id, "transferred"),
         ("deliver", CLIENT, event(2).id, "stored"),
         ("deliver", CLIENT, event(3).id, "transferred"),
         ("deliver", CLIENT, event(4).id, "transferred"),
     ]
     assert scheme.offered == {}
+
+
+@pytest.mark.parametrize("log_transferred", [False, True])
+def test_events_that_another_broker_sent_are_logged_if_asked_for(log_transferred: bool) -> None:
+    """ "recently received events": the paper does not say whether by multicast alone."""
+    scheme, _ = new_broker(2, log_transferred=log_transferred)
+    scheme.mailbox.receive(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=ids(1, 2)))  # type: ignore[arg-type]
+
+    rest = (event(1, topic="news"),)
+    scheme.mailbox.receive(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=rest, position={}))
+
+    assert [e.id.sequence for e in scheme.log] == ([2, 1] if log_transferred else [2])
 
 
 def test_a_log_without_room_is_refused() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
-from roamq.schemes.neighbors import NeighborGraph, rows_of
+from roamq.schemes.parts.neighbors import NeighborGraph, rows_of
 from roamq.schemes.proactive import ProActive
 from roamq.sim.scenario import Simulation, load_scenario
 
@@ -122,5 +122,5 @@ def edges_of(simulation: Simulation) -> set[tuple[str, str]]:
     for broker, host in simulation.network.hosts.items():
         scheme = host.broker.scheme
         assert isinstance(scheme, ProActive)
-        found |= {(min(broker, other), max(broker, other)) for other in scheme.graph.neighbors}
+        found |= {(min(broker, other), max(broker, other)) for other in scheme.neighborhood.neighbors}
     return found

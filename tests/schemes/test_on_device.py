@@ -3,13 +3,12 @@
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
-from roamq.core.messages import LoggedIds, NoContext, Release, StoredEvents, StoredIds
-from roamq.schemes.base import SchemeOptions
+from roamq.schemes.base import Scheme, SchemeOptions
 from roamq.schemes.logging import LoggingOptions
-from roamq.schemes.on_device import LoggingOnDevice, OnDevice, PrefetchingOnDevice, StandardOnDevice
-from roamq.schemes.standard import Standard
+from roamq.schemes.messages.handover import NoContext, Release, StoredEvents
+from roamq.schemes.messages.logging import LoggedIds, StoredIds
 from tests.support.events import event
-from tests.support.recording_host import RecordingHost, RecordingRouter
+from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
 
 OLD, NEW, CLIENT = BrokerId("b1"), BrokerId("b2"), ClientId("c")
 NEWS = Filter.parse("news")
@@ -17,19 +16,17 @@ EPOCH = Epoch(10.0, NEW)
 RELEASE = Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={})
 
 
-def broker(
-    kind: type[OnDevice], me: BrokerId, options: SchemeOptions | None = None
-) -> tuple[OnDevice, RecordingHost]:
+def broker(kind: str, me: BrokerId, options: SchemeOptions | None = None) -> tuple[Scheme, RecordingHost]:
     host = RecordingHost()
-    return kind(me, host, RecordingRouter(me, host), options), host
+    return scheme_at(me, host, RecordingRouter(me, host), kind, options), host
 
 
-def old_broker(kind: type[OnDevice], options: SchemeOptions | None = None) -> tuple[OnDevice, RecordingHost]:
+def old_broker(kind: str, options: SchemeOptions | None = None) -> tuple[Scheme, RecordingHost]:
     scheme, host = broker(kind, OLD, options)
     scheme.on_connect(CLIENT, None)
     scheme.on_subscribe(CLIENT, NEWS)
     scheme.contexts[CLIENT].session = "session"
-    Standard.on_disconnect(scheme, CLIENT, "vanished")
+    Scheme.on_disconnect(scheme, CLIENT, "vanished")
     scheme.on_event(event(1, topic="news"))
     host.take()
     return scheme, host
@@ -38,19 +35,19 @@ def old_broker(kind: type[OnDevice], options: SchemeOptions | None = None) -> tu
 def test_the_client_sends_its_subscriptions_to_the_new_broker() -> None:
     """ "it can directly send the subscriptions to the new broker upon reconnection": it subscribes at once, and its
     first message to the old broker is already the release of step 3."""
-    scheme, host = broker(StandardOnDevice, NEW)
+    scheme, host = broker("standard+on-device", NEW)
     host.time = EPOCH.connected_at
 
     scheme.on_connect(CLIENT, OLD, (NEWS,))
 
-    assert host.take() == [("attached", CLIENT, True), ("subscribe", NEWS), ("unicast", OLD, RELEASE)]
+    assert host.take() == [("subscribe", NEWS), ("unicast", OLD, RELEASE)]
 
 
 def test_the_old_broker_does_not_transfer_the_subscriptions() -> None:
     """ "the old broker does not need to transfer the subscriptions to the new broker" """
-    scheme, host = old_broker(StandardOnDevice)
+    scheme, host = old_broker("standard+on-device")
 
-    scheme.on_message(NEW, RELEASE)
+    scheme.mailbox.receive(NEW, RELEASE)
 
     unsubscribed, (_, to, message) = host.take()
     assert (unsubscribed, to) == (("unsubscribe", NEWS), NEW)
@@ -60,17 +57,17 @@ def test_the_old_broker_does_not_transfer_the_subscriptions() -> None:
 
 
 def test_an_unknown_client_is_answered() -> None:
-    scheme, host = broker(StandardOnDevice, OLD)
+    scheme, host = broker("standard+on-device", OLD)
 
-    scheme.on_message(NEW, RELEASE)
+    scheme.mailbox.receive(NEW, RELEASE)
 
     assert host.take() == [("unicast", NEW, NoContext(client=CLIENT, epoch=EPOCH))]
 
 
 def test_a_client_that_brings_nothing_is_treated_as_before() -> None:
-    scheme, host = broker(StandardOnDevice, NEW)
+    scheme, host = broker("standard+on-device", NEW)
     plain_host = RecordingHost()
-    plain = Standard(NEW, plain_host, RecordingRouter(NEW, plain_host))
+    plain = scheme_at(NEW, plain_host, RecordingRouter(NEW, plain_host), "standard")
 
     scheme.on_connect(CLIENT, OLD)
     plain.on_connect(CLIENT, OLD)
@@ -80,35 +77,35 @@ def test_a_client_that_brings_nothing_is_treated_as_before() -> None:
 
 def test_combined_with_logging_the_offer_follows_the_release() -> None:
     """ "subscriptions-on-the-device can be combined with prefetching or logging" (section 3.2.5)."""
-    old, host = old_broker(LoggingOnDevice, LoggingOptions())
-    old.on_message(NEW, RELEASE)
+    old, host = old_broker("logging+on-device", LoggingOptions())
+    old.mailbox.receive(NEW, RELEASE)
     assert host.take() == [("unicast", NEW, StoredIds(client=CLIENT, epoch=EPOCH, ids=(event(1).id,)))]
 
-    new, new_host = broker(LoggingOnDevice, NEW, LoggingOptions())
+    new, new_host = broker("logging+on-device", NEW, LoggingOptions())
     new.on_event(event(1, topic="news"))
     new_host.time = EPOCH.connected_at
     new.on_connect(CLIENT, OLD, (NEWS,))
     new_host.take()
-    new.on_message(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=(event(1).id,)))
+    new.mailbox.receive(OLD, StoredIds(client=CLIENT, epoch=EPOCH, ids=(event(1).id,)))
     known = LoggedIds(client=CLIENT, epoch=EPOCH, new_broker=NEW, ids=(event(1).id,))
     assert new_host.take() == [("unicast", OLD, known)]
 
-    old.on_message(NEW, known)
+    old.mailbox.receive(NEW, known)
     assert host.take()[-1][2].events == ()
 
 
 def test_an_empty_answer_to_the_offer_lets_the_old_broker_go_on() -> None:
-    old, host = old_broker(LoggingOnDevice, LoggingOptions())
-    old.on_message(NEW, RELEASE)
+    old, host = old_broker("logging+on-device", LoggingOptions())
+    old.mailbox.receive(NEW, RELEASE)
     host.take()
 
-    old.on_message(NEW, LoggedIds(client=CLIENT, epoch=EPOCH, new_broker=NEW, ids=()))
+    old.mailbox.receive(NEW, LoggedIds(client=CLIENT, epoch=EPOCH, new_broker=NEW, ids=()))
 
     assert [e.id.sequence for e in host.take()[-1][2].events] == [1]
 
 
 def test_combined_with_prefetching_it_shortens_what_follows_a_wrong_prediction() -> None:
-    scheme, host = broker(PrefetchingOnDevice, NEW)
+    scheme, host = broker("prefetching+on-device", NEW)
     host.time = EPOCH.connected_at
 
     scheme.on_connect(CLIENT, OLD, (NEWS,))

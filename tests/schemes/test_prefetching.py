@@ -8,19 +8,12 @@ from roamq.core.context import Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
-from roamq.core.messages import (
-    ContextRequest,
-    Discard,
-    Prefetch,
-    Prefetched,
-    Release,
-    StoredEvents,
-    Subscriptions,
-)
-from roamq.schemes.prediction import Foretold, Learned
+from roamq.schemes.messages.handover import ContextRequest, Release, StoredEvents, Subscriptions
+from roamq.schemes.messages.prefetching import Discard, Prefetch, Prefetched
+from roamq.schemes.parts.prediction import Foretold, Learned
 from roamq.schemes.prefetching import Prefetching, PrefetchingOptions
 from tests.support.events import event
-from tests.support.recording_host import RecordingHost, RecordingRouter
+from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
 
 OLD, NEW, OTHER, FAR = (BrokerId(f"b{n}") for n in (1, 2, 3, 9))
 CLIENT = ClientId("c")
@@ -48,7 +41,8 @@ def broker(
 ) -> tuple[Prefetching, RecordingHost]:
     host = RecordingHost()
     options = PrefetchingOptions(targets=targets)
-    return Prefetching(me, host, RecordingRouter(me, host), options, Plan(next_broker)), host
+    router = RecordingRouter(me, host)
+    return scheme_at(me, host, router, "prefetching", options, oracle=Plan(next_broker)), host
 
 
 def left(next_broker: BrokerId | None = NEW) -> tuple[Prefetching, RecordingHost]:
@@ -68,9 +62,9 @@ def push(*targets: BrokerId) -> Prefetch:
 def prefetched(*targets: BrokerId) -> tuple[Prefetching, RecordingHost]:
     """A predicted broker that has got everything, and one event since."""
     scheme, host = broker(NEW)
-    scheme.on_message(OLD, push(*targets))
+    scheme.mailbox.receive(OLD, push(*targets))
     stored = StoredEvents(client=CLIENT, epoch=FIRST, events=(event(1, topic="news"),), position={})
-    scheme.on_message(OLD, stored)
+    scheme.mailbox.receive(OLD, stored)
     scheme.on_event(event(2, topic="news"))
     host.take()
     host.time = 10.0
@@ -78,8 +72,7 @@ def prefetched(*targets: BrokerId) -> tuple[Prefetching, RecordingHost]:
 
 
 def connect(scheme: Prefetching, old: BrokerId, ticket: Ticket | None) -> None:
-    scheme.on_ticket(CLIENT, ticket)
-    scheme.on_connect(CLIENT, old)
+    scheme.on_connect(CLIENT, old, ticket=ticket)
 
 
 def test_the_subscriptions_travel_when_the_client_disconnects() -> None:
@@ -92,11 +85,11 @@ def test_the_subscriptions_travel_when_the_client_disconnects() -> None:
 def test_the_predicted_broker_subscribes_and_releases_without_the_client() -> None:
     scheme, host = broker(NEW)
 
-    scheme.on_message(OLD, push())
+    scheme.mailbox.receive(OLD, push())
 
     release = Release(client=CLIENT, epoch=FIRST, new_broker=NEW, fence={})
     assert host.take() == [("subscribe", NEWS), ("unicast", OLD, release)]
-    assert scheme.held_contexts()[0].mode is Mode.ACTIVE
+    assert scheme.held()[0].mode is Mode.ACTIVE
 
 
 def test_the_old_broker_forwards_the_few_events_it_stored_meanwhile() -> None:
@@ -105,7 +98,7 @@ def test_the_old_broker_forwards_the_few_events_it_stored_meanwhile() -> None:
     scheme.on_event(event(1, topic="news"))
     host.take()
 
-    scheme.on_message(NEW, Release(client=CLIENT, epoch=FIRST, new_broker=NEW, fence={}))
+    scheme.mailbox.receive(NEW, Release(client=CLIENT, epoch=FIRST, new_broker=NEW, fence={}))
 
     unsubscribed, (_, to, message) = host.take()
     assert (unsubscribed, to) == (("unsubscribe", NEWS), NEW)
@@ -119,7 +112,7 @@ def test_in_t3_only_step_6_takes_place() -> None:
     connect(scheme, OLD, TICKET)
 
     assert host.take() == [
-        ("attached", CLIENT, True),
+        ("ready", CLIENT),
         ("deliver", CLIENT, event(1).id, "transferred"),
         ("deliver", CLIENT, event(2).id, "stored"),
     ]
@@ -140,21 +133,21 @@ def test_the_other_predicted_brokers_discard() -> None:
 def test_discarding_forgets_events_and_subscriptions() -> None:
     scheme, host = prefetched()
 
-    scheme.on_message(OTHER, Discard(client=CLIENT, epoch=FIRST, new_broker=OTHER))
+    scheme.mailbox.receive(OTHER, Discard(client=CLIENT, epoch=FIRST, new_broker=OTHER))
 
     assert host.take() == [("unsubscribe", NEWS)]
-    assert scheme.held_contexts() == []
-    assert len(scheme.buffer) == 0
+    assert scheme.held() == []
+    assert len(scheme.contexts.buffer) == 0
 
 
 def test_a_discard_that_overtakes_its_copy_is_not_forgotten() -> None:
     scheme, host = broker(NEW)
-    scheme.on_message(OTHER, Discard(client=CLIENT, epoch=FIRST, new_broker=OTHER))
+    scheme.mailbox.receive(OTHER, Discard(client=CLIENT, epoch=FIRST, new_broker=OTHER))
 
-    scheme.on_message(OLD, push())
+    scheme.mailbox.receive(OLD, push())
 
     assert [effect[0] for effect in host.take()] == ["subscribe", "unicast", "unsubscribe"]
-    assert scheme.held_contexts() == []
+    assert scheme.held() == []
     assert scheme.discarded == set()
 
 
@@ -170,7 +163,7 @@ def test_a_wrong_prediction_is_put_right_by_the_closest_predicted_broker() -> No
     host.take()
 
     request = ContextRequest(client=CLIENT, epoch=Epoch(20.0, FAR), new_broker=FAR)
-    scheme.on_message(FAR, request)
+    scheme.mailbox.receive(FAR, request)
 
     passed_on = ContextRequest(client=CLIENT, epoch=Epoch(20.0, FAR), new_broker=FAR, of=FIRST)
     discard = Discard(client=CLIENT, epoch=FIRST, new_broker=FAR)
@@ -183,8 +176,8 @@ def test_the_holder_of_a_copy_hands_it_over_as_in_the_standard_algorithm() -> No
     scheme, host = prefetched()
     later = Epoch(20.0, FAR)
 
-    scheme.on_message(OLD, ContextRequest(client=CLIENT, epoch=later, new_broker=FAR, of=FIRST))
-    scheme.on_message(FAR, Release(client=CLIENT, epoch=later, new_broker=FAR, fence={}))
+    scheme.mailbox.receive(OLD, ContextRequest(client=CLIENT, epoch=later, new_broker=FAR, of=FIRST))
+    scheme.mailbox.receive(FAR, Release(client=CLIENT, epoch=later, new_broker=FAR, fence={}))
 
     subscriptions, unsubscribed, stored = host.take()
     assert subscriptions == ("unicast", FAR, Subscriptions(client=CLIENT, epoch=later, filters=(NEWS,)))
@@ -203,7 +196,7 @@ def test_a_claim_to_a_copy_that_was_served_and_pushed_on_goes_after_it() -> None
     host.take()
 
     request = ContextRequest(client=CLIENT, epoch=Epoch(20.0, FAR), new_broker=FAR, of=FIRST)
-    scheme.on_message(OLD, request)
+    scheme.mailbox.receive(OLD, request)
 
     assert host.take() == [("unicast", OTHER, replace(request, of=of))]
 
@@ -216,7 +209,7 @@ def test_back_where_nobody_expected_it_the_context_is_fetched_back() -> None:
     connect(scheme, OLD, TICKET)
 
     request = ContextRequest(client=CLIENT, epoch=Epoch(20.0, OLD), new_broker=OLD, of=FIRST)
-    assert host.take() == [("attached", CLIENT, True), ("unicast", NEW, request)]
+    assert host.take() == [("unicast", NEW, request)]
 
 
 def test_a_copy_of_another_visit_is_not_served() -> None:
@@ -226,7 +219,7 @@ def test_a_copy_of_another_visit_is_not_served() -> None:
     connect(scheme, OLD, Ticket(OLD, Epoch(5.0, OLD)))
 
     request = ContextRequest(client=CLIENT, epoch=Epoch(10.0, NEW), new_broker=NEW)
-    assert host.take() == [("attached", CLIENT, True), ("unicast", OLD, request)]
+    assert host.take() == [("unicast", OLD, request)]
 
 
 def test_without_a_ticket_the_old_broker_says_which_copy_it_is() -> None:
@@ -234,11 +227,11 @@ def test_without_a_ticket_the_old_broker_says_which_copy_it_is() -> None:
     connect(scheme, OLD, None)
     host.take()
 
-    scheme.on_message(OLD, Prefetched(client=CLIENT, epoch=Epoch(10.0, NEW), of=FIRST))
+    scheme.mailbox.receive(OLD, Prefetched(client=CLIENT, epoch=Epoch(10.0, NEW), of=FIRST))
 
     delivered = [effect for effect in host.take() if effect[0] == "deliver"]
     assert delivered == [("deliver", CLIENT, event(n).id, "stored") for n in (1, 2)]
-    assert len(scheme.held_contexts()) == 1
+    assert len(scheme.held()) == 1
 
 
 def test_no_prediction_or_the_same_broker_leaves_the_context_where_it_is() -> None:
@@ -246,6 +239,20 @@ def test_no_prediction_or_the_same_broker_leaves_the_context_where_it_is() -> No
         scheme, host = left(expected)
         assert host.take() == []
         assert CLIENT in scheme.contexts
+
+
+def test_the_old_broker_is_no_target_among_several() -> None:
+    """A client that is expected elsewhere, and perhaps here: the context goes there, without a copy from us to us."""
+    scheme, host = broker(OLD, NEW, targets=3)
+    assert isinstance(scheme.predictor, Foretold)
+    scheme.predictor.experience.went.update({OLD: 5, OTHER: 3})
+    scheme.on_connect(CLIENT, None)
+    scheme.on_subscribe(CLIENT, NEWS)
+    host.take()
+
+    scheme.on_disconnect(CLIENT, "vanished")
+
+    assert host.take() == [("unicast", NEW, push(NEW, OTHER)), ("unicast", OTHER, push(NEW, OTHER))]
 
 
 def test_learned_predictions_are_what_happened_most() -> None:
@@ -269,15 +276,17 @@ def test_learned_predictions_are_what_happened_most() -> None:
 def test_a_perfect_prediction_needs_a_world_that_knows_the_future() -> None:
     host = RecordingHost()
     with pytest.raises(ConfigError, match="simulator"):
-        Prefetching(OLD, host, RecordingRouter(OLD, host), PrefetchingOptions(prediction="perfect"))
+        options = PrefetchingOptions(prediction="perfect")
+        scheme_at(OLD, host, RecordingRouter(OLD, host), "prefetching", options)
 
 
 def test_a_copy_that_waits_too_long_is_given_up() -> None:
     host = RecordingHost()
-    scheme = Prefetching(NEW, host, RecordingRouter(NEW, host), PrefetchingOptions(timeout_s=60.0), Plan(NEW))
-    scheme.on_message(OLD, push())
+    options = PrefetchingOptions(timeout_s=60.0)
+    scheme = scheme_at(NEW, host, RecordingRouter(NEW, host), "prefetching", options, oracle=Plan(NEW))
+    scheme.mailbox.receive(OLD, push())
     key = next(effect[1] for effect in host.take() if effect[0] == "set_timer")
 
     scheme.on_timer(key)
 
-    assert scheme.held_contexts() == []
+    assert scheme.held() == []

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from roamq.core.context import Epoch, Ticket, digest_of
-from roamq.core.prehandoff_messages import (
+from roamq.geo.cells import pitch_m
+from roamq.schemes.messages.prehandoff import (
     AskExpected,
     CancelPreforward,
     Preforward,
@@ -15,7 +16,6 @@ from roamq.core.prehandoff_messages import (
     StillExpected,
     WasAway,
 )
-from roamq.geo.cells import pitch_m
 from tests.papers.test_pre_algorithms import (
     ES2,
     ES3,
@@ -39,7 +39,7 @@ def test_a_virtual_consumer_without_news_asks_and_lives_on_if_it_is_still_expect
     server.host.take()
     server.scheme.on_timer(("lease", MH))
     assert server.sent() == [(ES2, AskExpected(**about))]
-    server.scheme.on_message(ES2, StillExpected(**about))
+    server.scheme.mailbox.receive(ES2, StillExpected(**about))
     server.scheme.on_timer(("lease", MH))
     assert MH in server.scheme.virtual
     assert server.sent() == [(ES2, AskExpected(**about))]
@@ -51,19 +51,19 @@ def test_without_an_answer_it_ends_and_leaves_nothing() -> None:
     server.host.take()
     server.scheme.on_timer(("lease", MH))
     assert ("unsubscribe", STOCKS) in server.host.take()
-    assert server.scheme.virtual == {}
-    assert len(server.scheme.buffer) == 0
+    assert list(server.scheme.virtual) == []
+    assert len(server.scheme.contexts.buffer) == 0
 
 
 def test_a_server_answers_by_what_it_knows() -> None:
     server = serving()
     epoch, attempt = prepared(server)
     known = AskExpected(client=MH, epoch=epoch, attempt=attempt)
-    server.scheme.on_message(ES3, known)
+    server.scheme.mailbox.receive(ES3, known)
     assert server.sent() == [(ES3, StillExpected(client=MH, epoch=epoch, attempt=attempt))]
     for epoch_asked, attempt_asked in ((Epoch(0.5, ES2), attempt), (epoch, attempt + 1)):
         about: dict[str, Any] = {"client": MH, "epoch": epoch_asked, "attempt": attempt_asked}
-        server.scheme.on_message(ES3, AskExpected(**about))
+        server.scheme.mailbox.receive(ES3, AskExpected(**about))
         assert server.sent() == [(ES3, CancelPreforward(**about))]
 
 
@@ -75,7 +75,7 @@ def replaced(epoch: Epoch, attempt: int) -> Replaced:
         client=MH,
         epoch=epoch,
         attempt=attempt,
-        heir=HEIR,
+        successor=HEIR,
         whole=True,
         asks=False,
         digest=digest_of([STOCKS]),
@@ -93,9 +93,9 @@ def test_the_last_server_tells_that_a_client_was_switched_off(
     epoch, attempt = prepared(server)
     server.scheme.on_disconnect(MH, "vanished")
     server.host.time += away_s
-    server.scheme.on_message(ES3, replaced(epoch, attempt))
+    server.scheme.mailbox.receive(ES3, replaced(epoch, attempt))
     told = [pair for pair in server.sent() if isinstance(pair[1], WasAway)]
-    assert told == ([(ES3, WasAway(client=MH, heir=HEIR))] if tells else [])
+    assert told == ([(ES3, WasAway(client=MH, successor=HEIR))] if tells else [])
     assert server.scheme.left_s == {}
 
 
@@ -103,12 +103,11 @@ def arrived() -> Server:
     """ES3, to which MH has just come from ES2 at 10 m/s, in place of its virtual consumer."""
     server = Server(ES3, choose="cone", haste=2.0)
     about: dict[str, Any] = {"client": MH, "epoch": Epoch(1.0, ES2), "attempt": 7}
-    server.scheme.on_message(ES2, PrehandoffRequest(**about))
-    server.scheme.on_message(ES2, Preforward(**about, filters=(STOCKS,), speed_mps=10.0))
-    server.scheme.on_message(ES2, Prestored(**about, events=(), position={}, changes=1))
+    server.scheme.mailbox.receive(ES2, PrehandoffRequest(**about))
+    server.scheme.mailbox.receive(ES2, Preforward(**about, filters=(STOCKS,), speed_mps=10.0))
+    server.scheme.mailbox.receive(ES2, Prestored(**about, events=(), position={}, changes=1))
     server.host.time = 50.0
-    server.scheme.on_ticket(MH, Ticket(ES2, Epoch(1.0, ES2), {}, digest_of([STOCKS])))
-    server.scheme.on_connect(MH, ES2)
+    server.scheme.on_connect(MH, ES2, ticket=Ticket(ES2, Epoch(1.0, ES2), {}, digest_of([STOCKS])))
     server.host.take()
     toward_es2 = next(c for c in REGION.areas.cells(ES3) if REGION.areas.beyond(c) == (ES2,))
     server.scheme.on_location(MH, toward_es2)
@@ -118,9 +117,9 @@ def arrived() -> Server:
 def test_who_came_unseen_is_expected_everywhere_beyond_its_cell() -> None:
     server = arrived()
     assert server.sent() == [], "it looks away from where it came"
-    server.scheme.on_message(ES2, WasAway(client=MH, heir=Epoch(0.5, ES3)))
+    server.scheme.mailbox.receive(ES2, WasAway(client=MH, successor=Epoch(0.5, ES3)))
     assert server.sent() == [], "of another connection"
-    server.scheme.on_message(ES2, WasAway(client=MH, heir=server.scheme.contexts[MH].epoch))
+    server.scheme.mailbox.receive(ES2, WasAway(client=MH, successor=server.scheme.contexts[MH].epoch))
     assert [(to, type(message)) for to, message in server.sent()] == [(ES2, PrehandoffRequest)]
 
 

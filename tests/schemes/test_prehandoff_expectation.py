@@ -10,8 +10,8 @@ from roamq.geo.areas import LocationAreas
 from roamq.geo.cells import Cell, center, distance_m, pitch_m
 from roamq.geo.city import block_streets, site_grid
 from roamq.geo.region import Region
-from roamq.schemes.locations import Choice, Expectation, LocationTable
-from roamq.schemes.prehandoff import PreHandoffOptions
+from roamq.schemes.parts.locations import Choice, Expectation, LocationTable
+from roamq.schemes.prehandoff_options import PreHandoffOptions
 
 MH = ClientId("mh")
 B5 = BrokerId("b5")

@@ -12,6 +12,8 @@ from tests.support.rough_rides import findings
 from tests.support.rough_rides import ride as rough_ride
 from tests.support.street_rides import forgetful_ride, ride
 
+pytestmark = pytest.mark.slow
+
 BATCH = 60
 
 

@@ -5,23 +5,23 @@ from typing import Any
 from roamq.core.context import Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
-from roamq.core.messages import (
+from roamq.core.messages import Message
+from roamq.schemes.messages.copies import (
     Activate,
     Activated,
-    ContextRequest,
     CopiesLeft,
     CopyRequest,
     Deactivate,
     Delete,
     Forwarded,
-    Message,
     MovedHere,
-    NeighborList,
     PassiveCopy,
 )
-from roamq.schemes.proactive import ProActive, ProActiveOptions
+from roamq.schemes.messages.handover import ContextRequest
+from roamq.schemes.messages.neighbors import NeighborList
+from roamq.schemes.proactive import ProActiveOptions
 from tests.support.events import event
-from tests.support.recording_host import RecordingHost, RecordingRouter
+from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
 
 ME, NEIGHBOR, OTHER = BrokerId("b1"), BrokerId("b2"), BrokerId("b3")
 S = ClientId("s")
@@ -36,7 +36,9 @@ class Bench:
     def __init__(self, me: BrokerId = ME, edges: Any = EDGES, **options: Any) -> None:
         self.host = RecordingHost()
         self.router = RecordingRouter(me, self.host)
-        self.scheme = ProActive(me, self.host, self.router, ProActiveOptions(warm_start=edges, **options))
+        self.scheme = scheme_at(
+            me, self.host, self.router, "proactive", ProActiveOptions(warm_start=edges, **options)
+        )
 
     def sent(self) -> list[tuple[BrokerId, Message]]:
         return [(effect[1], effect[2]) for effect in self.host.take() if effect[0] == "unicast"]
@@ -59,13 +61,13 @@ class Bench:
 
     def holding(self, epoch: Epoch) -> "Bench":
         """A passive copy of S is here."""
-        self.scheme.on_message(epoch.broker, PassiveCopy(client=S, epoch=epoch, filters=(SUB,)))
+        self.scheme.mailbox.receive(epoch.broker, PassiveCopy(client=S, epoch=epoch, filters=(SUB,)))
         self.host.take()
         return self
 
     def activated(self, epoch: Epoch) -> "Bench":
         self.holding(epoch)
-        self.scheme.on_message(epoch.broker, activate(epoch))
+        self.scheme.mailbox.receive(epoch.broker, activate(epoch))
         self.host.take()
         return self
 
@@ -129,7 +131,7 @@ def test_case_2_messages_are_forwarded_until_the_activation_is_acknowledged() ->
     assert bench.sent() == [(NEIGHBOR, Forwarded(client=S, epoch=FIRST, events=(first,)))]
 
     fence = {BrokerId("o"): 2}  # the neighbor has seen the second event already, without storing it
-    bench.scheme.on_message(NEIGHBOR, Activated(client=S, epoch=FIRST, fence=fence))
+    bench.scheme.mailbox.receive(NEIGHBOR, Activated(client=S, epoch=FIRST, fence=fence))
     assert bench.sent() == []
 
     bench.router.seen[BrokerId("o")] = 2
@@ -148,12 +150,12 @@ def test_case_2_at_the_neighbor_only_higher_ids_are_stored_in_order() -> None:
     epoch = Epoch(1.0, NEIGHBOR)
     bench = Bench().holding(epoch)
 
-    bench.scheme.on_message(NEIGHBOR, activate(epoch, o=3))
+    bench.scheme.mailbox.receive(NEIGHBOR, activate(epoch, o=3))
     answer = bench.sent()
     bench.scheme.on_event(event(3))
     bench.scheme.on_event(event(6))
     forwarded = (event(4), event(5), event(6))
-    bench.scheme.on_message(NEIGHBOR, Forwarded(client=S, epoch=epoch, events=forwarded, last=True))
+    bench.scheme.mailbox.receive(NEIGHBOR, Forwarded(client=S, epoch=epoch, events=forwarded, last=True))
     bench.scheme.on_event(event(7))
 
     assert answer == [(NEIGHBOR, Activated(client=S, epoch=epoch, fence={}))]
@@ -171,9 +173,9 @@ def test_case_3_coming_back_deactivates_the_neighbors_and_replays() -> None:
     now = Epoch(5.0, ME)
     effects = bench.host.take()
     assert effects == [
-        ("unicast", NEIGHBOR, Deactivate(client=S, epoch=FIRST, heir=now)),
-        ("unicast", OTHER, Deactivate(client=S, epoch=FIRST, heir=now)),
-        ("attached", S, True),
+        ("unicast", NEIGHBOR, Deactivate(client=S, epoch=FIRST, successor=now)),
+        ("unicast", OTHER, Deactivate(client=S, epoch=FIRST, successor=now)),
+        ("ready", S),
         ("deliver", S, event(1).id, "stored"),
     ]
 
@@ -183,15 +185,15 @@ def test_case_4_copies_at_common_neighbors_are_deactivated_and_others_deleted() 
     fourth = BrokerId("b4")
     bench = Bench(edges=(*EDGES, ("b1", "b4", 1, 0))).away()
     for holder in (NEIGHBOR, OTHER, fourth):
-        bench.scheme.on_message(holder, Activated(client=S, epoch=FIRST, fence={}))
-    bench.scheme.on_message(NEIGHBOR, NeighborList(neighbors=(ME, OTHER)))
+        bench.scheme.mailbox.receive(holder, Activated(client=S, epoch=FIRST, fence={}))
+    bench.scheme.mailbox.receive(NEIGHBOR, NeighborList(neighbors=(ME, OTHER)))
     bench.host.take()
 
     moved = Epoch(9.0, NEIGHBOR)
-    bench.scheme.on_message(NEIGHBOR, MovedHere(client=S, epoch=moved, taken=FIRST))
+    bench.scheme.mailbox.receive(NEIGHBOR, MovedHere(client=S, epoch=moved, taken=FIRST))
 
     assert bench.sent() == [
-        (OTHER, Deactivate(client=S, epoch=FIRST, heir=moved)),
+        (OTHER, Deactivate(client=S, epoch=FIRST, successor=moved)),
         (fourth, Delete(client=S, epoch=FIRST)),
         (NEIGHBOR, CopiesLeft(client=S, epoch=moved, at=(OTHER, ME))),
     ]
@@ -201,12 +203,12 @@ def test_case_4_copies_at_common_neighbors_are_deactivated_and_others_deleted() 
 
 def test_case_4_a_copy_that_may_be_on_its_way_is_deleted_by_who_sent_it() -> None:
     bench = Bench().away()
-    bench.scheme.on_message(NEIGHBOR, Activated(client=S, epoch=FIRST, fence={}))
-    bench.scheme.on_message(NEIGHBOR, NeighborList(neighbors=(ME, OTHER)))
+    bench.scheme.mailbox.receive(NEIGHBOR, Activated(client=S, epoch=FIRST, fence={}))
+    bench.scheme.mailbox.receive(NEIGHBOR, NeighborList(neighbors=(ME, OTHER)))
     bench.host.take()
 
     moved = Epoch(9.0, NEIGHBOR)
-    bench.scheme.on_message(NEIGHBOR, MovedHere(client=S, epoch=moved, taken=FIRST))
+    bench.scheme.mailbox.receive(NEIGHBOR, MovedHere(client=S, epoch=moved, taken=FIRST))
 
     assert (OTHER, Delete(client=S, epoch=FIRST)) in bench.sent()
 
@@ -223,15 +225,14 @@ def test_case_5_without_a_copy_the_context_is_requested() -> None:
 def test_case_5_with_the_right_copy_messages_are_delivered_at_once() -> None:
     epoch = Epoch(1.0, NEIGHBOR)
     bench = Bench().activated(epoch)
-    bench.scheme.on_message(NEIGHBOR, Forwarded(client=S, epoch=epoch, events=(event(1),), last=True))
+    bench.scheme.mailbox.receive(NEIGHBOR, Forwarded(client=S, epoch=epoch, events=(event(1),), last=True))
     bench.host.time = 2.0
     bench.host.take()
 
-    bench.scheme.on_ticket(S, Ticket(NEIGHBOR, epoch))
-    bench.scheme.on_connect(S, NEIGHBOR)
+    bench.scheme.on_connect(S, NEIGHBOR, ticket=Ticket(NEIGHBOR, epoch))
 
     assert bench.host.take() == [
-        ("attached", S, True),
+        ("ready", S),
         ("deliver", S, event(1).id, "transferred"),
         ("unicast", NEIGHBOR, MovedHere(client=S, epoch=Epoch(2.0, ME), taken=epoch)),
     ]
@@ -240,13 +241,12 @@ def test_case_5_with_the_right_copy_messages_are_delivered_at_once() -> None:
 def test_case_5_the_copies_that_were_not_left_are_sent() -> None:
     epoch = Epoch(1.0, NEIGHBOR)
     bench = Bench().activated(epoch)
-    bench.scheme.on_message(NEIGHBOR, Forwarded(client=S, epoch=epoch, events=(), last=True))
+    bench.scheme.mailbox.receive(NEIGHBOR, Forwarded(client=S, epoch=epoch, events=(), last=True))
     bench.host.time = 2.0
-    bench.scheme.on_ticket(S, Ticket(NEIGHBOR, epoch))
-    bench.scheme.on_connect(S, NEIGHBOR)
+    bench.scheme.on_connect(S, NEIGHBOR, ticket=Ticket(NEIGHBOR, epoch))
     bench.host.take()
 
-    bench.scheme.on_message(NEIGHBOR, CopiesLeft(client=S, epoch=Epoch(2.0, ME), at=(NEIGHBOR,)))
+    bench.scheme.mailbox.receive(NEIGHBOR, CopiesLeft(client=S, epoch=Epoch(2.0, ME), at=(NEIGHBOR,)))
 
     assert bench.sent() == [(OTHER, PassiveCopy(client=S, epoch=Epoch(2.0, ME), filters=(SUB,)))]
 
@@ -258,7 +258,7 @@ def test_case_6_leaving_for_good_deletes_everywhere() -> None:
 
     delete = Delete(client=S, epoch=FIRST, for_good=True)
     assert bench.sent() == [(NEIGHBOR, delete), (OTHER, delete)]
-    assert bench.scheme.held_contexts() == []
+    assert bench.scheme.held() == []
 
 
 def test_case_7_a_copy_is_stored_and_takes_no_part_in_matching() -> None:
@@ -279,7 +279,7 @@ def test_case_8_a_client_that_stays_away_is_given_up() -> None:
 
     delete = Delete(client=S, epoch=FIRST)
     assert bench.sent() == [(NEIGHBOR, delete), (OTHER, delete)]
-    assert bench.scheme.held_contexts() == []
+    assert bench.scheme.held() == []
     assert [(r.sequence, r.detail) for r in bench.host.records if r.kind == "dropped"] == [(1, "timeout")]
 
 
@@ -287,7 +287,7 @@ def test_an_activate_request_without_a_copy_asks_for_one() -> None:
     bench = Bench()
     epoch = Epoch(1.0, NEIGHBOR)
 
-    bench.scheme.on_message(NEIGHBOR, activate(epoch))
+    bench.scheme.mailbox.receive(NEIGHBOR, activate(epoch))
 
     assert bench.sent() == [(NEIGHBOR, CopyRequest(client=S, epoch=epoch))]
 
@@ -296,10 +296,10 @@ def test_an_outdated_copy_counts_as_none() -> None:
     epoch = Epoch(1.0, NEIGHBOR)
     bench = Bench()
     old = PassiveCopy(client=S, epoch=epoch, filters=(Filter.parse("old"),))
-    bench.scheme.on_message(NEIGHBOR, old)
+    bench.scheme.mailbox.receive(NEIGHBOR, old)
     bench.host.take()
 
-    bench.scheme.on_message(NEIGHBOR, activate(epoch))
+    bench.scheme.mailbox.receive(NEIGHBOR, activate(epoch))
 
     assert bench.sent() == [(NEIGHBOR, CopyRequest(client=S, epoch=epoch))]
 
@@ -307,7 +307,7 @@ def test_an_outdated_copy_counts_as_none() -> None:
 def test_the_request_for_a_copy_is_answered_with_the_context_and_another_activation() -> None:
     bench = Bench(edges=EDGES[:1]).away()
 
-    bench.scheme.on_message(NEIGHBOR, CopyRequest(client=S, epoch=FIRST))
+    bench.scheme.mailbox.receive(NEIGHBOR, CopyRequest(client=S, epoch=FIRST))
 
     assert [type(message) for _, message in bench.sent()] == [PassiveCopy, Activate]
 

@@ -84,7 +84,9 @@ def handed_off_to_a_broker_that_meets_c_later() -> World:
     world = World("proactive", (), known=[("a", "b"), ("a", "c")])
     moved_to_b(world)
     world.settle("ba")  # a issues its delete request to c
-    scheme(world, B).learn(C)  # "one or more of those brokers become Bk's neighbors just after notifying Bj"
+    scheme(world, B).neighborhood.learn(
+        C
+    )  # "one or more of those brokers become Bk's neighbors just after notifying Bj"
     return world
 
 
@@ -172,7 +174,7 @@ def test_the_broker_id_alone_does_not_tell_an_old_copy() -> None:
     world.tell("go a")
     world.step("read")  # S reads it at a; the deactivate request is under way
     world.tell("vanish", "go c")
-    assert scheme(world, C).incomplete, "c does not serve the old copy, it asks for the context"
+    assert scheme(world, C).whereabouts.incomplete, "c does not serve the old copy, it asks for the context"
 
     run_on(world)
 

@@ -6,6 +6,8 @@ import pytest
 
 from roamq.sim.scenario import Scenario, load_scenario, run
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 1200
 BATCH = 200
 

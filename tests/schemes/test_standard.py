@@ -3,10 +3,10 @@
 from roamq.core.context import Epoch, Mode
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
-from roamq.core.messages import ContextRequest, NoContext, Release, StoredEvents, Subscriptions
+from roamq.schemes.messages.handover import ContextRequest, NoContext, Release, StoredEvents, Subscriptions
 from roamq.schemes.standard import Standard
 from tests.support.events import event
-from tests.support.recording_host import RecordingHost, RecordingRouter
+from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
 
 OLD, NEW, CLIENT = BrokerId("b1"), BrokerId("b2"), ClientId("c")
 NEWS = Filter.parse("news/#")
@@ -16,7 +16,7 @@ EPOCH = Epoch(10.0, NEW)
 def broker(me: BrokerId) -> tuple[Standard, RecordingHost, RecordingRouter]:
     host = RecordingHost()
     router = RecordingRouter(me, host)
-    return Standard(me, host, router), host, router
+    return scheme_at(me, host, router, "standard"), host, router
 
 
 def old_broker() -> tuple[Standard, RecordingHost, RecordingRouter]:
@@ -55,7 +55,7 @@ def test_back_at_the_same_broker_stored_events_are_replayed() -> None:
 
     scheme.on_connect(CLIENT, OLD)
 
-    assert host.take() == [("attached", CLIENT, True), ("deliver", CLIENT, event(2).id, "stored")]
+    assert host.take() == [("ready", CLIENT), ("deliver", CLIENT, event(2).id, "stored")]
 
 
 def test_steps_1_and_2_the_new_broker_retrieves_the_subscriptions() -> None:
@@ -64,18 +64,18 @@ def test_steps_1_and_2_the_new_broker_retrieves_the_subscriptions() -> None:
     _, host, _ = new_broker()
 
     request = ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW)
-    assert host.take() == [("attached", CLIENT, True), ("unicast", OLD, request)]
+    assert host.take() == [("unicast", OLD, request)]
 
 
 def test_step_2_the_old_broker_answers_and_goes_on_storing() -> None:
     scheme, host, _ = old_broker()
 
-    scheme.on_message(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
+    scheme.mailbox.receive(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
     scheme.on_event(event(3, topic="news/b"))
 
     reply = Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,))
     assert host.take() == [("unicast", NEW, reply)]
-    assert [e.id.sequence for c in scheme.held_contexts() for e in c.events()] == [2, 3]
+    assert [e.id.sequence for c in scheme.held() for e in c.events()] == [2, 3]
 
 
 def test_step_3_subscribe_before_the_old_broker_is_asked_to_unsubscribe() -> None:
@@ -85,7 +85,7 @@ def test_step_3_subscribe_before_the_old_broker_is_asked_to_unsubscribe() -> Non
     router.seen = {BrokerId("o"): 7}
     host.take()
 
-    scheme.on_message(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
+    scheme.mailbox.receive(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
 
     release = Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={BrokerId("o"): 7})
     assert host.take() == [("subscribe", NEWS), ("unicast", OLD, release)]
@@ -94,7 +94,7 @@ def test_step_3_subscribe_before_the_old_broker_is_asked_to_unsubscribe() -> Non
 def test_step_4_new_events_wait_in_the_local_queue() -> None:
     """ "Broker 2 stores in a local queue new events it receives for the client." """
     scheme, host, _ = new_broker()
-    scheme.on_message(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
+    scheme.mailbox.receive(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
     host.take()
 
     scheme.on_event(event(4, topic="news/a"))
@@ -106,10 +106,10 @@ def test_step_4_new_events_wait_in_the_local_queue() -> None:
 def test_step_5_the_old_broker_forwards_what_it_stored_and_unsubscribes() -> None:
     """ "Broker 1 forwards stored events to Broker 2." """
     scheme, host, _ = old_broker()
-    scheme.on_message(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
+    scheme.mailbox.receive(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
     host.take()
 
-    scheme.on_message(NEW, Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={}))
+    scheme.mailbox.receive(NEW, Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={}))
 
     (unsubscribed, (_, to, message)) = host.take()
     assert unsubscribed == ("unsubscribe", NEWS)
@@ -117,17 +117,17 @@ def test_step_5_the_old_broker_forwards_what_it_stored_and_unsubscribes() -> Non
     assert isinstance(message, StoredEvents)
     assert [e.id.sequence for e in message.events] == [2]
     assert message.position == {"o": 1}
-    assert scheme.held_contexts() == []
-    assert len(scheme.buffer) == 0
+    assert scheme.held() == []
+    assert len(scheme.contexts.buffer) == 0
 
 
 def test_step_5_waits_until_nothing_can_be_missed() -> None:
     """ "To guarantee that no events are lost, we require that the common ancestor of Brokers 1 and 2 [...] sees the
     subscriptions from Broker 2 before the unsubscriptions from Broker 1": the fence says so for any overlay."""
     scheme, host, router = old_broker()
-    scheme.on_message(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
+    scheme.mailbox.receive(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
     host.take()
-    scheme.on_message(NEW, Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={BrokerId("o"): 3}))
+    scheme.mailbox.receive(NEW, Release(client=CLIENT, epoch=EPOCH, new_broker=NEW, fence={BrokerId("o"): 3}))
     assert host.take() == [], "an event that Broker 2 had seen before it subscribed has not come here yet"
 
     router.seen = {BrokerId("o"): 3}
@@ -141,17 +141,18 @@ def test_step_6_replay_without_duplicates() -> None:
     """ "Broker 2 now replays both the events received from Broker 1, and the new events stored in its local queue, to
     the client. [...] Duplicates [...] are removed." """
     scheme, host, _ = new_broker()
-    scheme.on_message(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
+    scheme.mailbox.receive(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
     for sequence in (3, 4):
         scheme.on_event(event(sequence, topic="news/a"))
     host.take()
 
     stored = (event(2, topic="news/a"), event(3, topic="news/a"))
-    scheme.on_message(
+    scheme.mailbox.receive(
         OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=stored, position={BrokerId("o"): 1})
     )
 
     assert host.take() == [
+        ("ready", CLIENT),
         ("deliver", CLIENT, event(2).id, "transferred"),
         ("deliver", CLIENT, event(3).id, "transferred"),
         ("deliver", CLIENT, event(4).id, "stored"),
@@ -166,13 +167,14 @@ def test_a_client_that_moves_on_is_followed_when_its_context_is_whole() -> None:
     scheme.on_disconnect(CLIENT, "vanished")
     host.take()
 
-    scheme.on_message(third, ContextRequest(client=CLIENT, epoch=later, new_broker=third))
+    scheme.mailbox.receive(third, ContextRequest(client=CLIENT, epoch=later, new_broker=third))
     assert host.take() == []
-    scheme.on_message(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
+    scheme.mailbox.receive(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
     host.take()
-    scheme.on_message(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=(event(2),), position={}))
+    scheme.mailbox.receive(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=(event(2),), position={}))
 
-    assert host.take() == [("unicast", third, Subscriptions(client=CLIENT, epoch=later, filters=(NEWS,)))]
+    handed_on = Subscriptions(client=CLIENT, epoch=later, filters=(NEWS,))
+    assert host.take() == [("ready", CLIENT), ("unicast", third, handed_on)]
 
 
 def test_the_newest_connection_wins() -> None:
@@ -181,7 +183,7 @@ def test_the_newest_connection_wins() -> None:
     scheme.on_connect(CLIENT, OLD)
     host.take()
 
-    scheme.on_message(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
+    scheme.mailbox.receive(NEW, ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW))
 
     assert host.take()[0] == ("detach", CLIENT, "taken over")
     assert CLIENT not in scheme.contexts
@@ -191,7 +193,7 @@ def test_an_older_connection_does_not_take_a_context() -> None:
     scheme, host, _ = old_broker()
     earlier = Epoch(-1.0, NEW)
 
-    scheme.on_message(NEW, ContextRequest(client=CLIENT, epoch=earlier, new_broker=NEW))
+    scheme.mailbox.receive(NEW, ContextRequest(client=CLIENT, epoch=earlier, new_broker=NEW))
 
     refusal = NoContext(client=CLIENT, epoch=earlier, newer=Epoch(0.0, OLD))
     assert host.take() == [("unicast", NEW, refusal)]
@@ -203,7 +205,7 @@ def test_unsubscribed_while_arriving_stays_unsubscribed() -> None:
     scheme.on_unsubscribe(CLIENT, NEWS)
     host.take()
 
-    scheme.on_message(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
+    scheme.mailbox.receive(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
 
     assert [effect[0] for effect in host.take()] == ["unicast"]
 
@@ -211,13 +213,13 @@ def test_unsubscribed_while_arriving_stays_unsubscribed() -> None:
 def test_gone_for_good_while_arriving_leaves_nothing_behind() -> None:
     scheme, host, _ = new_broker()
     scheme.on_leave(CLIENT)
-    scheme.on_message(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
+    scheme.mailbox.receive(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
     host.take()
 
-    scheme.on_message(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=(event(2),), position={}))
+    scheme.mailbox.receive(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=(event(2),), position={}))
 
     assert host.take() == [("unsubscribe", NEWS)]
-    assert scheme.held_contexts() == []
+    assert scheme.held() == []
 
 
 def test_an_event_of_a_filter_that_the_old_broker_did_not_know_keeps_its_place() -> None:
@@ -225,13 +227,13 @@ def test_an_event_of_a_filter_that_the_old_broker_did_not_know_keeps_its_place()
     scheme, host, _ = new_broker()
     scheme.on_subscribe(CLIENT, Filter.parse("sports"))
     scheme.on_event(event(2, topic="sports"))
-    scheme.on_message(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
+    scheme.mailbox.receive(OLD, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(NEWS,)))
     host.take()
 
     stored = (event(1, topic="news/a"), event(3, topic="news/a"))
-    scheme.on_message(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=stored, position={}))
+    scheme.mailbox.receive(OLD, StoredEvents(client=CLIENT, epoch=EPOCH, events=stored, position={}))
 
-    assert [effect[2].sequence for effect in host.take()] == [1, 2, 3]
+    assert [effect[2].sequence for effect in host.take() if effect[0] == "deliver"] == [1, 2, 3]
 
 
 def test_a_context_is_serving_only_while_its_client_is_here() -> None:

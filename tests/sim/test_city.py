@@ -8,11 +8,12 @@ import pytest
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, Event, EventId
-from roamq.overlay.base import TreeUnicast
 from roamq.sim.city import Commute, PervasiveTravel, RandomTravel, downtown
 from roamq.sim.city_news import EVENTS, SUBSCRIPTIONS, CityNews
 from roamq.sim.mobility import Step
 from roamq.sim.scenario import Simulation, load_scenario, topology_of, world_of
+
+pytestmark = pytest.mark.slow
 
 WORLD = world_of(load_scenario("random"), topology_of(load_scenario("random")))
 LEAVES = WORLD.leaves
@@ -73,6 +74,40 @@ def test_random_travellers_are_away_10_to_30_minutes_and_stay_in_the_city() -> N
     assert min(distance for distance in cells if distance) <= 5, "on foot: at most 2.5 km"
 
 
+@pytest.mark.parametrize("edge", ["stop", "turn", "wrap", "redraw"])
+def test_travellers_stay_in_the_city_whatever_they_do_at_its_edge(edge: str) -> None:
+    places = Counter[int]()
+    for client in range(300):
+        steps = steps_of(RandomTravel(edge=edge), client, 11)
+        places.update(LEAVES.index(step.broker) for step in steps if step.broker is not None)
+
+    at_the_ends = (places[0] + places[63]) / places.total()
+    assert at_the_ends > 0.2 if edge == "stop" else at_the_ends < 0.06, "who stops at the edge stays there"
+
+
+def test_a_journey_that_would_leave_the_city_is_turned_wrapped_or_drawn_again() -> None:
+    fast = {"travel_s": (1800.0, 1800.0), "speeds_kmh": (10.0,)}  # 5 km: ten places
+
+    def ends(edge: str) -> set[int]:
+        model = RandomTravel(edge=edge, **fast)  # type: ignore[arg-type]
+        return {model.journey(3, 64, random.Random(seed))[2][-1] for seed in range(50)}
+
+    assert ends("stop") == {0, 13}
+    assert ends("turn") == {7, 13}, "three places to the edge and seven back"
+    assert ends("wrap") == {57, 13}
+    assert ends("redraw") == {13}
+
+
+def test_pervasive_travellers_that_turn_around_connect_on_the_way_back_too() -> None:
+    model = PervasiveTravel(edge="turn", travel_s=(1800.0, 1800.0), speeds_kmh=(10.0,))
+    ways = (model.journey(3, 64, random.Random(seed))[2] for seed in range(50))
+    way = next(way for way in ways if way[-1] == 7)
+
+    assert way == [3, 2, 1, 0, 1, 2, 3, 4, 5, 6, 7]
+    steps = [*model.travel(LEAVES, way, 0.0, 1800.0, 10 / 3600)]
+    assert [LEAVES.index(step.broker) for step in steps if step.broker is not None] == way[1:]
+
+
 def test_pervasive_travellers_connect_to_every_broker_on_their_way() -> None:
     """ "by connecting in turn to the intermediate brokers between the source and destination brokers" """
     for client in range(20):
@@ -88,6 +123,12 @@ def test_locality_gives_that_share_one_interest_and_the_others_another() -> None
 
     assert wanted[SUBSCRIPTIONS[0]] / 2000 == pytest.approx(0.6, abs=0.04)
     assert len(wanted) == 27
+
+
+def test_full_locality_leaves_nobody_with_another_interest() -> None:
+    load = CityNews(locality=1.0, subscription_count=27)
+
+    assert {load.subscriptions(n, WORLD, random.Random(n))[0] for n in range(200)} == {SUBSCRIPTIONS[0]}
 
 
 def test_publishers_of_the_commute_are_downtown_and_publish_once_a_minute() -> None:
@@ -115,10 +156,7 @@ def test_express_delivers_and_counts_the_same(preset: str, scheme: str) -> None:
         if not express:
             simulation.network.express = False
             for host in simulation.network.hosts.values():
-                router = host.broker.router
-                assert isinstance(router, TreeUnicast)
-                router.bring = None
-                host.broker.scheme.hand_at_once = None
+                host.broker.contexts.settles_at_once = False
         result = simulation.run()
         assert result.violations == []
         delivered = sorted(r[:8] for r in result.records if r.kind == "delivered")

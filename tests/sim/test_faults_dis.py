@@ -13,8 +13,8 @@ from roamq.core.context import Context
 from roamq.overlay.flooding import Flooding
 from roamq.schemes.home_broker import HomeBroker
 from roamq.schemes.logging import Logging
+from roamq.schemes.parts.whereabouts import Whereabouts
 from roamq.schemes.prefetching import Prefetching
-from roamq.schemes.standard import Standard
 from tests.support.rough_rides import findings, ride
 
 RIDES = int(os.environ.get("ROAMQ_RIDES", "25"))
@@ -23,6 +23,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("standard", {}),
     ("logging", {}),
     ("logging", {"log_size": 5}),
+    ("logging", {"log_transferred": True}),
     ("prefetching", {}),
     ("prefetching", {"prediction": "wrong"}),
     ("prefetching", {"prediction": "learned", "targets": 3}),
@@ -55,14 +56,18 @@ def _no_local_queue(self: Context) -> None:
     """What comes while older events are on their way is delivered at once."""
 
 
-def _newest_of_any_epoch(self: Standard, claim: Any) -> Context | None:
+def _newest_of_any_epoch(self: Whereabouts, claim: Any) -> Context | None:
     """Whatever is here belongs to whoever asks."""
     return self.contexts.get(claim.client)
 
 
-def _any_copy(self: Prefetching, client: Any, ticket: Any) -> None:
-    """A copy is served to the client of any visit."""
-    self.ticket = next((_ticket(key) for key in self.copies if key[0] == client), None)
+_on_connect = Prefetching.on_connect
+
+
+def _any_copy(self: Prefetching, client: Any, old: Any, carried: Any = (), ticket: Any = None) -> None:
+    """A prefetched context is served to the client of any visit."""
+    ticket = next((_ticket(key) for key in self.prefetched if key[0] == client), None)
+    _on_connect(self, client, old, carried, ticket)
 
 
 def _ticket(key: Any) -> Any:
@@ -78,7 +83,8 @@ def _no_discards(self: Prefetching, sender: object, message: object) -> None:
 def _everything_spared(self: Logging, new_broker: Any, reply: Any) -> None:
     """What is not in the other's log is not sent either."""
     key = (reply.client, reply.epoch, reply.new_broker)
-    self.spared[key] = frozenset(event.id for event in self.leaving[key].context.events())
+    context = self.handover.leaving[reply.client][reply.epoch, reply.new_broker].context
+    self.spared[key] = frozenset(event.id for event in context.events())
 
 
 def _forwards_without_recall(self: HomeBroker, resident: Any, broker: Any, epoch: Any) -> None:
@@ -89,8 +95,8 @@ def _forwards_without_recall(self: HomeBroker, resident: Any, broker: Any, epoch
 MUTATIONS: list[tuple[str, dict[str, Any], type, str, Any]] = [
     ("standard", {}, Flooding, "passed", _never_fenced),
     ("standard", {}, Context, "open_local_queue", _no_local_queue),
-    ("standard", {}, Standard, "claimed_by", _newest_of_any_epoch),
-    ("prefetching", {"prediction": "wrong", "targets": 2}, Prefetching, "on_ticket", _any_copy),
+    ("standard", {}, Whereabouts, "claimed_by", _newest_of_any_epoch),
+    ("prefetching", {"prediction": "wrong", "targets": 2}, Prefetching, "on_connect", _any_copy),
     ("prefetching", {"prediction": "wrong", "targets": 2}, Prefetching, "on_discard", _no_discards),
     ("logging", {}, Logging, "on_logged_ids", _everything_spared),
     ("home-broker", {}, HomeBroker, "located", _forwards_without_recall),

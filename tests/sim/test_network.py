@@ -13,7 +13,7 @@ from roamq.sim.link import Link
 from roamq.sim.network import Network, SimHost
 from roamq.sim.options import LastHopOptions, LinkOptions
 from roamq.sim.recorder import Recorder
-from roamq.sim.scenario import Scenario, checked, run
+from roamq.sim.scenario import Scenario, checked, enforced, run
 from tests.support.events import event
 
 SIX = {
@@ -185,3 +185,14 @@ def test_a_bounded_buffer_drops_what_does_not_fit_and_records_it() -> None:
     assert dropped
     assert result.lost()
     assert result.duplicated() == []
+
+
+def test_a_last_hop_that_loses_for_good_promises_neither_completeness_nor_order() -> None:
+    """What was lost is sent again at the next connection, after later events that came: it is late, not wrong."""
+    scenario = restless(last_hop={"loss": 0.2})
+
+    result = run(scenario, seed=1)
+
+    assert enforced(scenario) & {"loss", "order"} == frozenset()
+    assert "order" in enforced(restless(last_hop={"loss": 0.2, "retransmit": True}))
+    assert result.violations == []

@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from roamq.sim.queueing import Centre, Sampler, exponential, recorded, simulate
+from roamq.sim.queueing import Sampler, SimulatedCentre, exponential, recorded, simulate
+
+pytestmark = pytest.mark.slow
 
 
 def fixed(seconds: float) -> Sampler:
@@ -14,7 +16,9 @@ def fixed(seconds: float) -> Sampler:
 
 def test_equal_seeds_give_equal_runs() -> None:
     def digest(seed: int) -> bytes:
-        centre = Centre(service=exponential(0.1), on=exponential(5.0), off=exponential(3.0), other_rate=1.0)
+        centre = SimulatedCentre(
+            service=exponential(0.1), on=exponential(5.0), off=exponential(3.0), other_rate=1.0
+        )
         return simulate([centre, centre], seed=seed, rate=2.0, until_s=500.0).responses_s.tobytes()
 
     assert digest(7) == digest(7)
@@ -35,7 +39,7 @@ def test_one_server_equals_the_lindley_recursion() -> None:
     rng = np.random.default_rng(1)
     services = rng.exponential(0.4, 40_000)
 
-    run = simulate([Centre(service=recorded(services))], seed=1, rate=2.0, until_s=10_000.0)
+    run = simulate([SimulatedCentre(service=recorded(services))], seed=1, rate=2.0, until_s=10_000.0)
 
     order = np.argsort(run.births_s)
     births = run.births_s[order]
@@ -47,7 +51,7 @@ def test_a_row_of_servers_equals_the_recursion_applied_in_turn() -> None:
     rng = np.random.default_rng(2)
     services = [rng.exponential(mean, 20_000) for mean in (0.4, 0.1, 0.3)]
 
-    centres = [Centre(service=recorded(one)) for one in services]
+    centres = [SimulatedCentre(service=recorded(one)) for one in services]
     run = simulate(centres, seed=2, rate=2.0, until_s=5_000.0)
 
     ends = run.births_s
@@ -60,7 +64,7 @@ def test_disconnections_only_ever_delay_and_keep_the_order() -> None:
     """Event by event, against the same services by a server that is always on."""
     rng = np.random.default_rng(3)
     services, on, off = rng.exponential(0.2, 20_000), rng.exponential(4, 4_000), rng.exponential(6, 4_000)
-    centre = Centre(service=recorded(services), on=recorded(on), off=recorded(off))
+    centre = SimulatedCentre(service=recorded(services), on=recorded(on), off=recorded(off))
 
     run = simulate([centre], seed=3, rate=1.0, until_s=10_000.0)
 
@@ -76,7 +80,7 @@ def test_disconnections_stop_the_clock_of_the_server() -> None:
     """A server with known periods is the plain recursion on a clock that stands still while OFF."""
     rng = np.random.default_rng(4)
     services = rng.exponential(0.2, 5_000)
-    centre = Centre(service=recorded(services), on=fixed(4.0), off=fixed(6.0))
+    centre = SimulatedCentre(service=recorded(services), on=fixed(4.0), off=fixed(6.0))
     run = simulate([centre], seed=3, rate=1.0, until_s=3_000.0)
 
     births, ends = run.births_s, run.births_s + run.responses_s
@@ -97,7 +101,7 @@ def test_disconnections_stop_the_clock_of_the_server() -> None:
 
 def test_a_service_interrupted_is_resumed_not_restarted() -> None:
     """10 s of service in periods of 4 s ON and 6 s OFF: done after two or three interruptions, never later."""
-    centre = Centre(service=fixed(10.0), on=fixed(4.0), off=fixed(6.0))
+    centre = SimulatedCentre(service=fixed(10.0), on=fixed(4.0), off=fixed(6.0))
 
     run = simulate([centre], seed=1, rate=0.0005, until_s=400_000.0)
 
@@ -107,7 +111,7 @@ def test_a_service_interrupted_is_resumed_not_restarted() -> None:
 
 def test_connectivity_starts_in_its_steady_state() -> None:
     """At light load an event waits only for the reconnection, T_off^2/(T_on+T_off) on average, at once."""
-    centre = Centre(service=exponential(1e-6), on=exponential(30.0), off=exponential(60.0))
+    centre = SimulatedCentre(service=exponential(1e-6), on=exponential(30.0), off=exponential(60.0))
     waits = [simulate([centre], seed=seed, rate=1.0, until_s=2.0).responses_s for seed in range(1_500)]
     means = np.array([one.mean() for one in waits if one.size])
 
@@ -115,7 +119,7 @@ def test_connectivity_starts_in_its_steady_state() -> None:
 
 
 def test_rates_by_bins_and_their_repetition() -> None:
-    centre = Centre(service=exponential(1e-3))
+    centre = SimulatedCentre(service=exponential(1e-3))
     run = simulate([centre], seed=5, bin_rates=[10.0, 0.0, 2.0], bin_s=100.0, until_s=60_000.0)
 
     in_bin = np.bincount((run.births_s // 100).astype(int) % 3, minlength=3)
@@ -127,7 +131,7 @@ def test_rates_by_bins_and_their_repetition() -> None:
 
 def test_a_full_centre_loses_events_and_nothing_vanishes() -> None:
     """Erlang's loss formula for one server: load / (1 + load)."""
-    centre = Centre(service=exponential(0.5), capacity=1)
+    centre = SimulatedCentre(service=exponential(0.5), capacity=1)
     run = simulate([centre], seed=6, rate=4.0, until_s=50_000.0)
 
     assert run.responses_s.size + run.lost == run.customers
@@ -135,7 +139,7 @@ def test_a_full_centre_loses_events_and_nothing_vanishes() -> None:
 
 
 def test_events_leave_when_they_expire_even_while_disconnected() -> None:
-    centre = Centre(service=exponential(0.1), on=exponential(10.0), off=exponential(30.0))
+    centre = SimulatedCentre(service=exponential(0.1), on=exponential(10.0), off=exponential(30.0))
     run = simulate([centre], seed=7, rate=2.0, until_s=20_000.0, ttl=fixed(5.0))
 
     assert run.expired > 0
@@ -144,7 +148,7 @@ def test_events_leave_when_they_expire_even_while_disconnected() -> None:
 
 
 def test_expired_events_make_room_in_a_full_buffer() -> None:
-    centre = Centre(service=exponential(0.01), on=fixed(1.0), off=fixed(50.0), capacity=5)
+    centre = SimulatedCentre(service=exponential(0.01), on=fixed(1.0), off=fixed(50.0), capacity=5)
     kept = simulate([centre], seed=8, rate=1.0, until_s=20_000.0, ttl=fixed(2.0))
     never = simulate([centre], seed=8, rate=1.0, until_s=20_000.0)
 
@@ -154,7 +158,7 @@ def test_expired_events_make_room_in_a_full_buffer() -> None:
 
 def test_other_flows_load_a_centre_and_are_not_reported() -> None:
     """M/M/1 at 4 + 3 events/s."""
-    centre = Centre(service=exponential(0.1), other_rate=3.0)
+    centre = SimulatedCentre(service=exponential(0.1), other_rate=3.0)
     run = simulate([centre], seed=9, rate=4.0, until_s=30_000.0)
 
     assert run.responses_s.size == pytest.approx(120_000, rel=0.02)
@@ -163,7 +167,7 @@ def test_other_flows_load_a_centre_and_are_not_reported() -> None:
 
 
 def test_the_confidence_interval_covers_the_truth_as_often_as_it_says() -> None:
-    centre = Centre(service=exponential(0.1))
+    centre = SimulatedCentre(service=exponential(0.1))
     covered = 0
     for seed in range(150):
         run = simulate([centre], seed=seed, rate=5.0, until_s=600.0, warmup_s=20.0)
@@ -173,8 +177,18 @@ def test_the_confidence_interval_covers_the_truth_as_often_as_it_says() -> None:
 
 
 def test_warmup_is_left_out_but_loads_the_queue() -> None:
-    centre = Centre(service=exponential(0.1))
+    centre = SimulatedCentre(service=exponential(0.1))
     run = simulate([centre], seed=1, rate=5.0, until_s=100.0, warmup_s=60.0)
 
     assert run.births_s.min() >= 60.0
     assert run.responses_s.size < run.customers / 2
+
+
+def test_recorded_durations_start_anew_with_every_run() -> None:
+    """A recording once went on where the run before had stopped: same seed, another answer."""
+    centre = SimulatedCentre(service=recorded([0.1, 0.9, 0.3]), on=recorded([4.0, 7.0]), off=recorded([3.0]))
+    first, second = (simulate([centre], seed=1, rate=0.5, until_s=200.0) for _ in range(2))
+
+    assert first.responses_s.tolist() == second.responses_s.tolist()
+    with pytest.raises(ValueError, match="durations_s: is empty"):
+        recorded([])

@@ -31,6 +31,7 @@ def test_every_preset_can_be_read_and_survives_a_round_trip(name: str) -> None:
     assert scenario.description
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_records_whatever_the_hash_seed_of_the_process() -> None:
     def in_process(hash_seed: str) -> str:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -86,7 +87,7 @@ def test_overrides_reach_nested_fields_and_keep_their_types() -> None:
             '[mobility]\nmodel = "three-state"\nconnect_s = -4\n',
             r"line 3: mobility.connect_s: expected `float` >= 0",
         ),
-        ('[network]\noverlay = "star"\n', r"line 2: network.overlay: choose 'flooding' or 'hierarchy'"),
+        ('[network]\noverlay = "star"\n', r"line 2: network.overlay: choose one of flooding, hierarchy"),
         ('[records]\nlevel = "some"\n', r"line 2: records.level: choose one of"),
         ("[scheme]\nname = 'standard'\nbufer = 3\n", r"scheme.bufer: unknown option"),
         ("clients = [\n", r"not valid TOML"),
@@ -147,3 +148,12 @@ def test_a_recorded_trace_is_replayed_row_by_row(tmp_path: Path) -> None:
 def test_a_bad_trace_names_file_line_and_column(tmp_path: Path, rows: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run(trace_scenario(tmp_path, rows), seed=1)
+
+
+@pytest.mark.parametrize("scheme", ["prefetching", "prefetching+on-device"])
+def test_a_wrong_prediction_names_another_broker_also_where_all_brokers_have_areas(scheme: str) -> None:
+    scenario = load_scenario(
+        "prehandoff", scheme=scheme, overrides={"scheme.prediction": "wrong", "duration_s": "300"}
+    )
+
+    assert run(scenario, seed=1).violations == []

@@ -9,13 +9,14 @@ import pickle
 import random
 import sys
 from collections import deque
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from roamq.core.events import BrokerId
-from roamq.net.mqtt.codec import (
+from roamq.net.clients.mqtt.codec import (
     Connack,
     Connect,
     Decoder,
@@ -34,18 +35,22 @@ from roamq.net.mqtt.codec import (
     Will,
     encode,
 )
-from roamq.net.node import Input, Kind, Node
-from roamq.net.settings import Settings
+from roamq.net.durable.inputs import InputKind, JournalEntry, LiveBroker
+from roamq.net.ops.settings import Settings
 
 TOPICS = ("a", "a/b", "a/c", "b/c", "c")
 FILTERS = ("#", "a/#", "+/c", "a/b", "c")
 START = 1000.0
 
 
-def settings(me: str, brokers: int, scheme: str) -> Settings:
+def settings(me: str, brokers: int, scheme: str, overlay: str = "flooding") -> Settings:
     names = [f"b{number}" for number in range(1, brokers + 1)]
     links = tuple((a, b) for place, a in enumerate(names) for b in names[place + 1 :])
-    return Settings(me=BrokerId(me), brokers=tuple(map(BrokerId, names)), links=links, scheme=scheme)
+    if overlay == "hierarchy":
+        links = tuple(pairwise(names))
+    return Settings(
+        me=BrokerId(me), brokers=tuple(map(BrokerId, names)), links=links, scheme=scheme, overlay=overlay
+    )
 
 
 class WorldNode:
@@ -54,12 +59,12 @@ class WorldNode:
     def __init__(self, settings: Settings, now: float) -> None:
         self.settings = settings
         self.born = now
-        self.node = Node(settings, now)
-        self.journal: list[Input] = []
+        self.node = LiveBroker(settings, now)
+        self.journal: list[JournalEntry] = []
         self.sent: list[tuple[str, int, bytes]] = []
         self.failures: list[Exception] = []
 
-    def feed(self, kind: Kind, now: float, *details: Any) -> None:
+    def feed(self, kind: InputKind, now: float, *details: Any) -> None:
         entry = (int(kind), now, *details)
         self.journal.append(entry)
         error = self.node.apply(entry)
@@ -86,11 +91,18 @@ class WorldClient:
 class LiveWorld:
     """A few brokers and clients that do as a seed says."""
 
-    def __init__(self, seed: int, scheme: str = "standard", brokers: int = 3, clients: int = 4) -> None:
+    def __init__(
+        self,
+        seed: int,
+        scheme: str = "standard",
+        brokers: int = 3,
+        clients: int = 4,
+        overlay: str = "flooding",
+    ) -> None:
         self.random = random.Random(seed)
         self.now = START
         self.nodes = {
-            name: WorldNode(settings(name, brokers, scheme), START)
+            name: WorldNode(settings(name, brokers, scheme, overlay), START)
             for name in (f"b{number}" for number in range(1, brokers + 1))
         }
         self.clients = [WorldClient(f"client-{number}") for number in range(clients)]
@@ -136,7 +148,7 @@ class LiveWorld:
         target = self.nodes[name]
         client.at, client.number, client.decoder = name, target.node.connections + 1, Decoder(Version.V5)
         self.connections[name, client.number] = client
-        target.feed(Kind.OPENED, self.now, client.number, "0:mqtt", "127.0.0.1:1")
+        target.feed(InputKind.OPENED, self.now, client.number, "0:mqtt", "127.0.0.1:1")
         will = Will(topic="c", payload=b"will", qos=1) if self.random.random() < 0.3 else None
         expiry = self.random.choice((0, 2, 1000, 1000))
         self._send(
@@ -188,7 +200,7 @@ class LiveWorld:
         if client.at is not None and self.random.random() < 0.2:
             data = bytearray(encode(Publish("a/b", b"payload", 1, packet_id=client.next_id()), Version.V5))
             data[self.random.randrange(len(data))] = self.random.randrange(256)
-            self.nodes[client.at].feed(Kind.RECEIVED, self.now, client.number, bytes(data))
+            self.nodes[client.at].feed(InputKind.RECEIVED, self.now, client.number, bytes(data))
 
     def carry(self) -> None:
         """Some frames of a link arrive, and are acknowledged."""
@@ -198,8 +210,8 @@ class LiveWorld:
         sender, receiver = link = self.random.choice(busy)
         frames = self.links[link]
         batch = [frames.popleft() for _ in range(self.random.randint(1, len(frames)))]
-        self.nodes[receiver].feed(Kind.LINK_FRAMES, self.now, sender, batch)
-        self.nodes[sender].feed(Kind.LINK_ACKED, self.now, receiver, batch[-1][0])
+        self.nodes[receiver].feed(InputKind.LINK_FRAMES, self.now, sender, batch)
+        self.nodes[sender].feed(InputKind.LINK_ACKED, self.now, receiver, batch[-1][0])
 
     def tick(self) -> None:
         """Time passes: timers ring, keep-alives are looked at, somebody is slow."""
@@ -208,13 +220,13 @@ class LiveWorld:
             node = world_node.node
             for key in [key for key, at in node.timers.items() if at <= self.now]:
                 if key in node.timers:
-                    world_node.feed(Kind.TIMER, self.now, key)
+                    world_node.feed(InputKind.TIMER, self.now, key)
                     self._take(name)
-            for number in list(node.machine.connections):
+            for number in list(node.machine.connections.by_number):
                 if self.random.random() < 0.3:
-                    world_node.feed(Kind.KEEP_ALIVE, self.now, number)
+                    world_node.feed(InputKind.KEEP_ALIVE, self.now, number)
                 elif self.random.random() < 0.3:
-                    world_node.feed(Kind.BLOCKED, self.now, number, self.random.random() < 0.5)
+                    world_node.feed(InputKind.BLOCKED, self.now, number, self.random.random() < 0.5)
 
     # --- outputs -----------------------------------------------------------------------------------------------
 
@@ -233,7 +245,7 @@ class LiveWorld:
             self.links[name, peer].extend(frames)
             world_node.sent.extend((peer, *frame) for frame in frames)
         for login in out.logins:
-            world_node.feed(Kind.AUTHENTICATED, self.now, login.connection, login.username, True)
+            world_node.feed(InputKind.AUTHENTICATED, self.now, login.connection, login.username, True)
             answered = True
         for number, mqtt in out.dirty.items():
             data = b"".join(mqtt.take_output())
@@ -244,7 +256,7 @@ class LiveWorld:
         for number in out.closing:
             client = self.connections.pop((name, number), None)
             if client is not None:
-                world_node.feed(Kind.LOST, self.now, number)
+                world_node.feed(InputKind.LOST, self.now, number)
                 answered = True
                 if (client.at, client.number) == (name, number):
                     client.at = None
@@ -272,20 +284,20 @@ class LiveWorld:
             cut = self.random.randint(0, len(data))
             for piece in (data[:cut], data[cut:]):
                 if piece:
-                    self.nodes[client.at].feed(Kind.RECEIVED, self.now, client.number, piece)
+                    self.nodes[client.at].feed(InputKind.RECEIVED, self.now, client.number, piece)
 
     def _close(self, client: WorldClient) -> None:
         assert client.at is not None
         if self.connections.pop((client.at, client.number), None) is not None:
-            self.nodes[client.at].feed(Kind.LOST, self.now, client.number)
+            self.nodes[client.at].feed(InputKind.LOST, self.now, client.number)
         client.at = None
 
 
 def replayed(
-    settings: Settings, born: float, journal: list[Input]
-) -> tuple[Node, list[tuple[str, int, bytes]]]:
+    settings: Settings, born: float, journal: list[JournalEntry]
+) -> tuple[LiveBroker, list[tuple[str, int, bytes]]]:
     """A node made from a journal, and the frames it would have sent."""
-    node = Node(settings, born)
+    node = LiveBroker(settings, born)
     sent: list[tuple[str, int, bytes]] = []
     for entry in journal:
         node.apply(entry)

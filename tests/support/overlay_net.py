@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 from roamq.core.events import BrokerId, Event
-from roamq.core.messages import Message
+from roamq.core.messages import Message, Routed
 from roamq.overlay.base import Router
 from roamq.overlay.topology import Topology
 from tests.support.recording_host import RecordingHost
@@ -13,9 +13,8 @@ from tests.support.recording_host import RecordingHost
 
 class _LinkHost(RecordingHost):
     def __init__(self, net: "OverlayNet", me: BrokerId) -> None:
-        super().__init__()
+        super().__init__(me=me)
         self.net = net
-        self.me = me
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
         self.net.links[self.me, to].append(message)
@@ -38,6 +37,8 @@ class OverlayNet:
         self._make = make
         self.routers = {b: make(b, _LinkHost(self, b), topology) for b in topology.brokers}
         self.arrived: dict[BrokerId, list[Event]] = {b: [] for b in topology.brokers}
+        self.told: dict[BrokerId, list[Message]] = {b: [] for b in topology.brokers}
+        """What was sent to a broker by unicast."""
 
     def publish(self, at: BrokerId, event: Event) -> None:
         self.arrived[at].append(event)
@@ -48,18 +49,31 @@ class OverlayNet:
         busy = [pair for pair, queue in self.links.items() if queue]
         if not busy:
             return False
-        source, target = self.rng.choice(busy)
+        self._deliver(*self.rng.choice(busy))
+        return True
+
+    def let_out(self, broker: BrokerId) -> None:
+        """Deliver all that a broker has sent: it stops in order, taking nothing in any more."""
+        for neighbour in self.topology.neighbours[broker]:
+            while self.links[broker, neighbour]:
+                self._deliver(broker, neighbour)
+
+    def _deliver(self, source: BrokerId, target: BrokerId) -> None:
         message = self.links[source, target].popleft()
         if isinstance(message, Event):
             if self.routers[target].receive_event(source, message):
                 self.arrived[target].append(message)
-        else:
+        elif not isinstance(message, Routed):
             self.routers[target].receive(source, message)
-        return True
+        elif message.to == target:
+            self.told[target].append(message.message)
+        else:
+            self.links[target, self.routers[target].next_hop(message.to)].append(message)
 
-    def begin_anew(self, broker: BrokerId) -> None:
+    def lose_store(self, broker: BrokerId) -> None:
         """A broker forgets everything; what its neighbours have sent, and it has not taken in, reaches its new life."""
         self.routers[broker] = self._make(broker, _LinkHost(self, broker), self.topology)
+        self.routers[broker].doubt()
         for neighbour in self.topology.neighbours[broker]:
             self.links[broker, neighbour].clear()
             self.routers[neighbour].neighbour_forgot(broker)

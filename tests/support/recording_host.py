@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from roamq.core.context import Context
+from roamq.build import build_scheme
+from roamq.core.context import UNLIMITED, Context
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
-from roamq.core.messages import Message
+from roamq.core.messages import Message, Routed
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
+from roamq.geo.region import Region
+from roamq.schemes.base import SchemeOptions
+from roamq.schemes.parts.prediction import Oracle
+from roamq.schemes.table import scheme_named
 
 Effect = tuple[Any, ...]
 
@@ -16,7 +21,10 @@ Effect = tuple[Any, ...]
 class RecordingHost:
     """Writes every effect into `effects`, in order; records into `records`. Time is what a test says it is."""
 
-    def __init__(self, now: float = 0.0) -> None:
+    settles_at_once = False
+
+    def __init__(self, now: float = 0.0, me: str = "b1") -> None:
+        self.me = BrokerId(me)
         self.time = now
         self.effects: list[Effect] = []
         self.records: list[Record] = []
@@ -31,11 +39,23 @@ class RecordingHost:
         for neighbour in to:
             self.send(neighbour, event)
 
+    def unicast(self, to: BrokerId, via: BrokerId, message: Message) -> None:
+        self.send(via, Routed(to=to, sender=self.me, message=message))
+
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         self.effects.append(("deliver", to, event.id, how))
 
-    def attached(self, client: ClientId, resumed: bool) -> None:
-        self.effects.append(("attached", client, resumed))
+    def deliver_at_once(self, to: ClientId, event: Event) -> bool:
+        return False
+
+    def window(self, client: ClientId) -> int:
+        return UNLIMITED
+
+    def has_begun(self, context: Context, event: Event) -> bool:
+        return False
+
+    def ready(self, client: ClientId) -> None:
+        self.effects.append(("ready", client))
 
     def detach(self, client: ClientId, reason: str) -> None:
         self.effects.append(("detach", client, reason))
@@ -46,14 +66,19 @@ class RecordingHost:
     def join_session(self, context: Context, session: object) -> None:
         context.session = session
 
+    def end_session(self, context: Context) -> None:
+        context.session = None
+
+    def places_ended(
+        self, client: ClientId, filters: tuple[Filter, ...], events: tuple[Event, ...] = ()
+    ) -> None:
+        self.effects.append(("places_ended", client, filters, events))
+
     def set_timer(self, key: TimerKey, after: float) -> None:
         self.effects.append(("set_timer", key, after))
 
     def cancel_timer(self, key: TimerKey) -> None:
         """Cancelling what may not be set is no effect worth a line."""
-
-    def store(self, client: ClientId) -> None:
-        """What is stored is tested with the stores."""
 
     def record(self, record: Record) -> None:
         self.records.append(record)
@@ -81,11 +106,29 @@ class RecordingRouter:
     def advertise(self, filter: Filter) -> None:
         self.host.effects.append(("advertise", filter))
 
-    def unadvertise(self, filter: Filter) -> None:
-        self.host.effects.append(("unadvertise", filter))
-
     def neighbour_forgot(self, neighbour: BrokerId) -> None:
         self.host.effects.append(("neighbour forgot", neighbour))
+
+    def doubt(self) -> None:
+        self.host.effects.append(("doubt",))
+
+    def restarted(self) -> None:
+        self.host.effects.append(("restarted",))
+
+    def count_on(self, number: int) -> None:
+        self.host.effects.append(("count on", number))
+
+    def broker_joined(self, broker: BrokerId, mark: str) -> None: ...
+
+    def broker_departed(self, broker: BrokerId) -> None: ...
+
+    def is_departed(self, broker: BrokerId) -> bool:
+        return False
+
+    def rewired(self) -> None: ...
+
+    def in_step(self, neighbour: BrokerId) -> None:
+        self.host.effects.append(("in step", neighbour))
 
     def publish(self, event: Event) -> None:
         self.host.effects.append(("publish", event.id))
@@ -93,7 +136,7 @@ class RecordingRouter:
     def receive_event(self, sender: BrokerId, event: Event) -> bool:
         return True
 
-    def receive(self, sender: BrokerId, message: Message) -> None:
+    def receive(self, sender: BrokerId, message: Message) -> bool:
         raise AssertionError(f"no routing messages here: {message}")
 
     def unicast(self, to: BrokerId, message: Message) -> None:
@@ -106,8 +149,30 @@ class RecordingRouter:
         """Test brokers are named by their place on a line: b1, b2, ..."""
         return abs(int(a[1:]) - int(b[1:]))
 
-    def fence(self) -> Mapping[BrokerId, int]:
+    def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
+        return {}
+
+    def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
+        return set()
+
+    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
         return dict(self.seen)
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
         return all(self.seen.get(origin, 0) >= sequence for origin, sequence in fence.items())
+
+
+def scheme_at(
+    me: BrokerId,
+    host: RecordingHost,
+    router: RecordingRouter,
+    name: str,
+    options: SchemeOptions | None = None,
+    *,
+    oracle: Oracle | None = None,
+    region: Region | None = None,
+) -> Any:
+    """A scheme on its own, between a host and a router that write everything down."""
+    entry = scheme_named(name)
+    options = options or entry.options_type()
+    return build_scheme(me, host, router, entry, options, oracle=oracle, region=region)

@@ -19,8 +19,10 @@ SPREAD_S = 4.0
 """How long a new subscription may take to reach every broker that must know it, faults included."""
 
 
-def ride(scheme: str, number: int, *, duration_s: float = 12.0, **options: Any) -> RunResult:
-    """One ride; `options` are the scheme's."""
+def ride(
+    scheme: str, number: int, *, duration_s: float = 12.0, overlay: str | None = None, **options: Any
+) -> RunResult:
+    """One ride; `options` are the scheme's. With an `overlay` it is on a random graph of 3 to 12 brokers."""
     rng = random.Random(f"{number}/ride")
     scenario: dict[str, Any] = {
         "name": f"ride {number}",
@@ -28,7 +30,7 @@ def ride(scheme: str, number: int, *, duration_s: float = 12.0, **options: Any) 
         "clients": rng.randint(2, 5),
         "duration_s": duration_s,
         "drain_s": 3000.0,  # a chain of a hundred visits takes its time; nothing else happens in it
-        "network": _network(rng),
+        "network": _network(rng) if overlay is None else _graph(rng, overlay),
         "link": {"delay_s": 0.01, "jitter_s": rng.choice([0.0, 0.05, 0.2])},
         "last_hop": {"delay_s": 0.002, "detect_s": rng.choice([0.0, 0.02, 0.5])},
         "mobility": {
@@ -70,9 +72,23 @@ def _network(rng: random.Random) -> dict[str, Any]:
     }
 
 
+def _graph(rng: random.Random, overlay: str) -> dict[str, Any]:
+    """The testbed, or a random connected graph; from a tree to about twice as many links."""
+    if rng.random() < 0.25:
+        links = [link.split("-") for link in TESTBED_LINKS]
+        return {"overlay": overlay, "brokers": [f"b{i}" for i in range(1, 7)], "links": links}
+    brokers = [f"b{i}" for i in range(rng.randint(3, 12))]
+    chosen = {(rng.randrange(i), i) for i in range(1, len(brokers))}
+    for _ in range(rng.randint(0, len(brokers))):
+        one, other = sorted(rng.sample(range(len(brokers)), 2))
+        chosen.add((one, other))
+    links = [[brokers[one], brokers[other]] for one, other in sorted(chosen)]
+    return {"overlay": overlay, "brokers": brokers, "links": links}
+
+
 def _faults(rng: random.Random, network: dict[str, Any], duration_s: float) -> list[dict[str, Any]]:
-    if network["overlay"] == "flooding":
-        brokers, links = network["brokers"], TESTBED_LINKS
+    if "brokers" in network:
+        brokers, links = network["brokers"], ["-".join(link) for link in network["links"]]
     else:
         brokers = ["b0.0", *(f"b1.{i}" for i in range(2)), *(f"b2.{i}" for i in range(4))]
         links = [f"b0.0-b1.{i}" for i in range(2)] + [f"b1.{i // 2}-b2.{i}" for i in range(4)]

@@ -27,8 +27,11 @@ SPREAD_S = 4.0
 """How long a new subscription may take to reach every broker that must know it, faults included."""
 
 
-def ride(number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0) -> RunResult:
-    return prepared(number, scheme=scheme, duration_s=duration_s).run()
+def ride(
+    number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0, overlay: str | None = None
+) -> RunResult:
+    """One ride. With an `overlay` it is on the network with cycles, whatever the number says."""
+    return prepared(number, scheme=scheme, duration_s=duration_s, overlay=overlay).run()
 
 
 def forgetful_ride(number: int) -> dict[BrokerId, list[ClientId]]:
@@ -39,15 +42,21 @@ def forgetful_ride(number: int) -> dict[BrokerId, list[ClientId]]:
     return {
         broker: list(scheme.virtual)
         for broker, scheme in schemes
-        if isinstance(scheme, PreHandoff) and scheme.virtual
+        if isinstance(scheme, PreHandoff) and list(scheme.virtual)
     }
 
 
 def prepared(
-    number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0, forgetful: bool = False
+    number: int,
+    *,
+    scheme: str = "prehandoff",
+    duration_s: float = 14.0,
+    forgetful: bool = False,
+    overlay: str | None = None,
 ) -> Simulation:
     rng = random.Random(f"{number}/street ride")
-    flooded = rng.random() < 0.6 or forgetful  # routes through a tree do not outlive what a broker forgets
+    # Routes through a tree do not outlive what a broker forgets.
+    flooded = rng.random() < 0.6 or forgetful or overlay is not None
     links = LINKS if flooded else TREE
     speed = rng.choice([300.0, 1000.0, 3000.0])
     scenario: dict[str, Any] = {
@@ -57,7 +66,7 @@ def prepared(
         "duration_s": duration_s,
         "drain_s": 3000.0,
         "network": {
-            "overlay": "flooding" if flooded else "hierarchy",
+            "overlay": overlay or ("flooding" if flooded else "hierarchy"),
             "brokers": list(SITES),
             "links": [link.split("-") for link in links],
             "areas": SITES,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Measure live brokers: how much they carry, and what becomes of clients that roam.
+    """Measure live brokers: their throughput, and what happens to clients that roam.
 
     \b
     Examples:
@@ -24,17 +24,19 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--seconds", type=float, default=3.0, show_default=True, help="Of each measurement.")
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Medians over these.")
-@click.option("--amqtt", is_flag=True, help="Measure amqtt, too; it is installed into a scratch folder.")
-@click.option("--no-durable", is_flag=True, help="Leave out the comparison of durable brokers.")
+@click.option("--seconds", type=float, default=3.0, show_default=True, help="Duration of each measurement.")
+@click.option(
+    "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the medians are printed."
+)
+@click.option("--amqtt", is_flag=True, help="Also measure amqtt; it is installed into a scratch folder.")
+@click.option("--no-durable", is_flag=True, help="Skip the comparison of durable brokers.")
 @json_option
 def throughput(seconds: float, rounds: int, amqtt: bool, no_durable: bool, as_json: bool) -> None:
-    """Messages per second beside mosquitto (and NATS, and amqtt), in turns, under the same load.
+    """Measure messages per second beside mosquitto (and NATS, and amqtt), in turns, under the same load.
 
-    RoamQ runs as it is: records are written, the mobility scheme is at work; QoS 1 state is in memory, as mosquitto's
-    default has it. Then, at QoS 1, with what is acknowledged safe from `kill -9`, beside NATS with its file store.
-    A broker that is not installed is left out, and said to be.
+    RoamQ runs as usual: it writes records, and its mobility scheme is active. It keeps QoS 1 state in memory, as
+    mosquitto does by default. A second comparison at QoS 1 makes acknowledged messages survive `kill -9`, beside NATS
+    with its file store. A broker that is not installed is skipped, with a note.
 
     \b
     Examples:

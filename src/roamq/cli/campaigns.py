@@ -1,5 +1,6 @@
 """Run a campaign, measure it, and leave a report in its folder: what `simulate` and `demo` have in common."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -7,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roamq.pipeline.campaign import Progress, run_campaign
+from roamq.cli.progress import Reporting
+from roamq.pipeline.campaign import run_campaign
 from roamq.pipeline.jobs import Job
-from roamq.pipeline.results import Measured, RunRow, measured, rows_of, run_rows
+from roamq.pipeline.results import rows_of, run_rows, summary_rows, trouble_line
+from roamq.pipeline.schemas import RunRow, SummaryRow
 from roamq.pipeline.session import SparkSettings, open_session
 from roamq.report.page import write_page
 from roamq.report.simulation import simulation_page
@@ -19,7 +22,7 @@ from roamq.report.simulation import simulation_page
 class Finished:
     """A campaign with its numbers."""
 
-    measured: list[Measured]
+    numbers: list[SummaryRow]
     runs: list[RunRow]
     made: int
     troubles: list[str]
@@ -27,7 +30,7 @@ class Finished:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "summary": [row._asdict() for row in self.measured],
+            "summary": [row._asdict() for row in self.numbers],
             "runs": [row._asdict() for row in self.runs],
             "troubles": self.troubles,
         }
@@ -39,23 +42,31 @@ def simulate_and_report(
     settings: SparkSettings,
     *,
     command: str,
-    progress: AbstractContextManager[Progress],
+    progress: AbstractContextManager[Reporting],
     title: str | None = None,
+    swept: Sequence[str] = (),
 ) -> Finished:
-    """Make the runs that `out` lacks, write `summary.json` and `report.json` beside them, return the numbers."""
-    from roamq.pipeline.metrics import handoff_distribution
+    """Make the runs that `out` does not hold, write `summary.json`, `summary.csv` and `report.json` there, return the
+    numbers. `swept` are parameters that differ between runs: schemes are shown with their values."""
+    from roamq.pipeline.metrics import waiting_distribution
+    from roamq.pipeline.sweep import as_frame, label
 
-    with open_session(settings) as spark, progress as report:
+    with contextlib.ExitStack() as stack:
+        report = stack.enter_context(progress)
+        report.phase("starting Spark")
+        spark = stack.enter_context(open_session(settings))
+        report.phase("simulating")
         campaign = run_campaign(spark, jobs, out / "campaign", progress=report)
-        numbers, runs = measured(campaign), run_rows(campaign)
-        distribution = rows_of(campaign, handoff_distribution)
-    troubles = [
-        f"{row.scenario}/{row.scheme} seed {row.seed} {row.status}: {row.error} (replay: {row.replay})"
-        for row in runs
-        if row.status != "ok"
-    ]
-    finished = Finished(measured=numbers, runs=runs, made=campaign.made, troubles=troubles)
+        report.phase("measuring")
+        numbers, runs = summary_rows(campaign), run_rows(campaign)
+        distribution = rows_of(campaign, waiting_distribution)
     out.mkdir(parents=True, exist_ok=True)
+    as_frame(numbers).to_csv(out / "summary.csv", index=False)
+    if swept:
+        numbers = [row._replace(scheme=label(row.scheme, row.params, swept)) for row in numbers]
+        distribution = [{**row, "scheme": label(row["scheme"], row["params"], swept)} for row in distribution]
+    troubles = [trouble_line(row) for row in runs if row.status != "ok"]
+    finished = Finished(numbers=numbers, runs=runs, made=campaign.made, troubles=troubles)
     (out / "summary.json").write_text(json.dumps(finished.as_json(), indent=1))
     page = simulation_page(numbers, runs, distribution, title=title, command=command, warnings=troubles)
     write_page(page, out)

@@ -1,16 +1,14 @@
 """A scenario as a TOML file in which every parameter is explained. Reading it back gives the same scenario."""
 
-import ast
 import inspect
-import textwrap
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
 import msgspec
 
-from roamq.config import to_toml
+from roamq.config import strings_under_fields, to_toml
 from roamq.schemes.base import SchemeOptions
 from roamq.sim import mobility, workload
 from roamq.sim.scenario import Scenario, mobility_of, scheme_options, workload_of
@@ -55,10 +53,10 @@ def parameters(group: msgspec.Struct) -> Iterator[tuple[str, Any, str]]:
 
 
 def scheme_parameters(options: SchemeOptions) -> Iterator[tuple[str, Any, str]]:
-    """The same of a scheme's options, whose meanings stand as strings under the fields."""
+    """Name, value and meaning of each option of a scheme; the meanings stand as strings under the fields."""
     meanings: dict[str, str] = {}
     for kind in reversed(type(options).__mro__[:-1]):
-        meanings |= _strings_under_fields(kind)
+        meanings |= strings_under_fields(kind)
     for field in fields(options):
         yield field.name, getattr(options, field.name), meanings.get(field.name, "")
 
@@ -75,15 +73,3 @@ def first_line(kind: type) -> str:
 
 def _group(name: str, kind: type, rows: Iterator[tuple[str, Any, str]]) -> list[str]:
     return ["", f"[{name}]  # {first_line(kind)}", *(line(*row) for row in rows)]
-
-
-def _strings_under_fields(kind: type) -> Mapping[str, str]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    found = {}
-    for node, after in zip(tree.body, tree.body[1:], strict=False):
-        is_field = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-        if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-            found[node.target.id] = " ".join(str(after.value.value).split())
-    return found

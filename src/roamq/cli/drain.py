@@ -1,11 +1,12 @@
-"""`roamq drain`: a broker is to be taken away."""
+"""`roamq drain`: prepare a broker to be taken away."""
 
 import json
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,9 @@ from roamq.cli.options import json_option
 from roamq.cli.output import print_json
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError, RoamqError
+
+if TYPE_CHECKING:
+    from roamq.net.ops.configuration import NetworkConfig
 
 LOOK_EVERY_S = 0.2
 
@@ -28,34 +32,62 @@ def command(config: Path, broker: str, timeout: float, as_json: bool) -> None:
     """Hand the sessions of the broker NAME to other brokers and send its clients there.
 
     Run it on the broker's own host: the port it talks to is `metrics_port`, on loopback. When it ends with exit code 0
-    no session is left and the broker may be stopped. A restart makes it serve again.
+    no session is left, its neighbours have confirmed all that it handed over, and the broker may be stopped and its
+    folder emptied. A restart makes it serve again.
 
     \b
     Example:
       roamq drain network.toml --broker b1 && systemctl stop roamq-b1
     """
-    from roamq.net.config import load_network
+    from roamq.net.ops.configuration import load_network
 
-    port = load_network(config).server_options(broker).metrics_port
-    if port is None:
+    network = load_network(config)
+    options = {name: network.server_options(name) for name in _processes(network, broker)}
+    token = options[broker].token
+    ports = [told.metrics_port for told in options.values() if told.metrics_port is not None]
+    if not ports:
         raise ConfigError(f"{config}: brokers.{broker}.metrics_port: is needed to reach the broker")
-    sessions = _ask(port, "/drain", "POST")["sessions"]
+    if token is None:
+        raise ConfigError(f"{config}: operation.token_file: is needed to act on the broker")
+    sessions = sum(ask_port(port, "/drain", "POST", token)["sessions"] for port in ports)
     left = sessions
+    went: Counter[str] = Counter()
+    unconfirmed: Counter[str] = Counter()
     deadline = time.monotonic() + timeout
     with progress(f"sessions of {broker}") as report:
-        while left and time.monotonic() < deadline:
+        while True:
+            health = [ask_port(port, "/health") for port in ports]
+            left = sum(told.get("left", 0) for told in health)
+            went = sum((Counter(told.get("handed_to", {})) for told in health), Counter())
+            unconfirmed = sum((Counter(told.get("unconfirmed", {})) for told in health), Counter())
+            report(max(0, sessions - left), sessions)
+            if not (left or unconfirmed) or time.monotonic() >= deadline:
+                break
             time.sleep(LOOK_EVERY_S)
-            left = _ask(port, "/health")["sessions"]
-            report(sessions - left, sessions)
     if as_json:
-        print_json({"broker": broker, "sessions": sessions, "left": left})
+        found = {"broker": broker, "sessions": sessions, "left": left, "handed_to": dict(went)}
+        print_json({**found, "unconfirmed": dict(unconfirmed)})
     else:
-        click.echo(f"{sessions - left} of {sessions} sessions have moved away from {broker}")
-    raise SystemExit(1 if left else 0)
+        where = ", ".join(f"{count} to {peer}" for peer, count in sorted(went.items()))
+        told = f"{sessions - left} of {sessions} sessions have moved away from {broker}"
+        click.echo(f"{told}: {where}" if where else told)
+        for peer, count in sorted(unconfirmed.items()):
+            click.echo(
+                f"{peer} has not confirmed {count} messages; do not empty the folder of {broker}", err=True
+            )
+    raise SystemExit(1 if left or unconfirmed else 0)
 
 
-def _ask(port: int, path: str, method: str = "GET") -> dict[str, Any]:
+def _processes(network: "NetworkConfig", broker: str) -> tuple[str, ...]:
+    """All processes of the broker; a name that is unknown is reported later."""
+    return network.mates.get(broker, (broker,))
+
+
+def ask_port(port: int, path: str, method: str = "GET", token: str | None = None) -> dict[str, Any]:
+    """What the broker at a port of this host answers; one that is not healthy answers, too."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=5.0) as answer:  # noqa: S310 - our own port on loopback
             found: dict[str, Any] = json.load(answer)
@@ -64,6 +96,6 @@ def _ask(port: int, path: str, method: str = "GET") -> dict[str, Any]:
         found = json.load(error)
         if "error" in found:
             raise RoamqError(found["error"]) from error
-        return found  # a broker that is draining calls itself unwell
+        return found  # a broker that is draining reports that it is not healthy
     except OSError as error:
         raise RoamqError(f"no broker answers at port {port}: {error}") from error

@@ -13,21 +13,29 @@ from roamq.cli.output import print_json
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write to."
 )
+@click.option(
+    "--authority",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for ca.key, which no broker needs.  [default: OUT-authority]",
+)
 @json_option
-def command(config: Path, out: Path, as_json: bool) -> None:
+def command(config: Path, out: Path, authority: Path | None, as_json: bool) -> None:
     """Make an authority for the network in CONFIG, and a certificate and key for each of its brokers.
 
-    What the folder holds already is kept: run it again after adding a broker. Give each broker ca.pem and its own
-    two files, keep ca.key away from all of them, and name the folder in `network.keys`.
+    Existing files are kept, so run it again after adding a broker; to renew a certificate, remove its two files first.
+    Listeners in CONFIG may name the files already. Give each broker ca.pem and its own two files, and name the folder
+    in `network.keys`. Whoever has ca.key can make brokers: it is written to a folder of its own, which you keep away
+    from all brokers.
 
     \b
     Example:
       roamq keys network.toml --out keys
     """
-    from roamq.net.config import load_network
-    from roamq.net.keys import make_keys
+    from roamq.net.ops.configuration import load_network
+    from roamq.net.ops.keys import make_keys
 
-    written = [str(path) for path in make_keys(load_network(config), out)]
+    network = load_network(config, files_exist=False)
+    written = [str(path) for path in make_keys(network, out, authority)]
     if as_json:
         print_json({"written": written})
     else:

@@ -1,12 +1,10 @@
 """`roamq`: the group of commands.
 
-Commands are found by name and imported when called, so that `roamq --help` answers at once: `COMMANDS` is all
-it reads. A command lives in `roamq/cli/<name>.py` as the click command called `command`; a name without
-such a file is not listed.
+A command is imported when it is called, so that `roamq --help` answers at once: the help reads `COMMANDS` alone. A
+command lives in `roamq/cli/<name>.py` as the click command called `command`.
 """
 
 import importlib
-import importlib.util
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -18,25 +16,51 @@ from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError, RoamqError
 
 COMMANDS = {
-    "demo": "The tour: moving clients, records through Spark, the report.",
-    "up": "A broker network on this machine; prints its endpoints.",
-    "serve": "One broker of a network, for a real deployment.",
+    "demo": "A two-minute tour: moving clients, records through Spark, a report.",
+    "init": "Write a network with keys, users and TLS that starts as it is.",
+    "up": "Start a broker network on this machine and print its endpoints.",
+    "serve": "Run one broker of a network, for a real deployment.",
+    "status": "Show the brokers of a network: state, clients, links, handoffs.",
+    "clients": "List who is connected, and where.",
+    "sessions": "List sessions: whose, where, how many messages wait.",
+    "where": "Show where a client is, and what waits for it.",
+    "trace": "Follow a message, a client or a topic through the records.",
+    "kick": "End the connection of a client; its session stays.",
+    "reload": "Let brokers read users and access rules again.",
     "drain": "Move clients and sessions away from a running broker.",
-    "keys": "A certificate authority and a certificate for each broker of a network.",
-    "password": "The hash of a password, for a network's configuration.",
-    "bench": "Live brokers under load: throughput beside other brokers, clients that roam.",
-    "console": "The live web console of a running network.",
+    "join": "Let a new broker enter a running network.",
+    "leave": "Let a broker hand everything over, leave the network and end.",
+    "forget": "Declare a broker dead that will never return.",
+    "upgrade-check": "Say whether this release reads what a broker has stored.",
+    "keys": "Create a certificate authority, and a certificate for each broker.",
+    "password": "Hash a password for a network's configuration.",
+    "bench": "Measure live brokers: throughput, and clients that roam.",
     "simulate": "Simulate a broker network with moving clients, on Spark.",
     "reproduce": "Rerun the papers' experiments and print the scorecard.",
-    "report": "An HTML report with figures and the numbers behind them.",
-    "pipeline": "Traces and records into bronze, silver and gold tables.",
-    "study": "Traces in, a ranking of the schemes out.",
-    "plan": "The models: brokers, throughput, response times, buffers.",
+    "report": "Write an HTML report with figures and the numbers behind them.",
+    "pipeline": "Turn traces and records into bronze, silver and gold tables.",
+    "study": "Rank the mobility schemes for the clients in your traces.",
+    "plan": "Ask the models: brokers, throughput, response times, buffers.",
 }
 
 
+OF_SPARK = {"pyspark", "pandas", "py4j", "grpc", "grpc_status", "google"}
+"""Packages of the extra `spark`."""
+
+KEPT = {
+    "simulate": "finished runs are kept in the folder of the results: the same command goes on from there",
+    "demo": "finished runs are kept in the folder of the results: the same command goes on from there",
+    "study": "tables and finished runs are kept: the same command goes on from there",
+    "reproduce": "finished runs are kept: the same command goes on from there",
+    "pipeline": "tables that were finished are kept: the same command goes on from there",
+    "drain": "the broker goes on draining: ask again with the same command",
+    "leave": "the broker goes on leaving: ask again with the same command",
+}
+"""What Ctrl-C leaves behind, by command."""
+
+
 class UserError(click.ClickException):
-    """The operator can mend it: one line, exit code 2."""
+    """An error that the operator can mend: one line, exit code 2."""
 
     exit_code = 2
 
@@ -45,7 +69,7 @@ class UserError(click.ClickException):
 
 
 class UnexpectedError(click.ClickException):
-    """Nobody expected it: a short line, exit code 1; `--debug` shows where."""
+    """An unexpected error: a short line, exit code 1; `--debug` shows where it happened."""
 
     exit_code = 1
 
@@ -53,24 +77,32 @@ class UnexpectedError(click.ClickException):
         click.echo(f"roamq: {self.format_message()}", err=True)
 
 
+class InterruptedByUser(click.ClickException):
+    """Ctrl-C: the exit code that shells expect, and what was kept."""
+
+    exit_code = 130
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"\nroamq: {self.format_message()}", err=True)
+
+
 class LazyGroup(click.Group):
     """Imports a command when it is called, and turns our errors into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in COMMANDS if _module_of(name) is not None]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _module_of(cmd_name)
-        if module is None:
+        if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(module).command
-        assert isinstance(command, click.Command), f"{module}.command is not a click command"
+        command = importlib.import_module(f"roamq.cli.{cmd_name.replace('-', '_')}").command
+        assert isinstance(command, click.Command), f"roamq.cli.{cmd_name}.command is not a click command"
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and _module_of(args[0]) is None:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             known = self.list_commands(ctx)
             raise UserError(
                 f"no command {args[0]!r}{did_you_mean(args[0], known)} (`roamq --help` lists them)"
@@ -88,6 +120,9 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except KeyboardInterrupt as error:
+            kept = KEPT.get(ctx.invoked_subcommand or "")
+            raise InterruptedByUser(f"interrupted; {kept}" if kept else "interrupted") from error
         except ConfigError as error:
             _show_traceback(ctx)
             raise UserError(str(error)) from error
@@ -96,16 +131,13 @@ class LazyGroup(click.Group):
             raise UnexpectedError(str(error)) from error
         except Exception as error:
             _show_traceback(ctx)
+            if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in OF_SPARK:
+                raise UserError(
+                    f"this needs Spark: pip install 'roamq[spark]' ({error.name} is missing)"
+                ) from error
             hint = "" if ctx.params.get("debug") else " (`roamq --debug ...` shows where)"
             told = (str(error).strip() or "no message").splitlines()[0]
             raise UnexpectedError(f"unexpected {type(error).__name__}: {told}{hint}") from error
-
-
-def _module_of(name: str) -> str | None:
-    if name not in COMMANDS:
-        return None
-    module = f"roamq.cli.{name}"
-    return module if importlib.util.find_spec(module) else None
 
 
 def _show_traceback(ctx: click.Context) -> None:

@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,11 +16,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def spark_options(command: F) -> F:
     """`--master` and `--remote`: where Spark runs. The command gets them as keyword arguments."""
-    remote = click.option("--remote", metavar="URL", help="A running Spark Connect server: sc://host:15002.")
+    remote = click.option(
+        "--remote", metavar="URL", help="A running Spark Connect server, such as sc://host:15002."
+    )
     master = click.option(
-        "--master", metavar="URL", default="local[*]", show_default=True, help="Where the tasks run."
+        "--master", metavar="URL", default="local[*]", show_default=True, help="Where Spark runs its tasks."
     )
     return master(remote(command))
+
+
+def conf_option(command: F) -> F:
+    """`--conf KEY=VALUE`: further settings of Spark. The command gets them as a mapping `conf`."""
+    return click.option(
+        "--conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=lambda _context, _option, pairs: _conf_of(pairs),
+        help="A setting of Spark, such as spark.executor.memory=4g; repeatable.",
+    )(command)
+
+
+def _conf_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip().startswith("spark."):
+            raise ConfigError(f"--conf {pair}: write KEY=VALUE, such as --conf spark.executor.memory=4g")
+        settings[key.strip()] = value.strip()
+    return settings
 
 
 def spark_settings(master: str, remote: str | None, **more: Any) -> SparkSettings:
@@ -35,16 +60,21 @@ def out_option(default: str | None) -> Callable[[F], F]:
         "--out",
         type=click.Path(file_okay=False, path_type=Path),
         default=default,
-        help=f"Folder for results; runs that it holds are not made again.  [default: {shown}]",
+        help=f"Folder for results; existing runs are reused.  [default: {shown}]",
     )
+
+
+def command_line() -> str:
+    """What the operator typed, for the report."""
+    return shlex.join(["roamq", *sys.argv[1:]])
 
 
 def overrides_of(pairs: tuple[str, ...]) -> dict[str, str]:
     """`--set key=value` pairs as a mapping."""
-    found = {}
+    overrides = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"--set {pair}: write key=value, such as --set clients=200")
-        found[key.strip()] = value.strip()
-    return found
+        overrides[key.strip()] = value.strip()
+    return overrides

@@ -5,7 +5,10 @@ import click
 
 @click.command()
 @click.password_option(
-    "--password", prompt="Password", envvar="ROAMQ_PASSWORD", help="Asked for unless given."
+    "--password",
+    prompt="Password",
+    envvar="ROAMQ_PASSWORD",
+    help="The password; without it, the command asks.",
 )
 def command(password: str) -> None:
     """Print the hash of a password, for `access.users` of a network's configuration.
@@ -16,6 +19,6 @@ def command(password: str) -> None:
       [access.users]
       ann = "scrypt$..."
     """
-    from roamq.net.passwords import hash_password
+    from roamq.net.clients.passwords import hash_password
 
     click.echo(hash_password(password.encode()))

@@ -4,42 +4,65 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import click
 
 LINE_EVERY_S = 60.0
 
 
-@contextlib.contextmanager
-def progress(
-    what: str, *, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Callable[[int, int], None]]:
-    """Yields `report(done, total)`; call it as often as you like."""
-    with _bar(what) if sys.stderr.isatty() else _lines(what, clock) as report:
-        yield report
+class Reporting(Protocol):
+    """How a long command tells where it is."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """So much of the phase is done; call it as often as you like."""
+
+    def phase(self, name: str) -> None:
+        """A phase begins, of which nobody knows yet how long it takes."""
 
 
 @contextlib.contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+def progress(what: str, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Reporting]:
+    """Tell of work whose first phase is `what`."""
+    if sys.stderr.isatty():
+        with _bar(what) as report:
+            yield report
+    else:
+        yield _Lines(what, clock)
+
+
+@contextlib.contextmanager
+def _bar(what: str) -> Iterator[Reporting]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    class Bar:
+        def __call__(self, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        def phase(self, name: str) -> None:
+            bar.reset(task, description=name, total=None)
 
     look = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*look, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield Bar()
 
 
-@contextlib.contextmanager
-def _lines(what: str, clock: Callable[[], float]) -> Iterator[Callable[[int, int], None]]:
-    began = clock()
-    last = began
+class _Lines:
+    """A line when a phase begins that was named, and a line a minute."""
 
-    def report(done: int, total: int) -> None:
-        nonlocal last
-        now = clock()
-        if now - last >= LINE_EVERY_S:
-            last = now
-            click.echo(f"{what}: {done} of {total} after {now - began:.0f} s", err=True)
+    def __init__(self, what: str, clock: Callable[[], float]) -> None:
+        self._what = what
+        self._clock = clock
+        self._began = self._last = clock()
 
-    yield report
+    def __call__(self, done: int, total: int) -> None:
+        now = self._clock()
+        if now - self._last >= LINE_EVERY_S:
+            self._last = now
+            click.echo(f"{self._what}: {done} of {total} after {now - self._began:.0f} s", err=True)
+
+    def phase(self, name: str) -> None:
+        self._what = name
+        click.echo(f"{name} ...", err=True)

@@ -17,9 +17,9 @@ from roamq.cli.output import print_json
 )
 @json_option
 def command(run: Path, out: Path | None, as_json: bool) -> None:
-    """Write the HTML report of RUN, a folder that `simulate`, `reproduce` or `demo` left.
+    """Write the HTML report of RUN, a folder that `simulate`, `study`, `reproduce` or `demo` wrote.
 
-    The page holds its figures and the tables behind them, and opens without a network.
+    The page contains its figures and the tables behind them; it needs no network to open.
 
     \b
     Example:

@@ -1,29 +1,38 @@
 """`roamq reproduce`: the scorecard of the papers' claims."""
 
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from roamq.cli.options import json_option, out_option, spark_options, spark_settings
+from roamq.cli.options import command_line, json_option, out_option, spark_options, spark_settings
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 
-STYLES = {"reproduced": "green", "differs": "yellow", "not run": "dim", "error": "bold red"}
+STYLES = {
+    "reproduced": "green",
+    "depends": "cyan",
+    "differs": "yellow",
+    "undecided": "magenta",
+    "not run": "dim",
+    "error": "bold red",
+}
 
 
 @click.command()
 @click.argument("claims", nargs=-1)
-@click.option("--quick", is_flag=True, help="Fewer seeds and smaller populations: minutes, not hours.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Fewer seeds and smaller populations: minutes, not hours. More claims stay undecided.",
+)
 @click.option(
     "--paper-only",
     is_flag=True,
-    help="Leave out what goes beyond the papers: larger networks, and runs that tell why.",
+    help="Skip what goes beyond the papers: larger networks, and runs that explain differences.",
 )
-@click.option("--list", "list_claims", is_flag=True, help="The claims, without checking them.")
+@click.option("--list", "list_claims", is_flag=True, help="List the claims without checking them.")
 @out_option("reproduce-out")
 @spark_options
 @json_option
@@ -37,10 +46,10 @@ def command(
     remote: str | None,
     as_json: bool,
 ) -> None:
-    """Rerun the papers' experiments and print claim, published value, ours, verdict and why.
+    """Rerun the papers' experiments; print each claim with the published value, ours, the verdict and the reason.
 
-    CLAIMS are ids (PRO-T2) or papers (DIS); all of them without any. Runs that the output folder
-    holds already are not made again.
+    CLAIMS are ids (PRO-T2) or papers (DIS); without any, all claims are checked. Existing runs in the output folder
+    are reused.
 
     \b
     Examples:
@@ -48,10 +57,11 @@ def command(
       roamq reproduce DIS --paper-only
       roamq reproduce PRO-T2 PRO-T3 --json
     """
+    from roamq.pipeline.results import trouble_line
     from roamq.pipeline.session import QUICK_TO_COMPILE, QUICK_TO_PLAN, open_session
     from roamq.report.page import write_page
     from roamq.reproduce.registry import Verdict, select
-    from roamq.reproduce.scorecard import page_of, score, trouble_line
+    from roamq.reproduce.scorecard import page_of, score
 
     began = time.monotonic()
     chosen = select(claims)
@@ -74,8 +84,7 @@ def command(
             session=lambda: open_session(settings),
             progress=report,
         )
-    typed = shlex.join(["roamq", *sys.argv[1:]])
-    write_page(page_of(results, troubled, command=typed, quick=quick), out)
+    write_page(page_of(results, troubled, command=command_line(), quick=quick), out)
     rows = [result.row() for result in results]
     if as_json:
         from dataclasses import asdict

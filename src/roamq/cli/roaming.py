@@ -14,27 +14,53 @@ FAULTS = (
     '[{{ at_s = {crash:.1f}, kind = "crash", target = "b3", duration_s = 1.0 }},'
     ' {{ at_s = {cut:.1f}, kind = "cut", target = "b2-b6", duration_s = 2.0 }}]'
 )
-LIVE = "roamq.fieldtest.run:run_job"
 
 
 @click.command()
 @click.option(
-    "--scheme", "schemes", multiple=True, help="A mobility scheme; may be repeated.  [standard, proactive]"
+    "--scheme",
+    "schemes",
+    multiple=True,
+    help="A mobility scheme; repeatable.  [default: standard, proactive]",
 )
 @click.option(
-    "--pattern", "patterns", multiple=True, type=click.Choice(["RND", "NBR"]), help="[default: NBR]"
+    "--pattern",
+    "patterns",
+    multiple=True,
+    type=click.Choice(["RND", "NBR"]),
+    help="Move to any broker (RND), or to a neighbor (NBR); repeatable.  [default: NBR]",
 )
 @click.option(
-    "--clients", type=click.IntRange(3), default=200, show_default=True, help="QoS 0, 1 and 2 in turn."
+    "--clients",
+    type=click.IntRange(3),
+    default=200,
+    show_default=True,
+    help="Number of clients; they subscribe with QoS 0, 1 and 2 in turn.",
 )
 @click.option("--seconds", type=float, default=40.0, show_default=True, help="How long clients roam.")
 @click.option("--rate", type=float, default=10.0, show_default=True, help="Messages published per second.")
 @click.option(
-    "--compress", type=float, default=20.0, show_default=True, help="Moves are so many times as fast."
+    "--compress",
+    type=float,
+    default=20.0,
+    show_default=True,
+    help="Speed up the clients' moves by this factor.",
 )
-@click.option("--faults/--no-faults", default=True, show_default=True, help="Kill a broker, cut a link.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of moves, filters and publications.")
-@click.option("--quick", is_flag=True, help="30 clients for 10 seconds.")
+@click.option(
+    "--faults/--no-faults",
+    default=True,
+    show_default=True,
+    help="Kill a broker and cut a link.",
+)
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed of moves, filters and publications."
+)
+@click.option("--quick", is_flag=True, help="Run 30 clients for 10 seconds.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the records in this folder, for `roamq plan check`.",
+)
 @json_option
 def command(
     schemes: tuple[str, ...],
@@ -46,23 +72,29 @@ def command(
     faults: bool,
     seed: int,
     quick: bool,
+    out: Path | None,
     as_json: bool,
 ) -> None:
-    """Six brokers as processes, clients that vanish and reappear; a broker is killed and a link cut on the way.
+    """Run six broker processes with clients that roam between them; kill a broker and cut a link on the way.
 
-    The clients follow the same moves as in the simulator, whose prediction stands beside each live run; both are
-    measured by the same queries on their records. Exit code 1 if a client of QoS 1 or 2 lost anything, got anything
-    twice (other than a redelivery flagged as such), or got it out of order.
+    The clients make the same moves as in the simulator. The simulator's run is printed beside each live run, and the
+    same queries measure both; the model's mean and 95th percentile, calibrated with the same records as `roamq plan
+    check` does, stand in the last columns. The exit code is 1 if a client with QoS 1 or 2 lost a message, received one
+    twice (other than a redelivery marked DUP), or received messages out of order.
 
     \b
     Examples:
       roamq bench roaming --quick
       roamq bench roaming --scheme proactive --scheme standard --pattern RND --pattern NBR
+      roamq bench roaming --quick --out runs/live
     """
+    from roamq.cli.live_runner import LIVE_BROKERS
+    from roamq.cli.model_column import add_model, model_data
     from roamq.cli.simulate import KEY_METRICS, key_numbers
     from roamq.pipeline.campaign import run_campaign
-    from roamq.pipeline.jobs import SIMULATE, Job
-    from roamq.pipeline.results import measured, rows_of, run_rows
+    from roamq.pipeline.jobs import SIMULATOR, Job
+    from roamq.pipeline.model_check import model_of_folder
+    from roamq.pipeline.results import rows_of, run_rows, summary_rows
     from roamq.pipeline.roaming import reconnects
     from roamq.pipeline.session import SparkSettings, open_session
     from roamq.sim.scenario import load_scenario
@@ -88,7 +120,7 @@ def command(
                 overrides["faults"] = FAULTS.format(crash=3 + seconds / 3, cut=3 + seconds / 2)
             scenario = load_scenario("testbed", scheme=scheme, overrides=overrides)
             payload = json.loads(scenario.to_json())
-            for label, runner in (("live", LIVE), ("simulated", SIMULATE)):
+            for label, runner in (("live", LIVE_BROKERS), ("simulated", SIMULATOR)):
                 jobs.append(
                     Job(
                         scenario="testbed",
@@ -100,15 +132,18 @@ def command(
                     )
                 )
     with (
-        tempfile.TemporaryDirectory(prefix="roamq-roaming-") as folder,
+        tempfile.TemporaryDirectory(prefix="roamq-roaming-") as unkept,
         open_session(
             SparkSettings(master="local[1]")
         ) as spark,  # one at a time: live brokers want the machine
         progress("roaming") as report,
     ):
-        campaign = run_campaign(spark, jobs, Path(folder), progress=report)
-        numbers, runs = measured(campaign), run_rows(campaign)
+        folder = Path(unkept) if out is None else out / "campaign"
+        campaign = run_campaign(spark, jobs, folder, progress=report)
+        numbers, runs = summary_rows(campaign), run_rows(campaign)
         waits = rows_of(campaign, reconnects)
+        report.phase("asking the model")
+        model = model_of_folder(folder)
     failed = [run for run in runs if run.status != "ok"]
     if as_json:
         print_json(
@@ -116,10 +151,12 @@ def command(
                 "summary": [row._asdict() for row in numbers],
                 "reconnects": waits,
                 "runs": [row._asdict() for row in runs],
+                "model": model_data(model),
             }
         )
     else:
-        print_table(*key_numbers(numbers), numeric=[*KEY_METRICS.values(), "runs"])
+        columns, rows = add_model(*key_numbers(numbers), model)
+        print_table(columns, rows, numeric=[*KEY_METRICS.values(), "runs"])
         print_waits(waits)
     for run in failed:
         click.echo(f"{run.scheme}: {run.status}: {run.error}", err=True)
@@ -127,7 +164,7 @@ def command(
 
 
 def print_waits(rows: list[dict[str, object]]) -> None:
-    """How long a client waits for its first message: where it was before, and elsewhere."""
+    """Print how long clients wait for their first message, at the broker they had left and at another one."""
 
     def ms(value: object) -> str:
         return "-" if not isinstance(value, float) else f"{value * 1000:.1f}"

@@ -1,41 +1,56 @@
 """`roamq simulate`: a campaign over schemes and seeds."""
 
-import json
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
-from roamq.cli.options import json_option, out_option, overrides_of, spark_options, spark_settings
+from roamq.cli.options import (
+    command_line,
+    json_option,
+    out_option,
+    overrides_of,
+    spark_options,
+    spark_settings,
+)
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
 from roamq.pipeline.jobs import Job
-from roamq.pipeline.results import Measured
+from roamq.pipeline.schemas import SummaryRow
 from roamq.pipeline.session import SparkSettings
 from roamq.report.numbers import with_interval
 
-KEY_METRICS = {
+KEY_METRICS: Final = {
     "throughput": "received/s",
     "loss_pct": "loss %",
     "duplication_pct": "dup. %",
     "latency_s_mean": "latency s",
-    "handoff_s_mean": "handoff s",
-    "handoff_s_p95": "handoff p95",
+    "waiting_delay_s_mean": "wait s",
+    "waiting_delay_s_p95": "wait p95",
     "overhead": "overhead",
     "transferred_pct": "transf. %",
 }
+"""What is shown first. `wait` is what separates schemes: from a reconnect to the first message that waited."""
 
 
 @click.command()
 @click.argument("scenario", required=False)
-@click.option("--scheme", "schemes", multiple=True, metavar="NAME", help="Repeat for several; or `all`.")
+@click.option(
+    "--scheme", "schemes", multiple=True, metavar="NAME", help="A mobility scheme; repeatable, or `all`."
+)
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per scheme.")
-@click.option("--seed", type=int, help="Replay this one run here, without Spark.")
-@click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Change a parameter; repeatable.")
-@click.option("--list", "list_presets", is_flag=True, help="The scenarios that come with RoamQ.")
-@click.option("--show", is_flag=True, help="The scenario with every parameter explained, as TOML.")
+@click.option("--seed", type=int, help="Replay this one run in this process, without Spark.")
+@click.option(
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE[,VALUE...]",
+    help="Set a parameter; repeatable. Several values make a run for each combination.",
+)
+@click.option("--list", "list_presets", is_flag=True, help="List the scenarios that come with RoamQ.")
+@click.option("--show", is_flag=True, help="Print the scenario as TOML, with every parameter explained.")
 @out_option(None)
 @spark_options
 @json_option
@@ -59,55 +74,51 @@ def command(
       roamq simulate --list
       roamq simulate testbed --scheme standard --seeds 5
       roamq simulate testbed --scheme all --set clients=200 --out runs/busy
+      roamq simulate testbed --scheme standard --set clients=10,50 --out runs/sweep
+      roamq simulate drip --scheme all --set parameters.k=30 --set nodes=100
       roamq report runs/busy
     """
+    from roamq.cli import drip
     from roamq.cli.describe import describe
+    from roamq.pipeline.sweep import combinations, jobs_of, split_values
     from roamq.sim.scenario import load_scenario, presets
 
     if list_presets:
         rows = [(name, load_scenario(name).description) for name in presets()]
+        rows.append((drip.NAME, drip.DESCRIPTION))
         print_json(dict(rows)) if as_json else print_table(["scenario", "what it is"], rows)
         return
     if scenario is None:
         raise ConfigError("name a scenario (`roamq simulate --list` shows the presets) or a .toml file")
-    overrides = overrides_of(pairs)
+    values = {name: split_values(text) for name, text in overrides_of(pairs).items()}
+    swept = [name for name, several in values.items() if len(several) > 1]
+    grid = combinations(values)
+    if (show or seed is not None or scenario == drip.NAME) and swept:
+        why = (
+            f"`{drip.NAME}` takes no list" if scenario == drip.NAME else "this shows or replays a single run"
+        )
+        raise ConfigError(f"--set {swept[0]}: give one value: {why}")
+    if scenario == drip.NAME:
+        _drip(
+            schemes,
+            seeds,
+            seed,
+            grid[0],
+            show=show,
+            out=out,
+            settings=spark_settings(master, remote),
+            as_json=as_json,
+        )
+        return
     if show:
-        click.echo(describe(load_scenario(scenario, overrides=overrides, scheme=_one(schemes))))
+        click.echo(describe(load_scenario(scenario, overrides=grid[0], scheme=_one(schemes))))
         return
     if seed is not None:
-        _replay(scenario, schemes, seed, overrides, as_json=as_json)
+        _replay(scenario, schemes, seed, grid[0], as_json=as_json)
         return
-    jobs = jobs_of(scenario, schemes, range(1, seeds + 1), overrides)
-    _campaign(jobs, out or Path("runs") / Path(scenario).stem, spark_settings(master, remote), as_json)
-
-
-def jobs_of(
-    scenario: str, schemes: Sequence[str], seeds: Sequence[int], overrides: dict[str, str]
-) -> list[Job]:
-    """One job per scheme and seed; every scenario is read, and refused, before anything runs."""
-    from roamq.schemes import scheme_names
-    from roamq.sim.scenario import load_scenario
-
-    chosen: Sequence[str | None] = (
-        scheme_names() if "all" in schemes else list(dict.fromkeys(schemes)) or [None]
-    )
-    jobs = []
-    for scheme in chosen:
-        loaded = load_scenario(scenario, overrides=overrides, scheme=scheme)
-        payload = json.loads(loaded.to_json())
-        settings = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in overrides.items())
-        jobs += [
-            Job(
-                scenario=loaded.name,
-                scheme=loaded.scheme_name,
-                seed=seed,
-                params=overrides,
-                payload=payload,
-                replay=f"roamq simulate {scenario} --scheme {loaded.scheme_name}{settings} --seed {seed}",
-            )
-            for seed in seeds
-        ]
-    return jobs
+    jobs = jobs_of(scenario, schemes, range(1, seeds + 1), grid)
+    folder = out or Path("runs") / Path(scenario).stem
+    _campaign(jobs, folder, spark_settings(master, remote), swept, as_json)
 
 
 def _one(schemes: tuple[str, ...]) -> str | None:
@@ -119,7 +130,7 @@ def _one(schemes: tuple[str, ...]) -> str | None:
 def _replay(
     scenario: str, schemes: tuple[str, ...], seed: int, overrides: dict[str, str], *, as_json: bool
 ) -> None:
-    """One run in this process: the checkers' counts, and what they found."""
+    """Run once in this process, and print the checkers' counts and the violations they found."""
     from roamq.sim.scenario import load_scenario, run
 
     result = run(load_scenario(scenario, overrides=overrides, scheme=_one(schemes)), seed=seed)
@@ -133,28 +144,59 @@ def _replay(
     raise SystemExit(1 if result.violations else 0)
 
 
-def _campaign(jobs: list[Job], out: Path, settings: SparkSettings, as_json: bool) -> None:
+def _drip(
+    schemes: tuple[str, ...],
+    seeds: int,
+    seed: int | None,
+    overrides: dict[str, str],
+    *,
+    show: bool,
+    out: Path | None,
+    settings: SparkSettings,
+    as_json: bool,
+) -> None:
+    from roamq.cli import drip
+
+    if show:
+        click.echo(drip.show(overrides))
+    elif seed is not None:
+        _one(schemes)
+        drip.replay(schemes, seed, overrides, as_json=as_json)
+    else:
+        jobs = drip.jobs_of(schemes, range(1, seeds + 1), overrides)
+        drip.campaign(jobs, out or Path("runs") / drip.NAME, settings, as_json=as_json)
+
+
+def _campaign(
+    jobs: list[Job], out: Path, settings: SparkSettings, swept: Sequence[str], as_json: bool
+) -> None:
     from roamq.cli.campaigns import simulate_and_report
 
-    finished = simulate_and_report(jobs, out, settings, command=_typed(), progress=progress("simulating"))
+    finished = simulate_and_report(
+        jobs, out, settings, command=command_line(), progress=progress("simulating"), swept=swept
+    )
     if as_json:
         print_json(finished.as_json())
     else:
-        print_table(*key_numbers(finished.measured), numeric=[*KEY_METRICS.values(), "runs"])
-        click.echo(f"{len(jobs)} runs, {finished.made} of them made now, in {out}; next: roamq report {out}")
+        print_table(*key_numbers(finished.numbers), numeric=[*KEY_METRICS.values(), "runs"])
+        click.echo(f"{len(jobs)} runs in {out}, {finished.made} of them new; next: roamq report {out}")
+        if swept:
+            click.echo(f"all metrics for every combination, for pandas: {out / 'summary.csv'}")
     for line in finished.troubles:
         click.echo(line, err=True)
     raise SystemExit(1 if finished.troubles else 0)
 
 
-def key_numbers(rows: Sequence[Measured]) -> tuple[list[str], list[list[object]]]:
-    """The metrics people ask for first, one line per scheme: mean, and half the interval where there is one.
+def key_numbers(
+    rows: Sequence[SummaryRow], metrics: Mapping[str, str] = KEY_METRICS
+) -> tuple[list[str], list[list[object]]]:
+    """The metrics people ask for first, one line per scheme: the mean, and half of its interval if it has one.
 
-    What no scheme has a value for is left out: brokers as processes do not count what crosses their links.
+    A metric that no scheme has a value for is left out: live brokers, for example, do not count link traffic.
     """
     schemes = list(dict.fromkeys(row.scheme for row in rows))
     found = {(row.scheme, row.metric): row for row in rows if row.entity == "all"}
-    shown = {m: label for m, label in KEY_METRICS.items() if any((scheme, m) in found for scheme in schemes)}
+    shown = {m: label for m, label in metrics.items() if any((scheme, m) in found for scheme in schemes)}
     lines: list[list[object]] = []
     for scheme in schemes:
         cells: list[object] = [
@@ -166,10 +208,3 @@ def key_numbers(rows: Sequence[Measured]) -> tuple[list[str], list[list[object]]
             cells.append(None if row is None else with_interval(row.mean, row.high))
         lines.append(cells)
     return ["scheme", "runs", *shown.values()], lines
-
-
-def _typed() -> str:
-    """The command line of this call, for the report."""
-    import sys
-
-    return shlex.join(["roamq", *sys.argv[1:]])

@@ -1,53 +1,76 @@
-"""`roamq study`: traces in, a ranking of the schemes out."""
+"""`roamq study`: rank the mobility schemes for the clients in traces."""
 
-import shlex
-import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
-from roamq.cli.options import json_option, overrides_of, spark_options
+from roamq.cli.options import command_line, conf_option, json_option, overrides_of, spark_options
 from roamq.cli.output import print_json, print_table
-from roamq.cli.pipeline import add_sources, warehouse_option
+from roamq.cli.pipeline import add_sources, mapping_option, warehouse_option
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
 
 
 @click.command()
 @click.option(
-    "--traces", metavar="PATH", help="A file, folder or archive; without it, a dataset that is there."
+    "--traces",
+    metavar="PATH",
+    help="Traces to add first: a file, folder or archive. Without it, the dataset is in the warehouse.",
 )
 @click.option(
-    "--format", "format_name", metavar="NAME", help="Its format; `roamq pipeline formats` lists them."
+    "--format",
+    "format_name",
+    metavar="NAME",
+    help="Format of the traces; `roamq pipeline formats` lists them.",
 )
-@click.option("--dataset", metavar="NAME", help="What to call the traces.  [default: the format]")
+@mapping_option
+@click.option("--dataset", metavar="NAME", help="Name of the traces.  [default: the format]")
+@click.option("--set", "pairs", multiple=True, metavar="RULE=VALUE", help="Set a cleaning rule; repeatable.")
 @click.option(
-    "--set", "pairs", multiple=True, metavar="RULE=VALUE", help="Change a cleaning rule; repeatable."
+    "--brokers", type=click.IntRange(min=2), default=12, show_default=True, help="Number of brokers to place."
 )
 @click.option(
-    "--brokers", type=click.IntRange(min=2), default=12, show_default=True, help="Brokers to place."
+    "--clients",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    help="Number of clients to replay.",
 )
 @click.option(
-    "--clients", type=click.IntRange(min=1), default=60, show_default=True, help="Clients to replay."
+    "--hours", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="Hours to simulate."
 )
-@click.option("--hours", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How long.")
 @click.option(
-    "--rate", type=click.FloatRange(min=0.001), default=1.0, show_default=True, help="Events per second."
+    "--rate",
+    type=click.FloatRange(min=0.001),
+    default=1.0,
+    show_default=True,
+    help="Events published per second.",
 )
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per scheme.")
-@click.option("--scheme", "schemes", multiple=True, metavar="NAME", help="Only these.  [default: all]")
+@click.option(
+    "--scheme", "schemes", multiple=True, metavar="NAME", help="Only this scheme; repeatable.  [default: all]"
+)
+@click.option(
+    "--tariff",
+    "tariff_text",
+    metavar="NAME=PRICE,...",
+    default="",
+    help="Prices by which schemes are ranked: traffic (a GB over a link), memory (a GB stored for an hour), delay (an "
+    "hour by which a message is late).  [default: traffic=0.1,memory=0.01,delay=0.01]",
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for results.  [default: runs/study-DATASET]",
+    help="Folder for results; existing runs are reused.  [default: runs/study-DATASET]",
 )
 @warehouse_option
 @spark_options
+@conf_option
 @json_option
 def command(
     traces: str | None,
     format_name: str | None,
+    mapping: Path | None,
     dataset: str | None,
     pairs: tuple[str, ...],
     brokers: int,
@@ -56,104 +79,92 @@ def command(
     rate: float,
     seeds: int,
     schemes: tuple[str, ...],
+    tariff_text: str,
     out: Path | None,
-    warehouse: Path,
+    warehouse: str,
     master: str,
     remote: str | None,
+    conf: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Which mobility scheme suits the clients in these traces.
+    """Rank the mobility schemes for the clients in your traces.
 
-    Brings the tables up to date, puts brokers where the clients are, replays their moves under every scheme, and
-    ranks the schemes by loss, duplicates, handoff delay, overhead and buffer cost.
+    The command brings the tables up to date, places brokers where the clients are, replays the clients' moves under
+    every scheme, and ranks the schemes: those that lose or repeat messages come last, the others are ordered by what
+    traffic, memory and delay cost together by the tariff. Schemes that the seeds cannot tell apart share a place.
 
     \b
     Examples:
       roamq study --traces wlan.csv.gz --format wifi
       roamq study --dataset wifi --brokers 20 --clients 200 --hours 4
+      roamq study --dataset wifi --tariff delay=5
     """
-    from roamq.pipeline.landing import load_sources
+    from roamq.models.tariff import Tariff
+    from roamq.pipeline.landing import find_source
+    from roamq.pipeline.results import trouble_line
     from roamq.pipeline.runner import bring_up_to_date, warehouse_settings
-    from roamq.pipeline.study import Plan
+    from roamq.pipeline.study import StudyPlan, run_study
+    from roamq.report.page import write_page
+    from roamq.report.study import report_study
 
     name = dataset or format_name
-    if name is None:
+    if name is None and mapping is None:
         raise ConfigError("name --traces with --format, or a --dataset of the warehouse")
-    settings = warehouse_settings(warehouse, remote=remote, master=master)
+    try:
+        tariff = Tariff.parse(tariff_text)
+    except ValueError as error:
+        raise ConfigError(f"--tariff: {error}") from error
+    settings = warehouse_settings(warehouse, remote=remote, master=master, config=conf)
     if traces is not None:
-        add_sources(warehouse, traces, format_name, None, dataset, overrides_of(pairs))
+        name = add_sources(warehouse, traces, format_name, None, dataset, overrides_of(pairs), mapping)
         with progress("tables") as report:
             bring_up_to_date(settings, warehouse, report)
-    source = next((known for known in load_sources(warehouse) if known.dataset == name), None)
-    if source is None:
-        raise ConfigError(f"{warehouse} holds no dataset {name!r}; name its --traces and --format")
-    plan = Plan(
+    if name is None:
+        raise ConfigError("--mapping needs --traces")
+    plan = StudyPlan(
         dataset=name,
-        format=source.format,
+        format=find_source(warehouse, name).format,
         brokers=brokers,
         clients=clients,
         duration_s=hours * 3600,
         rate=rate,
         seeds=seeds,
         schemes=tuple(schemes),
+        tariff=tariff,
     )
-    result = _simulate(plan, settings, out or Path("runs") / f"study-{name}")
+    out = out or Path("runs") / f"study-{name}"
+    with progress("simulating") as report:
+        result = run_study(
+            settings, plan, out, progress=report, phase=lambda text: click.echo(f"{text} ...", err=True)
+        )
+    troubles = [trouble_line(row) for row in result.runs if row.status != "ok"]
+    study = report_study(
+        name,
+        result.metrics,
+        result.numbers,
+        result.runs,
+        result.waits,
+        result.learned,
+        tariff=tariff,
+        network=result.network,
+        command=command_line(),
+        warnings=troubles,
+    )
+    write_page(study.page, out)
+    columns, rows = list(study.ranking.columns), [list(row) for row in study.ranking.rows]
     if as_json:
-        print_json(result)
+        answer = {
+            "advice": study.advice,
+            "tariff": tariff.rates,
+            "columns": columns,
+            "ranking": rows,
+            "network": result.network,
+        }
+        print_json({**answer, "out": str(out), "troubles": troubles})
     else:
-        print_table(result["columns"], result["ranking"])
-        click.echo(f"{result['advice']}\n{result['network']}. Next: roamq report {result['out']}")
-    for line in result["troubles"]:
+        short = study.short
+        print_table(short.columns, short.rows, numeric=short.columns[2:], narrow=True)
+        click.echo(f"{short.note}\n\n{study.advice}\n{result.network}. Next: roamq report {out}")
+    for line in troubles:
         click.echo(line, err=True)
-    raise SystemExit(1 if result["troubles"] else 0)
-
-
-def _simulate(plan: Any, settings: Any, out: Path) -> dict[str, Any]:
-    from roamq.pipeline.campaign import run_campaign
-    from roamq.pipeline.learned import learned_rows
-    from roamq.pipeline.metrics import handoff_distribution
-    from roamq.pipeline.results import measured, rows_of, run_rows
-    from roamq.pipeline.session import open_session
-    from roamq.pipeline.study import study_jobs
-    from roamq.pipeline.warehouse import open_tables
-    from roamq.report.page import write_page
-    from roamq.report.ranking import advice, rank_schemes, ranking_table
-    from roamq.report.simulation import simulation_page
-    from roamq.report.study import study_page
-    from roamq.report.trace_charts import trace_section
-
-    with open_session(settings) as spark, progress("simulating") as report:
-        open_tables(spark, settings.warehouse)
-        jobs, network, clients = study_jobs(spark, plan, out)
-        campaign = run_campaign(spark, jobs, out / "campaign", progress=report)
-        numbers, runs = measured(campaign), run_rows(campaign)
-        distribution = rows_of(campaign, handoff_distribution)
-        learned = learned_rows(spark, plan.dataset)
-    troubles = [
-        f"{row.scheme} seed {row.seed} {row.status}: {row.error}" for row in runs if row.status != "ok"
-    ]
-    ranked = rank_schemes(numbers)
-    table = ranking_table(ranked)
-    said = (
-        f"{len(network.brokers)} brokers, {len(network.links)} links, {clients} clients, "
-        f"{plan.duration_s / 3600:g} h, {len(jobs)} runs"
-    )
-    simulated = simulation_page(numbers, runs, distribution, title=None, command="", warnings=troubles)
-    page = study_page(
-        simulated,
-        title=f"Study of {plan.dataset}",
-        advice=advice(ranked),
-        ranking=table,
-        network=said,
-        learned=trace_section(plan.dataset, learned),
-        command=shlex.join(["roamq", *sys.argv[1:]]),
-    )
-    write_page(page, out)
-    return {
-        "advice": advice(ranked),
-        "columns": list(table.columns),
-        "ranking": [list(row) for row in table.rows],
-        "network": said,
-        "out": str(out),
-        "troubles": troubles,
-    }
+    raise SystemExit(1 if troubles else 0)

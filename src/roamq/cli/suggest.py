@@ -1,4 +1,4 @@
-"""What was meant by a misspelt name."""
+"""Suggestions for a misspelt name."""
 
 import difflib
 from collections.abc import Iterable

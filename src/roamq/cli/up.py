@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -10,27 +11,41 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from roamq.cli.options import json_option
 from roamq.cli.output import print_table
-from roamq.core.errors import RoamqError
+from roamq.core.errors import ConfigError, RoamqError
+
+if TYPE_CHECKING:
+    from roamq.net.ops.configuration import NetworkConfig
 
 START_S_MAX = 30.0
-STOP_S_MAX = 15.0
+STOP_S_MAX = 25.0
 
 
 @click.command()
-@click.option("--brokers", type=click.IntRange(1, 64), default=3, show_default=True, help="How many.")
+@click.argument("network", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--brokers", type=click.IntRange(1, 64), default=3, show_default=True, help="Number of brokers."
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes of each broker, which share its ports.",
+)
 @click.option("--scheme", default="proactive", show_default=True, help="The mobility scheme.")
 @click.option(
     "--durability",
     type=click.Choice(["memory", "process", "disk"]),
     default="process",
     show_default=True,
-    help="What is acknowledged survives: nothing, a killed process, a power failure.",
+    help="What acknowledged messages survive: nothing, a killed process, or a power failure.",
 )
 @click.option(
     "--records", type=click.Path(file_okay=False, path_type=Path), help="Folder for records of what happens."
@@ -40,59 +55,108 @@ STOP_S_MAX = 15.0
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for sessions; kept when the network stops.  [default: a temporary one]",
 )
-@click.option("--port", type=int, default=0, help="First MQTT port; the others follow.  [default: free ones]")
+@click.option(
+    "--port",
+    type=int,
+    default=0,
+    help="First MQTT port of several in a row.  [default: free ports]",
+)
+@click.option("--console", is_flag=True, help="Serve the console, and print where to open it.")
 @click.option("--for", "for_s", type=float, metavar="SECONDS", help="Stop after this time.")
 @json_option
+@click.pass_context
 def command(
+    context: click.Context,
+    network: Path | None,
     brokers: int,
+    processes: int,
     scheme: str,
     durability: str,
     records: Path | None,
     data: Path | None,
     port: int,
+    console: bool,
     for_s: float | None,
     as_json: bool,
 ) -> None:
-    """Start a full mesh of brokers on loopback, print their endpoints, and stop them all on Ctrl-C.
+    """Start a network on this machine, print its endpoints, and stop all brokers on Ctrl-C.
+
+    NETWORK is a configuration file, as `roamq init` writes it, whose brokers are all started here. Without it, a full
+    mesh of brokers on loopback is made up.
 
     \b
     Examples:
       roamq up
+      roamq up net/network.toml
       roamq up --brokers 6 --scheme standard --records records
+      roamq up --brokers 1 --processes 2
       mosquitto_sub -p PORT -i me -c -q 2 -t 'news/#'    (then again at another broker's port)
     """
-    from roamq.net.config import load_network
-    from roamq.net.local import local_network
+    from roamq.net.ops.configuration import load_network
+    from roamq.net.ops.local import local_network
 
+    if network is not None:
+        _refuse_options(context, network)
+        loaded = load_network(network)
+        for name, table in loaded.brokers.items():
+            if table.metrics_port is None:
+                raise ConfigError(f"{network}: brokers.{name}.metrics_port: is needed to see that it is up")
+        _run(network, loaded, for_s, as_json=as_json, link_token=False)
+        return
     with tempfile.TemporaryDirectory(prefix="roamq-") as scratch:
         folder = data or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "network.toml"
-        network = local_network(
+        text = local_network(
             brokers,
             scheme=scheme,
             durability=durability,
             records=records.resolve() if records is not None else None,
+            steps=True,
             first_port=port,
+            processes=processes,
+            console_token=secrets.token_urlsafe(24) if console else None,
         )
-        path.write_text(network)
+        path.write_text(text)
         path.chmod(0o600)
-        loaded = load_network(path)
-        processes = {name: _start(path, name) for name in loaded.brokers}
-        try:
-            rows = []
-            for name, table in loaded.brokers.items():
-                _wait_until_up(name, processes[name], table.metrics_port or 0)
-                urls = [listener.url for listener in loaded.server_options(name).listeners]
-                rows.append((name, *urls, f"http://127.0.0.1:{table.metrics_port}/metrics"))
-            _print(rows, path, as_json=as_json)
-            _wait(processes, for_s)
-        finally:
-            _stop(processes)
+        _run(path, load_network(path), for_s, as_json=as_json, link_token=True)
+
+
+def _refuse_options(context: click.Context, network: Path) -> None:
+    """What the configuration says cannot be said a second time."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if given and parameter.name not in ("network", "for_s", "as_json"):
+            raise ConfigError(f"{parameter.opts[0]}: {network} says that; leave the option out")
+
+
+def _run(
+    path: Path, loaded: "NetworkConfig", for_s: float | None, *, as_json: bool, link_token: bool
+) -> None:
+    """Start all brokers, say where they are, and stop them in the end."""
+    processes = {name: _start(path, name) for name in loaded.processes}
+    try:
+        rows = []
+        for name in loaded.processes:
+            table = loaded.brokers[name]
+            for mate in loaded.mates[name]:
+                _wait_until_up(mate, processes[name], loaded.brokers[mate].metrics_port or 0)
+            urls = [listener.url for listener in loaded.server_options(name).listeners]
+            mqtt = next((url for url in urls if url.startswith("mqtt")), "-")
+            websocket = next((url for url in urls if url.startswith("ws")), "-")
+            rows.append((name, mqtt, websocket, f"http://127.0.0.1:{table.metrics_port}/metrics"))
+        console = None
+        if loaded.console is not None:
+            console = rows[0][3].replace("/metrics", "/console")
+            console += f"?token={loaded.console.token}" if link_token else f"  (token: see {path})"
+        _print(rows, path, console, as_json=as_json)
+        _wait(processes, for_s)
+    finally:
+        _stop(processes)
 
 
 def _start(path: Path, name: str) -> "subprocess.Popen[bytes]":
-    """In a process group of its own: Ctrl-C reaches us, and we stop the brokers."""
+    """Start a broker in a process group of its own: Ctrl-C reaches this process, which stops the brokers."""
     arguments = [sys.executable, "-m", "roamq.cli.main", "serve", str(path), "--broker", name]
     return subprocess.Popen([*arguments, "--log-level", "WARNING"], start_new_session=True)
 
@@ -112,20 +176,26 @@ def _wait_until_up(name: str, process: "subprocess.Popen[bytes]", port: int) -> 
     raise RoamqError(f"broker {name} is not up after {START_S_MAX:.0f} s")
 
 
-def _print(rows: list[tuple[Any, ...]], path: Path, *, as_json: bool) -> None:
+def _print(rows: list[tuple[Any, ...]], path: Path, console: str | None, *, as_json: bool) -> None:
     if as_json:
         keys = ("broker", "mqtt", "websocket", "metrics")
-        click.echo(
-            json.dumps({"config": str(path), "brokers": [dict(zip(keys, row, strict=True)) for row in rows]})
-        )
+        brokers = [dict(zip(keys, row, strict=True)) for row in rows]
+        click.echo(json.dumps({"config": str(path), "brokers": brokers, "console": console}))
     else:
-        print_table(["broker", "MQTT", "WebSocket", "metrics"], rows)
+        shown = [
+            (name, mqtt, ws, metrics.removesuffix("/metrics").rpartition(":")[2])
+            for name, mqtt, ws, metrics in rows
+        ]
+        print_table(["broker", "MQTT", "WebSocket", "HTTP port"], shown, narrow=True)
+        if console is not None:
+            click.echo(f"console: {console}")
+        click.echo(f"From another terminal: roamq status {path}")
         click.echo("Ctrl-C stops them all.")
     sys.stdout.flush()
 
 
 def _wait(processes: "dict[str, subprocess.Popen[bytes]]", for_s: float | None) -> None:
-    """Until somebody says stop, the time is over, or a broker falls."""
+    """Wait until somebody says stop, the time is over, or a broker process ends."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

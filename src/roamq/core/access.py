@@ -44,7 +44,7 @@ class Bound(NamedTuple):
     at: Number
 
 
-class Step(NamedTuple):
+class AccessStep(NamedTuple):
     kind: Kind
     attribute: str
     size: int
@@ -53,7 +53,7 @@ class Step(NamedTuple):
     """The places in the table of that kind and size; of BOUNDS the bounds."""
 
 
-Plan = tuple[Step, ...]
+Plan = tuple[AccessStep, ...]
 
 
 def plan_access(predicates: Predicates) -> Plan:
@@ -63,8 +63,8 @@ def plan_access(predicates: Predicates) -> Plan:
     bounds = [bound for name, constraint in predicates for bound in _bounds(name, constraint)]
     if bounds:
         steps = [step for step in steps if step.kind < Kind.BOUNDS]
-        steps.append(Step(Kind.BOUNDS, bounds[0].attribute, 0, tuple(bounds)))
-    plan: list[Step] = []
+        steps.append(AccessStep(Kind.BOUNDS, bounds[0].attribute, 0, tuple(bounds)))
+    plan: list[AccessStep] = []
     copies = 1
     for step in steps:
         places = 1 if step.kind is Kind.BOUNDS else len(step.keys)
@@ -84,31 +84,31 @@ def in_grid(value: object) -> bool:
     return isinstance(value, (int, float)) and -_GRID_LIMIT < value < _GRID_LIMIT
 
 
-def _breadth(step: Step) -> tuple[int, int, int, str]:
+def _breadth(step: AccessStep) -> tuple[int, int, int, str]:
     """Selective steps first: few values, a long prefix, a short interval."""
     size = -step.size if step.kind is Kind.PREFIX else step.size
     return (step.kind, len(step.keys) if step.kind is Kind.EQUAL else 0, size, step.attribute)
 
 
-def _steps(name: str, constraint: Constraint) -> list[Step]:
+def _steps(name: str, constraint: Constraint) -> list[AccessStep]:
     match constraint:
         case Missing():
-            return [Step(Kind.ABSENT, name, 0, (name,))]
+            return [AccessStep(Kind.ABSENT, name, 0, (name,))]
         case Booleans(values) if len(values) == 1:
-            return [Step(Kind.EQUAL, name, 0, values)]
+            return [AccessStep(Kind.EQUAL, name, 0, values)]
         case Words(values):
-            return [Step(Kind.EQUAL, name, 0, values)]
+            return [AccessStep(Kind.EQUAL, name, 0, values)]
         case Texts(prefix) if prefix:
-            return [Step(Kind.PREFIX, name, len(prefix), (prefix,))]
+            return [AccessStep(Kind.PREFIX, name, len(prefix), (prefix,))]
         case Numbers(intervals) if constraint.is_finite():
-            return [Step(Kind.EQUAL, name, 0, tuple(interval.low for interval in intervals))]
+            return [AccessStep(Kind.EQUAL, name, 0, tuple(interval.low for interval in intervals))]
         case Numbers(intervals) if in_grid(intervals[0].low) and in_grid(intervals[-1].high):
             low, high = intervals[0].low, intervals[-1].high
             exponent = max(math.frexp(float(high) - float(low))[1], _GRID_EXPONENT_MIN)
             cells = range(cell_of(low, exponent), cell_of(high, exponent) + 1)
-            return [Step(Kind.CELL, name, exponent, tuple(cells))]
+            return [AccessStep(Kind.CELL, name, exponent, tuple(cells))]
         case _:
-            return [Step(Kind.PRESENT, name, 0, (name,))]
+            return [AccessStep(Kind.PRESENT, name, 0, (name,))]
 
 
 def _bounds(name: str, constraint: Constraint) -> list[Bound]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from sortedcontainers import SortedList
 
-from roamq.core.access import Bound, Kind, Plan, Step, cell_of, in_grid, plan_access
+from roamq.core.access import AccessStep, Bound, Kind, Plan, cell_of, in_grid, plan_access
 from roamq.core.events import Value
 from roamq.core.filters import Filter
 
@@ -119,7 +119,7 @@ class Slot:
         self.present: dict[object, Branch] = {}
         self.groups: dict[tuple[tuple[str, bool], ...], BoundsGroup] = {}
 
-    def add(self, step: Step, entry: Entry, depth: int) -> None:
+    def add(self, step: AccessStep, entry: Entry, depth: int) -> None:
         if step.kind is Kind.BOUNDS:
             signature = tuple(bound[:2] for bound in _bounds(step))
             group = self.groups.get(signature)
@@ -131,7 +131,7 @@ class Slot:
         for key in step.keys:
             hang(table, key, entry, depth)
 
-    def remove(self, step: Step, entry: Entry) -> None:
+    def remove(self, step: AccessStep, entry: Entry) -> None:
         if step.kind is Kind.BOUNDS:
             signature = tuple(bound[:2] for bound in _bounds(step))
             self.groups[signature].remove(_bounds(step), entry)
@@ -147,14 +147,14 @@ class Slot:
     def is_empty(self) -> bool:
         return not (self.equal or self.prefixes or self.cells or self.present or self.groups)
 
-    def _table(self, step: Step) -> dict[object, Branch]:
+    def _table(self, step: AccessStep) -> dict[object, Branch]:
         if step.kind is Kind.EQUAL:
             return self.equal
         if step.kind is Kind.PRESENT:
             return self.present
         return self._sizes(step).setdefault(step.size, {})
 
-    def _sizes(self, step: Step) -> dict[int, dict[object, Branch]]:
+    def _sizes(self, step: AccessStep) -> dict[int, dict[object, Branch]]:
         return self.prefixes if step.kind is Kind.PREFIX else self.cells
 
     def collect(self, value: Value, attributes: Attributes, found: list[Entry]) -> None:
@@ -265,5 +265,5 @@ def _accepts(entry: Entry, attributes: Attributes) -> bool:
     return True
 
 
-def _bounds(step: Step) -> tuple[Bound, ...]:
+def _bounds(step: AccessStep) -> tuple[Bound, ...]:
     return tuple(bound for bound in step.keys if isinstance(bound, Bound))

@@ -11,7 +11,7 @@ line, and NaN is not on it: no predicate but `IS NOT NULL` accepts it.
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -201,6 +201,20 @@ def meet(one: Constraint, other: Constraint) -> Constraint | None:
             return _meet_texts(one, other)
         case _:
             return None  # of two types
+
+
+def meet_all(constraints: Sequence[Constraint]) -> Constraint | None:
+    """What all of at least one constraint accept: met in pairs, then pairs of pairs, so that n of them take n log n."""
+    met = list(constraints)
+    while len(met) > 1:
+        pairs: list[Constraint] = []
+        for one, other in zip(met[::2], met[1::2], strict=False):
+            both = meet(one, other)
+            if both is None:
+                return None
+            pairs.append(both)
+        met = pairs + met[len(pairs) * 2 :]
+    return met[0]
 
 
 def covers(general: Constraint, special: Constraint) -> bool:

@@ -8,15 +8,19 @@ Events are held through an `EventBuffer`, which keeps one copy however many cont
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from roamq.core.buffers import EventBuffer
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
 
 UNLIMITED = 1 << 30
+UNLIMITED_BYTES = 1 << 62
+FORWARDED: Final = "forwarded"
+"""How events come to a broker that the client visits while its context is elsewhere."""
 
 Position = dict[BrokerId, int]
 """Per origin, the last sequence consumed. Absent means none."""
@@ -54,6 +58,12 @@ def digest_of(filters: Iterable[Filter]) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+class Outlet(Protocol):
+    """Where the events of a context go whose client another broker is connected to."""
+
+    def deliver(self, to: ClientId, event: Event, how: str) -> None: ...
+
+
 class Mode(Enum):
     """What a broker does with a context it holds ([PRO] section 4, [PRE] section 3)."""
 
@@ -74,76 +84,9 @@ class Held(NamedTuple):
 
 _held = tuple.__new__
 """Makes a `Held` without a call of its own."""
-
-
-class EventBuffer:
-    """One stored copy of an event serves every context that holds it; bounded by bytes.
-
-    When the limit is reached a new event is refused (`hold` returns False) and the caller records the drop:
-    what was stored first was promised first.
-    """
-
-    __slots__ = ("_held", "bytes", "limit_bytes", "peak_bytes")
-
-    def __init__(self, limit_bytes: int | None = None) -> None:
-        self.limit_bytes = limit_bytes
-        self.bytes = 0
-        self.peak_bytes = 0
-        self._held: dict[EventId, int] = {}
-
-    def __len__(self) -> int:
-        """Distinct events stored."""
-        return len(self._held)
-
-    def oldest_first(self) -> Iterator[EventId]:
-        """What is held, in the order it came."""
-        return iter(self._held)
-
-    def hold(self, event: Event) -> bool:
-        """Keep `event` for one more context; False when a new copy does not fit."""
-        held = self._held
-        references = held.get(event.id)
-        if references is not None:
-            held[event.id] = references + 1
-            return True
-        size = event.size_bytes
-        if self.limit_bytes is not None and self.bytes + size > self.limit_bytes:
-            return False
-        held[event.id] = 1
-        self.bytes += size
-        if self.bytes > self.peak_bytes:
-            self.peak_bytes = self.bytes
-        return True
-
-    def release(self, event: Event) -> None:
-        """One context fewer needs `event`; the last one frees it."""
-        references = self._held[event.id] - 1
-        if references:
-            self._held[event.id] = references
-        else:
-            del self._held[event.id]
-            self.bytes -= event.size_bytes
-
-
-class ClientQueue(EventBuffer):
-    """One client's part of a broker's buffer, with a bound of its own ([PRO] Table 1: queue size)."""
-
-    __slots__ = ("shared",)
-
-    def __init__(self, shared: EventBuffer, limit_bytes: int) -> None:
-        super().__init__(limit_bytes)
-        self.shared = shared
-
-    def hold(self, event: Event) -> bool:
-        assert self.limit_bytes is not None
-        if self.bytes + event.size_bytes > self.limit_bytes or not self.shared.hold(event):
-            return False
-        self.bytes += event.size_bytes
-        return True
-
-    def release(self, event: Event) -> None:
-        self.shared.release(event)
-        self.bytes -= event.size_bytes
+_NONE: Final[frozenset[EventId]] = frozenset()
+_NOTHING_STORED: Final[deque[Held]] = deque()
+"""What contexts share that have never stored anything: an empty queue takes 760 bytes. Nobody adds to it."""
 
 
 class Context:
@@ -151,17 +94,20 @@ class Context:
 
     __slots__ = (
         "_acknowledged",
-        "ahead",
         "buffer",
+        "bytes",
         "client",
+        "delivers_early",
         "epoch",
         "filters",
-        "goes_ahead",
         "in_flight",
+        "limit_bytes",
         "local_queue",
         "mode",
+        "outlet",
         "position",
         "reach",
+        "sent_early",
         "session",
         "stored",
         "window",
@@ -175,29 +121,37 @@ class Context:
         mode: Mode,
         buffer: EventBuffer,
         position: Position | None = None,
+        limit_bytes: int = UNLIMITED_BYTES,
     ) -> None:
         self.client = client
         self.epoch = epoch
         self.mode = mode
         self.buffer = buffer
+        self.bytes = 0
+        """What is stored for this client, however many contexts share a copy ([PRO] Table 1: queue size)."""
+        self.limit_bytes = limit_bytes
+        """The bound of it."""
         self.filters: dict[Filter, None] = {}  # an ordered set: replays subscribe in the same order
         self.position: Position = dict(position or {})
         self.reach: Position = dict(self.position)
-        self.stored: deque[Held] = deque()
+        self.stored: deque[Held] = _NOTHING_STORED
         self.in_flight = 0
         """How many of the first stored events have been handed to the client and not acknowledged."""
+        self.outlet: Outlet | None = None
+        """Where events go while the context is SERVING; None: to the client, which is connected here."""
         self.window = UNLIMITED
         """How many events may be in flight at once (MQTT's Receive Maximum)."""
         self.local_queue: deque[Event] | None = None
         """While older events are still on their way from another broker: what has come here since."""
-        self.goes_ahead = False
+        self.delivers_early = False
         """Whether the client gets what is in the local queue without waiting for what is older."""
-        self.ahead: deque[Event] = deque()
+        self.sent_early: list[Event] = []
         """What was taken from the local queue and handed to the client, and is not acknowledged.
 
         What is acknowledged of it may come again with the older events: the session remembers it.
         """
-        self._acknowledged: set[EventId] = set()
+        self._acknowledged: set[EventId] | frozenset[EventId] = _NONE
+        """What the client has consumed before earlier events; `_NONE` while that is nothing, as with most contexts."""
         self.session: object | None = None
         """What the world's protocol keeps with the context (MQTT session state); the core never looks inside."""
 
@@ -209,56 +163,79 @@ class Context:
 
     def admit(self, event: Event, how: str = "live") -> bool:
         """Store `event`, which `is_new`, behind the others; False if there is no room for it."""
-        if not self.buffer.hold(event):
+        size = self.bytes + event.cost_bytes
+        if size > self.limit_bytes or not self.buffer.hold(event):
             return False
-        self.reach[event.id[0]] = event.id[1]
-        self.stored.append(_held(Held, (event, how)))
+        self.bytes = size
+        origin, sequence = event.id
+        self.reach[origin] = sequence
+        stored = self.stored
+        if stored is _NOTHING_STORED:
+            stored = self.stored = deque()
+        stored.append(_held(Held, (event, how)))
         return True
+
+    def _queue(self) -> deque[Held]:
+        """`stored`, to be added to."""
+        if self.stored is _NOTHING_STORED:
+            self.stored = deque()
+        return self.stored
 
     def open_local_queue(self) -> None:
         """Older events are on their way from another broker: what comes here meanwhile waits for them."""
         self.local_queue = deque()
-        self.goes_ahead = False
+        self.delivers_early = False
 
-    def next_ahead(self) -> Event | None:
+    def next_early(self) -> Event | None:
         """The next event of the local queue for a client that does not wait for older ones."""
-        if not self.goes_ahead or not self.local_queue or len(self.ahead) >= self.window:
+        if not self.delivers_early or not self.local_queue or len(self.sent_early) >= self.window:
             return None
         event = self.local_queue.popleft()
-        self.ahead.append(event)
+        self.sent_early.append(event)
         return event
 
     def admit_later(self, event: Event) -> bool:
         """Put `event` into the local queue: older ones are on their way. False if there is no room for it."""
         assert self.local_queue is not None
-        if not self.buffer.hold(event):
+        size = event.cost_bytes
+        if self.bytes + size > self.limit_bytes or not self.buffer.hold(event):
             return False
+        self.bytes += size
         self.local_queue.append(event)
         return True
 
     def close_local_queue(self) -> None:
         """All older events are here: what waited in the local queue follows them, less what they brought."""
         waiting, self.local_queue = self.local_queue, None
-        self.goes_ahead = False
-        if self.ahead:
-            self._leave_out_what_is_ahead()
+        self.delivers_early = False
+        if self.sent_early:
+            self._leave_out_what_was_sent_early()
         brought: set[EventId] | None = None
         for event in waiting or ():
             origin, sequence = event.id
             if self.is_new(event):
                 self.reach[origin] = sequence
-                self.stored.append(Held(event, "stored"))
+                self._queue().append(Held(event, "stored"))
                 continue
             if brought is None:
                 brought = {held.event.id for held in self.stored}
             if event.id in brought or sequence <= self.position.get(origin, 0):
-                self.buffer.release(event)
+                self._release(event)
             else:
                 self._insert_in_order(Held(event, "stored"))
 
-    def _leave_out_what_is_ahead(self) -> None:
+    def append_local_queue(self) -> None:
+        """All that waited in the local queue follows, whether the older events brought it as well or not."""
+        for event in self.local_queue or ():
+            origin, sequence = event.id
+            self.reach[origin] = max(sequence, self.reach.get(origin, 0))
+            self._queue().append(Held(event, "stored"))
+        if self.local_queue is not None:
+            self.local_queue.clear()
+
+    def _leave_out_what_was_sent_early(self) -> None:
         """What the client is being sent already does not come from the other broker as well."""
-        sent = {event.id for event in self.ahead}
+        sent = {event.id for event in self.sent_early}
         self._keep(held for held in self.stored if held.event.id not in sent)
         for origin, sequence in sent:
             self.reach[origin] = max(sequence, self.reach.get(origin, 0))
@@ -272,7 +249,7 @@ class Context:
             if other.event.id[0] == origin and other.event.id[1] > sequence
         )
         # What is in flight stays in front: it has been sent.
-        self.stored.insert(max(self.in_flight, next(later, len(self.stored))), held)
+        self._queue().insert(max(self.in_flight, next(later, len(self.stored))), held)
 
     def next_to_send(self) -> Held | None:
         """The first stored event that is not in flight; it is counted as in flight from now on."""
@@ -287,28 +264,46 @@ class Context:
         An acknowledgement that overtakes an earlier one waits for it, so that a position never claims an event
         that the client may not have; returns whether the id was in flight.
         """
-        if self.ahead:
-            return self._acknowledge_ahead(event_id)
+        if self.sent_early:
+            return self._acknowledge_early(event_id)
         if not self.in_flight:
             return False
         stored = self.stored
-        if stored[0][0].id != event_id:
+        event = stored[0][0]
+        if event.id != event_id:
             ahead = any(stored[i][0].id == event_id for i in range(1, self.in_flight))
             if ahead:
-                self._acknowledged.add(event_id)
+                self._acknowledged_ahead().add(event_id)
             return ahead
-        self._consume_first()
+        # `_consume_first`, without a call: one for every event that is acknowledged.
+        del stored[0]
+        self.in_flight -= 1
+        origin, sequence = event_id
+        position = self.position
+        if origin not in position or sequence > position[origin]:
+            position[origin] = sequence
+        self.bytes -= event.cost_bytes
+        self.buffer.release(event)
         if self._acknowledged:
-            while self.in_flight and stored[0][0].id in self._acknowledged:
-                self._acknowledged.remove(stored[0][0].id)
+            ahead_of_first = self._acknowledged_ahead()
+            while self.in_flight and stored[0][0].id in ahead_of_first:
+                ahead_of_first.remove(stored[0][0].id)
                 self._consume_first()
+            if not ahead_of_first:
+                self._acknowledged = _NONE
         return True
 
-    def _acknowledge_ahead(self, event_id: EventId) -> bool:
-        for event in self.ahead:
+    def _acknowledged_ahead(self) -> set[EventId]:
+        """`_acknowledged`, to be changed."""
+        if not isinstance(self._acknowledged, set):
+            self._acknowledged = set(self._acknowledged)
+        return self._acknowledged
+
+    def _acknowledge_early(self, event_id: EventId) -> bool:
+        for event in self.sent_early:
             if event.id == event_id:
-                self.ahead.remove(event)
-                self.buffer.release(event)
+                self.sent_early.remove(event)
+                self._release(event)
                 return True
         return False
 
@@ -319,6 +314,7 @@ class Context:
         position = self.position
         if origin not in position or sequence > position[origin]:
             position[origin] = sequence
+        self.bytes -= event.cost_bytes
         self.buffer.release(event)
 
     def return_in_flight(self) -> None:
@@ -330,18 +326,18 @@ class Context:
             kept: deque[Held] = deque()
             for held in self.stored:
                 if held.event.id in self._acknowledged:
-                    self.buffer.release(held.event)
+                    self._release(held.event)
                 else:
                     kept.append(held)
             self.stored = kept
-            self._acknowledged.clear()
+            self._acknowledged = _NONE
         self.in_flight = 0
         if self.local_queue is not None:
-            self.local_queue.extendleft(reversed(self.ahead))
+            self.local_queue.extendleft(reversed(self.sent_early))
         else:
-            for event in self.ahead:
+            for event in self.sent_early:
                 self._insert_in_order(Held(event, "stored"))
-        self.ahead.clear()
+        self.sent_early.clear()
 
     def acknowledged_ahead(self) -> tuple[EventId, ...]:
         """What the client has consumed before earlier events, in order of delivery."""
@@ -353,7 +349,7 @@ class Context:
         while self.in_flight and self.stored[0][0].id[1] <= position.get(self.stored[0][0].id[0], 0):
             self._consume_first()
         if gone:
-            self._acknowledged |= gone
+            self._acknowledged_ahead().update(gone)
 
     def skip_to(self, position: Position) -> None:
         """Another broker says how far the client has read: forget stored events it has consumed."""
@@ -379,15 +375,45 @@ class Context:
         self._keep(entry for entry in self.stored if is_wanted(entry.event))
         for event in self.local_queue or ():
             if not is_wanted(event):
-                self.buffer.release(event)
+                self._release(event)
         if self.local_queue is not None:
             self.local_queue = deque(event for event in self.local_queue if is_wanted(event))
         for origin, sequence in reach.items():
             self.reach[origin] = max(sequence, self.reach.get(origin, 0))
 
-    def drop_expired(self, now: Seconds) -> list[Event]:
-        """Forget stored events whose lifetime is over (not those in flight); returns them."""
-        expired = [h.event for i, h in enumerate(self.stored) if i >= self.in_flight and h.event.expired(now)]
+    def start_over(self, position: Position) -> None:
+        """Forget what is stored; the client has read up to `position`."""
+        self.take_all()
+        self.local_queue = None
+        self.position = position
+        self.reach = dict(position)
+
+    def take_out(self, is_taken: Callable[[Event], bool]) -> list[Event]:
+        """Forget some of the events that are stored and not in flight, and return them; the others stay in order."""
+        sent, waiting = list(self.stored)[: self.in_flight], list(self.stored)[self.in_flight :]
+        taken = [held.event for held in waiting if is_taken(held.event)]
+        gone = {event.id for event in taken}
+        self._keep([*sent, *(held for held in waiting if held.event.id not in gone)])
+        if self.local_queue:
+            later = [event for event in self.local_queue if is_taken(event)]
+            for event in later:
+                self.local_queue.remove(event)
+                self._release(event)
+            taken += later
+        return taken
+
+    def consume_all(self) -> None:
+        """The client is done with everything that has come so far, read or not: it starts again from here."""
+        for event in self.take_all():
+            origin, sequence = event.id
+            self.reach[origin] = max(sequence, self.reach.get(origin, 0))
+        for origin, sequence in self.reach.items():
+            self.position[origin] = max(sequence, self.position.get(origin, 0))
+
+    def drop_expired(self, now: Seconds, has_begun: Callable[[Event], bool]) -> list[Event]:
+        """Forget stored events whose lifetime is over, but for those in flight or begun before; returns them."""
+        waiting = (held.event for place, held in enumerate(self.stored) if place >= self.in_flight)
+        expired = [event for event in waiting if event.expired(now) and not has_begun(event)]
         if expired:
             gone = {event.id for event in expired}
             self._keep(held for held in self.stored if held.event.id not in gone)
@@ -398,30 +424,35 @@ class Context:
         if self.in_flight or not self.stored or self.stored[0].event.id != event_id:
             return None
         event = self.stored.popleft().event
-        self.buffer.release(event)
+        self._release(event)
         return event
 
     def take_all(self) -> list[Event]:
         """Empty the store and return what was in it, in order: the context leaves this broker."""
         events = [held.event for held in self.stored]
-        events.extend(self.ahead)
-        self.ahead.clear()
+        events.extend(self.sent_early)
+        self.sent_early.clear()
         if self.local_queue:
             events.extend(self.local_queue)
             self.local_queue.clear()
         for event in events:
-            self.buffer.release(event)
+            self._release(event)
         self.stored.clear()
         self.in_flight = 0
-        self._acknowledged.clear()
+        self._acknowledged = _NONE
         return events
+
+    def _release(self, event: Event) -> None:
+        """This context holds the event no longer."""
+        self.bytes -= event.cost_bytes
+        self.buffer.release(event)
 
     def _keep(self, kept: Iterable[Held]) -> None:
         survivors = deque(kept)
         ids = {held.event.id for held in survivors}
         for held in self.stored:
             if held.event.id not in ids:
-                self.buffer.release(held.event)
+                self._release(held.event)
         self.stored = survivors
 
     def events(self) -> Iterator[Event]:

@@ -45,16 +45,19 @@ class Event:
     retain: Final[bool]
     properties: Final[object | None]
     """What the world's protocol wants carried along unread (MQTT 5 properties); the core never looks inside."""
-    assigned: Final[Mapping[str, BrokerId] | None]
-    """Shared group -> the broker whose member is due, decided where the event entered."""
+    assigned: Final[Mapping[str, ClientId] | None]
+    """Filter of a shared group, as text -> the member that gets the event, decided where the event entered."""
+    is_handed_on: Final[bool]
+    """Whether the event is for shared groups alone: it entered before, and nobody it was assigned to could take it."""
+    cost_bytes: Final[int]
+    """What a stored event costs of the memory; its size, where nobody knows better."""
     match_key: Hashable = field(init=False, repr=False)
     """Events with equal keys match the same filters: what match caches are keyed by."""
     size_bytes: int = field(init=False, repr=False)
-    """What the event weighs in a buffer: its payload, its topic and its attributes as text."""
+    """The event's payload, its topic and its attributes as text."""
 
     def __init__(
         self,
-        *,
         id: EventId,
         topic: str,
         attributes: Mapping[str, Value] = NO_ATTRIBUTES,
@@ -65,7 +68,9 @@ class Event:
         qos: int = 1,
         retain: bool = False,
         properties: object | None = None,
-        assigned: Mapping[str, BrokerId] | None = None,
+        assigned: Mapping[str, ClientId] | None = None,
+        is_handed_on: bool = False,
+        cost_bytes: int | None = None,
     ) -> None:
         self.id = id
         self.topic = topic
@@ -78,6 +83,7 @@ class Event:
         self.retain = retain
         self.properties = properties
         self.assigned = assigned
+        self.is_handed_on = is_handed_on
         if attributes:
             # True == 1 for Python, but not for a filter: the type is part of the key.
             items = attributes.items()
@@ -88,6 +94,7 @@ class Event:
         else:
             self.match_key = topic
             self.size_bytes = len(payload) + len(topic)
+        self.cost_bytes = self.size_bytes if cost_bytes is None else cost_bytes
 
     def expired(self, now: Seconds) -> bool:
         return self.expires_at is not None and now >= self.expires_at

@@ -1,8 +1,8 @@
 """Filters: what a subscriber wants, and what a publisher advertises.
 
 A filter is an MQTT topic filter and a conjunction of predicates on attributes (`selectors` has the grammar).
-It is a value in canonical form: two filters are equal exactly if they match the same events, and `matches`,
-`covers` and `overlaps` are exact for the whole language ([DIS] section 2 defines the last two;
+It is a value in canonical form: two filters of one group are equal exactly if they match the same events, and
+`matches`, `covers` and `overlaps` are exact for the whole language ([DIS] section 2 defines the last two;
 docs/decisions/0010).
 """
 
@@ -29,6 +29,8 @@ class Filter:
     """The topic filter, as MQTT writes it."""
     predicates: Predicates
     """One constraint per attribute, sorted by its name."""
+    group: str | None
+    """The group that shares the subscription, if one does: each event is for one member of it (`Event.assigned`)."""
     satisfiable: bool
     """Whether there is an event that matches. All filters that nothing matches are equal."""
     levels: Levels = field(repr=False)
@@ -37,7 +39,7 @@ class Filter:
     """Whether the topic filter may match more than one topic."""
     _hash: int = field(repr=False)
 
-    def __init__(self, topic: str = "#", selector: str | None = None) -> None:
+    def __init__(self, topic: str = "#", selector: str | None = None, group: str | None = None) -> None:
         levels = parse_topic_filter(topic)
         predicates = parse_selector(selector) if selector and selector.strip() else ()
         if predicates is None:
@@ -45,10 +47,11 @@ class Filter:
         put = object.__setattr__  # the way into a frozen value
         put(self, "topic", print_topic_filter(levels))
         put(self, "predicates", predicates or ())
+        put(self, "group", group)
         put(self, "satisfiable", predicates is not None)
         put(self, "levels", levels)
         put(self, "has_wildcard", levels[-1] == "#" or "+" in levels)
-        put(self, "_hash", hash((levels, predicates)))
+        put(self, "_hash", hash((levels, predicates, group)))
 
     @classmethod
     def parse(cls, topic: str, selector: str | None = None) -> "Filter":
@@ -108,19 +111,26 @@ class Filter:
             self._hash == other._hash
             and self.satisfiable == other.satisfiable
             and self.levels == other.levels
+            and self.group == other.group
             and self.predicates == other.predicates
         )
 
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> "tuple[type[Filter], tuple[str, str | None]]":
-        return (Filter, (self.topic, self.selector))  # the hash of a string differs between processes
+    def __reduce__(self) -> "tuple[type[Filter], tuple[str, str | None, str | None]]":
+        return (
+            Filter,
+            (self.topic, self.selector, self.group),
+        )  # the hash of a string differs between processes
 
     def __str__(self) -> str:
         selector = self.selector
-        return f"{self.topic} WHERE {selector}" if selector else self.topic
+        topic = self.topic if self.group is None else f"$share/{self.group}/{self.topic}"
+        return f"{topic} WHERE {selector}" if selector else topic
 
     def __repr__(self) -> str:
         selector = self.selector
+        if self.group is not None:
+            return f"Filter({self.topic!r}, {selector!r}, {self.group!r})"
         return f"Filter({self.topic!r}, {selector!r})" if selector else f"Filter({self.topic!r})"

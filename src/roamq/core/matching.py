@@ -11,7 +11,7 @@ for ordered bounds, which are in log time. Written here because what exists matc
 both.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 from roamq.core.branches import Branch, Entry, collect, hang, unhang
@@ -89,6 +89,14 @@ class MatchIndex(Generic[K]):
             del self._held[key], self._came[key]
         self._pairs -= 1
         self.version += 1
+
+    def pairs(self) -> Iterator[tuple[K, list[Filter]]]:
+        """Each key with its filters, in the order in which the keys came: added again, they match in that order."""
+        held: dict[K, list[Filter]] = {key: [] for key in self._came}
+        for filter, entry in self._entries.items():
+            for key in self._holders[entry]:
+                held[key].append(filter)
+        return iter(held.items())
 
     def match(self, event: Event) -> list[K]:
         """The keys with a filter that matches, each once, in the order in which they came to the index."""

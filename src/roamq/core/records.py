@@ -33,12 +33,21 @@ class Record(NamedTuple):
 
 
 KINDS: Final[dict[str, str]] = {
-    "published": "an event entered at `broker` from `client`; `count` = clients subscribed to it anywhere, if known",
+    "published": "an event entered at `broker` from `client`; `count` = clients subscribed to it anywhere, if "
+    "known; `detail`: the topic, where a live broker writes it",
     "delivered": "`client` received the event at `broker`; `duration_s` since publication; `detail`: live, "
     "stored (was buffered here) or transferred (came from another broker)",
+    "routed": "the event came to the live `broker` over the link from `peer` (if `records.steps`)",
+    "stored": "the live `broker` keeps the event for `client`, which is away or whose session is on its way (if "
+    "`records.steps`)",
+    "acknowledged": "`client` acknowledged the event to the live `broker`, at QoS 1 or 2 (if `records.steps`)",
     "dropped": "`broker` gave up the event for `client`, or for all behind the neighbour `peer`; `detail`: queue_full, "
     "expired, crashed, link, timeout, outbox_full",
     "connected": "`client` connected at `broker`; `peer` = the broker before, if any",
+    "refused": "`broker` did not let `client` in, or refused what it asked for; `detail`: sessions_max (the quota is "
+    "full), session_owner (another user's session), store_bytes_max (a PUBLISH), will, subscription (`count` of them "
+    "ended when rules changed)",
+    "denied": "the rules of `broker` did not let `client` do what `detail` says: publish TOPIC or subscribe FILTER",
     "disconnected": "`client` left `broker`; `detail`: moved, vanished, closed, timeout",
     "handoff": "`client` got its first message after a reconnect at `broker`; `duration_s` since the reconnect "
     "request; `peer` = the broker before",
@@ -57,20 +66,23 @@ KINDS: Final[dict[str, str]] = {
     "violation": "a checker found an invariant broken: `detail` says which",
 }
 
-MULTICAST: Final = frozenset({"event", "delivery", "subscribe", "unsubscribe", "advertise"})
-"""Traffic details of regular messages, "those delivered using multicast" ([DIS] section 5.2.1): `delivery` is the last
-hop of an event that the multicast brought to the client's broker, at once or while the client was away."""
+MULTICAST: Final = frozenset(
+    {"event", "delivery", "stored_delivery", "subscribe", "unsubscribe", "advertise"}
+)
+"""Traffic details of regular messages, those that a network of clients at rest would carry ([DIS] section 5.2.1):
+`delivery` and `stored_delivery` are the last hop of an event to its client, whichever way it came to the broker. A
+client at rest has that hop too, so the sum hardly depends on the scheme (docs/decisions/0037)."""
 
 MIGRATION: Final = frozenset({"context", "mobile_subscribe", "mobile_unsubscribe"})
 """The part of UNICAST that migrates subscriptions: the three messages of [DIS] Eq. 2."""
 
-CONTROL: Final = frozenset({"control", "closing"})
+CONTROL: Final = frozenset({"control", "closing", "marker"})
 """Words between brokers that bring neither events nor subscriptions. `closing` is the end of a transfer that had
-nothing to bring, for which the papers' protocols have no message."""
+nothing to bring, for which the papers' protocols have no message. `marker` is what orders a handoff where events are
+routed by interest (docs/interest.md)."""
 
 UNICAST: Final = MIGRATION | CONTROL | {"stored_event", "event_ids", "forward"}
 """Traffic details that exist because clients move: "all the messages exchanged between the two brokers". `forward` is
 each hop from a home broker, which "forwards these events to the client using unicast messages", the last included.
 
-In neither set: `stored_delivery`, the last hop of an event that another broker sent, which was not delivered using
-multicast nor exchanged between brokers; `retransmission`, which is a link's own (docs/decisions/0030)."""
+In neither set: `retransmission`, which is a link's own (docs/decisions/0030)."""

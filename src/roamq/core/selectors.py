@@ -16,8 +16,9 @@ order (as in JMS), and of the patterns only a prefix. `constraints` says what a 
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from roamq.core import constraints as c
 from roamq.core.errors import SelectorError
@@ -28,6 +29,12 @@ T = TypeVar("T")
 
 Predicates = tuple[tuple[str, c.Constraint], ...]
 """One constraint per attribute, sorted by its name."""
+
+TERMS_MAX: Final = 1024
+"""Values that one selector may name. What a subscriber asks for costs every event that comes by."""
+DEPTH_MAX: Final = 16
+"""Parentheses that may be open at once."""
+_REMEMBERED: Final = 1024
 
 KEYWORDS = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"))
 
@@ -54,24 +61,34 @@ class _Token(NamedTuple):
     position: int
 
 
+@lru_cache(_REMEMBERED)
 def parse_selector(text: str) -> Predicates | None:
-    """Read a selector; `None` if no event can match it. Raises `SelectorError` where it cannot be read."""
+    """Read a selector; `None` if no event can match it. Raises `SelectorError` where it cannot be read.
+
+    The time grows as n log n. Selectors are read again when a session comes back: what was read lately is remembered.
+    """
     if len(text) > LENGTH_MAX_BYTES:
         shown = text[:40] + "..."
         raise SelectorError(
             f"a selector is longer than {LENGTH_MAX_BYTES} characters", text=shown, position=40
         )
-    found: dict[str, c.Constraint] = {}
+    said: dict[str, list[c.Constraint]] = {}
     satisfiable = True
     for name, constraint in _Parser(text).conjunction():
-        known = found.get(name)
-        met = c.meet(known, constraint) if known and constraint else constraint
-        if met is None:
+        if constraint is None:
             satisfiable = False  # and read on: a mistake further right still deserves its message
         else:
-            found[name] = met
-    found.pop("", None)
-    return tuple(sorted(found.items())) if satisfiable else None
+            said.setdefault(name, []).append(constraint)
+    said.pop("", None)
+    if not satisfiable:
+        return None
+    found: list[tuple[str, c.Constraint]] = []
+    for name in sorted(said):
+        met = c.meet_all(said[name])
+        if met is None:
+            return None
+        found.append((name, met))
+    return tuple(found)
 
 
 class _Parser:
@@ -81,6 +98,7 @@ class _Parser:
         self.text = text
         self.tokens = list(self._tokens())
         self.index = 0
+        self.terms = 0
 
     def _tokens(self) -> Iterator[_Token]:
         position = 0
@@ -128,8 +146,10 @@ class _Parser:
     def conjunction(self) -> Iterator[tuple[str, c.Constraint | None]]:
         depth = 0
         while True:
-            while self.take("("):
+            while opening := self.take("("):
                 depth += 1
+                if depth > DEPTH_MAX:
+                    self.fail(f"a selector has at most {DEPTH_MAX} parentheses open at once", opening)
             yield self.predicate()
             while depth and self.take(")"):
                 depth -= 1
@@ -147,12 +167,19 @@ class _Parser:
         if truth := self.take("TRUE", "FALSE"):
             return "", c.PRESENT if truth.text == "TRUE" else None
         token = self.next
+        self.count_term(token)
         if token.kind != "name":
             if token.text == "NOT" and token.kind == "keyword":
                 self.fail(_NO_GROUP)
             self.fail("expected the name of an attribute")
         self.index += 1
         return token.text, self.constraint()
+
+    def count_term(self, token: _Token) -> None:
+        """Every predicate is a term, and so is every further value of IN."""
+        self.terms += 1
+        if self.terms > TERMS_MAX:
+            self.fail(f"a selector has at most {TERMS_MAX} terms", token)
 
     def constraint(self) -> c.Constraint | None:
         if sign := self.take("=", "<>", "<", "<=", ">", ">="):
@@ -191,6 +218,7 @@ class _Parser:
                 self.fail("the values of IN have one type", token)
             if not self.take(","):
                 break
+            self.count_term(token)
         self.expect(")")
         return _one_of(values, negated)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from roamq.config import to_toml
 from roamq.core.errors import RoamqError
-from roamq.net.local import free_ports, local_network
+from roamq.net.ops.local import free_ports, local_network
 from roamq.overlay.topology import Topology
 
 START_S_MAX = 60.0
@@ -25,9 +25,9 @@ START_S_MAX = 60.0
 class Relay:
     """Passes bytes between two brokers while it is up."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, port: int) -> None:
         self.target = target
-        (self.port,) = free_ports(1)
+        self.port = port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -36,7 +36,7 @@ class Relay:
             self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
 
     async def down(self) -> None:
-        """Cut: what is under way is lost, and nobody gets through."""
+        """Cut the link: bytes under way are lost, and no new connection is accepted."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -66,7 +66,14 @@ class BrokerProcesses:
     """`roamq serve` once per broker of the topology."""
 
     def __init__(
-        self, topology: Topology, folder: Path, *, scheme: str, options: Mapping[str, Any], durability: str
+        self,
+        topology: Topology,
+        folder: Path,
+        *,
+        scheme: str,
+        options: Mapping[str, Any],
+        durability: str,
+        console_token: str | None = None,
     ) -> None:
         self.topology = topology
         self.folder = folder
@@ -78,15 +85,26 @@ class BrokerProcesses:
             durability=durability,
             records=folder / "records",
             scheme_options=dict(options),
+            console_token=console_token,
         )
+        self._console_token = console_token
         links = [[self.short[a], self.short[b]] for a, b in topology.links]
         self._text = text.replace("[network]\n", f"[network]\nlinks = {to_toml(links)}\n", 1)
         self.ports = {short: int(port) for short, port in self._all(r'kind = "mqtt", port = (\d+)').items()}
         self._link_ports = {short: int(port) for short, port in self._all(r"link_port = (\d+)").items()}
-        self.relays = {(a, b): Relay(self._link_ports[b]) for a, b in links} | {
-            (b, a): Relay(self._link_ports[a]) for a, b in links
+        ends = [(a, b) for a, b in links] + [(b, a) for a, b in links]
+        taken = {int(port) for port in re.findall(r"port = (\d+)", self._text)}
+        free = free_ports(len(ends), but=taken)
+        self.relays = {
+            (a, b): Relay(self._link_ports[b], port) for (a, b), port in zip(ends, free, strict=True)
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def console_url(self) -> str:
+        """Where the first broker's console is, with the token that opens it."""
+        port = next(iter(self._all(r"metrics_port = (\d+)").values()))
+        return f"http://127.0.0.1:{port}/console?token={self._console_token}"
 
     def _all(self, pattern: str) -> dict[str, str]:
         found = {}
@@ -118,7 +136,7 @@ class BrokerProcesses:
         command = [
             sys.executable,
             "-m",
-            "roamq.cli.main",
+            "roamq",
             "serve",
             str(self._config_of(short)),
             "--broker",

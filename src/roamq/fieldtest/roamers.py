@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import cast
 
 from roamq.core.records import Record
-from roamq.net.mqtt.device import Device, Message
+from roamq.net.device import Device, ReceivedMessage
 from roamq.sim.mobility import Step
 
 Clock = Callable[[], float]
@@ -34,7 +34,7 @@ class _Socket(asyncio.Protocol):
         self.on_lost(self)
 
 
-class Traveller:
+class RoamingClient:
     """A device that can be at one broker at a time."""
 
     def __init__(self, device: Device, ports: dict[str, int], clock: Clock) -> None:
@@ -49,7 +49,7 @@ class Traveller:
         self._came_from: str | None = None
 
     async def connect(self, broker: str, *, clean: bool = False) -> bool:
-        """True if somebody listened."""
+        """Connect to a broker; return whether it accepted the connection."""
         self.vanish()
         asked_at = self.clock()
         hello = self.device.connect(clean=clean, previous=self.last)
@@ -66,7 +66,7 @@ class Traveller:
         return True
 
     def vanish(self) -> None:
-        """Gone without a word."""
+        """Drop the connection without an MQTT DISCONNECT."""
         if self._socket is not None:
             self._socket.transport.abort()
             self._forget()
@@ -89,7 +89,7 @@ class Traveller:
             self._socket.transport.write(data)
 
     def first_message(self, now: float, published_at: float) -> None:
-        """The first message after a reconnect: how long did it take, and was it waiting for the client?"""
+        """Record how long the client waited for its first message after a reconnect, and whether it was stored."""
         if self._asked_at is not None:
             if self._came_from is not None:
                 waited = now - self._asked_at
@@ -108,8 +108,8 @@ class Traveller:
             self._asked_at = None
 
 
-class Subscriber(Traveller):
-    """A traveller that writes down what it gets: (publisher, number) in the payload name the event."""
+class RoamingSubscriber(RoamingClient):
+    """A roaming client that records what it receives; (publisher, number) in the payload identify the event."""
 
     def __init__(
         self, name: str, ports: dict[str, int], clock: Clock, qos: int, *, shows_ticket: bool
@@ -122,16 +122,16 @@ class Subscriber(Traveller):
         self.seen: set[tuple[str, int]] = set()
         self.reordered = 0
         self.unflagged = 0
-        """Repetitions without DUP at QoS 1, or at all at QoS 2."""
+        """Messages received twice: at QoS 1 without the DUP flag, at QoS 2 in any case."""
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: ReceivedMessage) -> None:
         now = self.clock()
         publisher, number, published_at = message.payload.split(b";")[:3]
         self.first_message(now, float(published_at))
         key = (publisher.decode(), int(number))
         if key in self.seen:
             if message.dup and message.qos == 1:
-                return  # redelivery of what was not acknowledged, and said to be
+                return  # a redelivery that MQTT allows: unacknowledged before, and marked DUP
             self.unflagged += 1
         elif key[1] < self.got.get(key[0], 0):
             self.reordered += 1
@@ -142,7 +142,7 @@ class Subscriber(Traveller):
         )
 
     async def follow(self, steps: Iterator[Step], until_s: float) -> None:
-        """Be where the mobility model says, until the field test ends."""
+        """Connect and vanish as the mobility model says, until the field test ends."""
         for step in steps:
             if step.time_s >= until_s:
                 return
@@ -153,7 +153,7 @@ class Subscriber(Traveller):
                 await self.connect(step.broker)
 
     async def settle(self, brokers: list[str]) -> None:
-        """The test is over: come back somewhere, so that everything owed can be delivered."""
+        """The test is over: connect to any broker, so that it can deliver what is still owed."""
         for broker in [self.last, *brokers]:
             if self.at is not None:
                 return

@@ -2,12 +2,13 @@
 
 The payload is the simulator's scenario, so the moves, filters and publications of a seed are the same; time is the
 wall clock's. What clients see is written as the records that the simulator writes, and the same Spark queries measure
-both. QoS 0 clients are measured by what they got: they are promised nothing. By which way a message came to a client,
-live, stored or handed over by another broker, only the brokers know: their own records tell it (`ways`).
+both. QoS 0 promises nothing, so those clients are measured by what they received. Only the brokers know whether a
+message was delivered live, from the store, or after a transfer: their records tell (`ways`).
 """
 
 import asyncio
 import random
+import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -22,9 +23,9 @@ from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.matching import MatchIndex
 from roamq.core.records import Record
 from roamq.fieldtest.brokers import BrokerProcesses
-from roamq.fieldtest.roamers import Subscriber, Traveller
-from roamq.net.mqtt.codec import Properties
-from roamq.net.mqtt.device import Device
+from roamq.fieldtest.roamers import RoamingClient, RoamingSubscriber
+from roamq.net.clients.mqtt.codec import Properties
+from roamq.net.device import Device
 from roamq.sim.options import Fault
 from roamq.sim.scenario import Scenario, checked, mobility_of, topology_of, workload_of, world_of
 from roamq.sim.workload import Publisher
@@ -32,26 +33,35 @@ from roamq.sim.workload import Publisher
 QUALITIES = (0, 1, 2)
 SETTLED_S = 1.0
 PUBLISH_QOS = 2
+CONSOLE_FILE = "console_file"
+"""In the payload of a run: a file to write the address of a console to."""
 
 
 class FieldTest:
     """One scenario, one seed, real brokers."""
 
-    def __init__(self, scenario: Scenario, seed: int, folder: Path) -> None:
+    def __init__(self, scenario: Scenario, seed: int, folder: Path, console_file: Path | None = None) -> None:
+        """`console_file`: where to write the address of a console, while the brokers run."""
         self.scenario = scenario
         self.seed = seed
         self.topology = topology_of(scenario)
         self.folder = folder
         options = {k: v for k, v in scenario.scheme.items() if k != "name"}
+        self._console_file = console_file
         self.brokers = BrokerProcesses(
-            self.topology, folder, scheme=scenario.scheme_name, options=options, durability="process"
+            self.topology,
+            folder,
+            scheme=scenario.scheme_name,
+            options=options,
+            durability="process",
+            console_token=secrets.token_urlsafe(24) if console_file is not None else None,
         )
         self.records: list[Record] = []
         self.expected: dict[ClientId, set[tuple[str, int]]] = {}
         self._index: MatchIndex[ClientId] = MatchIndex()
         self._begin = 0.0
         self.ports = {str(broker): self.brokers.ports[short] for short, broker in self.brokers.names.items()}
-        self.subscribers: list[Subscriber] = []
+        self.subscribers: list[RoamingSubscriber] = []
 
     def clock(self) -> float:
         return asyncio.get_running_loop().time() - self._begin
@@ -63,6 +73,9 @@ class FieldTest:
     async def run(self) -> list[Record]:
         scenario = self.scenario
         await self.brokers.start()
+        if self._console_file is not None:
+            self._console_file.touch(mode=0o600)
+            self._console_file.write_text(self.brokers.console_url)
         try:
             self._begin = asyncio.get_running_loop().time()
             world = world_of(scenario, self.topology)
@@ -89,24 +102,24 @@ class FieldTest:
         self._finish()
         return self.records
 
-    def _subscriber(self, number: int) -> Subscriber:
+    def _subscriber(self, number: int) -> RoamingSubscriber:
         qos = QUALITIES[number % len(QUALITIES)]
-        client = Subscriber(f"c{number}", self.ports, self.clock, qos, shows_ticket=True)
+        client = RoamingSubscriber(f"c{number}", self.ports, self.clock, qos, shows_ticket=True)
         self.subscribers.append(client)
         self.expected[ClientId(client.device.name)] = set()
         return client
 
     async def _publish(self, number: int, publisher: Publisher) -> None:
-        """A publisher that stays, and comes back to its broker if that falls."""
+        """Publish from one place; connect to the broker again if it falls."""
         name = f"p{number}"
         device = Device(name, lambda message: None)
-        traveller = Traveller(device, self.ports, self.clock)
+        client = RoamingClient(device, self.ports, self.clock)
 
         for count, publication in enumerate(publisher.publications, 1):
             if publication.time_s >= self.scenario.duration_s:
                 break
             await asyncio.sleep(max(0.0, publication.time_s - self.clock()))
-            while traveller.at is None and not await traveller.connect(publisher.broker):
+            while client.at is None and not await client.connect(publisher.broker):
                 await asyncio.sleep(0.1)
 
             now = self.clock()
@@ -114,16 +127,16 @@ class FieldTest:
             said = f"{name};{count};{now:.6f};".encode()
             values = tuple((key, str(value)) for key, value in publication.attributes.items())
             payload = said + publication.payload[len(said) :]
-            traveller.send(
+            client.send(
                 device.publish(
                     publication.topic, payload, PUBLISH_QOS, properties=Properties(user_properties=values)
                 )
             )
         while device.unfinished and self.clock() < self.scenario.duration_s + self.scenario.drain_s:
-            if traveller.at is None:
-                await traveller.connect(publisher.broker)
+            if client.at is None:
+                await client.connect(publisher.broker)
             await asyncio.sleep(0.1)
-        traveller.vanish()
+        client.vanish()
 
     def _expect(
         self, name: str, count: int, topic: str, attributes: dict[str, Any], now: float, broker: BrokerId
@@ -149,7 +162,7 @@ class FieldTest:
             await self.brokers.mend(a, b)
 
     async def _drain(self) -> None:
-        """Everybody comes back and waits for what is owed, or for the end of the drain."""
+        """Connect all clients again, and wait until they have received what is owed, or until the drain ends."""
         everywhere = [str(broker) for broker in self.topology.brokers]
         end = self.scenario.duration_s + self.scenario.drain_s
         quiet_since = self.clock()
@@ -197,9 +210,10 @@ class FieldTest:
 
 
 def ways(folder: Path) -> dict[tuple[str | None, str | None, int | None], str]:
-    """(client, publisher, the publisher's number) -> how brokers say it was delivered, the last time if often.
+    """(client, publisher, the publisher's number) -> how the broker says that it last delivered the event.
 
-    Brokers number events themselves; what a publisher says at QoS 2 keeps its order, so the n-th event is its n-th.
+    Brokers number events themselves. Messages of a publisher at QoS 2 keep their order, so its n-th event is its n-th
+    message.
     """
     columns = ["kind", "client", "origin", "sequence", "detail", "position"]
     table = pq.read_table(folder, columns=columns)
@@ -221,6 +235,9 @@ def ways(folder: Path) -> dict[tuple[str | None, str | None, int | None], str]:
 
 def run_job(payload: Mapping[str, Any], seed: int) -> list[Record]:
     """The campaign's runner: the simulator's payload, on real brokers."""
-    scenario = checked(dict(payload), Source("field test"))
+    plain = dict(payload)
+    console = plain.pop(CONSOLE_FILE, None)
+    scenario = checked(plain, Source("field test"))
     with tempfile.TemporaryDirectory(prefix="roamq-field-") as folder:
-        return asyncio.run(FieldTest(scenario, seed, Path(folder)).run())
+        test = FieldTest(scenario, seed, Path(folder), Path(console) if console is not None else None)
+        return asyncio.run(test.run())

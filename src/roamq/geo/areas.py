@@ -60,19 +60,25 @@ class LocationAreas:
                 raise ConfigError(
                     f"features[{number}]: an area is a Polygon or MultiPolygon with a property 'broker'"
                 )
-            cells.setdefault(BrokerId(broker), []).extend(h3.geo_to_cells(feature["geometry"], resolution))
+            try:
+                inside = h3.geo_to_cells(feature["geometry"], resolution)
+            except (ValueError, TypeError, KeyError, IndexError) as error:
+                raise ConfigError(f"features[{number}]: its polygon cannot be read: {error}") from error
+            if not inside:
+                raise ConfigError(
+                    f"features[{number}]: no cell of resolution {resolution} lies in it; try a finer one"
+                )
+            cells.setdefault(BrokerId(broker), []).extend(inside)
         if not cells:
             raise ConfigError("no areas: give a GeoJSON FeatureCollection with at least one feature")
         return cls.given(cells)
 
     @classmethod
-    def voronoi(
-        cls, positions: Mapping[BrokerId, Place], resolution: int, *, margin_m: float | None = None
-    ) -> "LocationAreas":
-        """Every cell to the nearest broker, up to `margin_m` beyond the outermost ones.
+    def voronoi(cls, positions: Mapping[BrokerId, Place], resolution: int) -> "LocationAreas":
+        """Give every cell to the nearest broker, up to a margin beyond the outermost brokers.
 
-        The default margin is half of what lies between a broker and the next, so that areas at the edge are
-        about as large as those inside.
+        The margin is half of the distance between a broker and the next, so that areas at the edge are about as large
+        as those inside.
         """
         if not positions:
             raise ConfigError("areas are made from the positions of brokers: give at least one")
@@ -80,7 +86,7 @@ class LocationAreas:
         plane = Plane(_middle(positions.values()))
         points = [plane.point(positions[broker]) for broker in brokers]
         sites = cKDTree(points)
-        margin = _half_spacing(sites, points, resolution) if margin_m is None else margin_m
+        margin = _half_spacing(sites, points, resolution)
         (left, right), (bottom, top) = (_bounds(values, margin) for values in zip(*points, strict=True))
         edge = [plane.place(x, y) for x, y in ((left, bottom), (right, bottom), (right, top), (left, top))]
         cells = sorted(Cell(c) for c in h3.h3shape_to_cells(h3.LatLngPoly(edge), resolution))

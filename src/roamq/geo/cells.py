@@ -2,7 +2,7 @@
 
 The grid is H3, which covers the earth in hexagons of sixteen sizes and names each by a short text: a cell means
 the same place to a phone, a broker and a table of traces, and the text tells the size too. Small distances are
-measured on a plane that touches the earth in the middle of things.
+measured on a plane that touches the earth at the centre of the region.
 """
 
 import math

@@ -5,9 +5,11 @@ to qualify location attributes of these subscriptions with respect to possible d
 kept in the client's context and travels with it; each broker puts its own area in its place.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from roamq.core import constraints
+from roamq.core.context import Context
 from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
 from roamq.core.selectors import print_selector
@@ -41,3 +43,20 @@ def _put(constraint: constraints.Constraint, area: BrokerId) -> constraints.Cons
     words = constraints.words([area if word == HERE else word for word in constraint.values])
     assert words is not None
     return words
+
+
+class MeaningHere:
+    """What subscriptions mean at one broker: `HERE` is the area that it serves."""
+
+    def __init__(self, me: BrokerId) -> None:
+        self.me = me
+
+    def meant(self, context: Context, filters: Iterable[Filter]) -> list[Filter]:
+        """These subscriptions as they are meant in this area, less those that others of the client mean as well."""
+        listed = dict.fromkeys(filters)
+        if not any(map(is_location_dependent, context.filters)) and not any(
+            map(is_location_dependent, listed)
+        ):
+            return list(listed)
+        others = {qualified(filter, self.me) for filter in context.filters if filter not in listed}
+        return [f for f in dict.fromkeys(qualified(f, self.me) for f in listed) if f not in others]

@@ -22,12 +22,12 @@ from roamq.geo.cells import (
 from roamq.geo.routes import RouteMap
 
 REACH_RINGS_MAX = 12
-"""Nobody is looked ahead for further than this, however fast."""
+"""The longest distance for which a client's way is predicted, however fast it is."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """What is known of the ground; without `routes`, every edge between two cells can be crossed."""
+    """Areas and streets; without `routes`, every edge between two cells can be crossed."""
 
     areas: LocationAreas
     routes: RouteMap | None = None
@@ -47,7 +47,7 @@ class Region:
         return table
 
     def ahead(self, cell: Cell, heading: float, reach_m: float, cone: float) -> dict[BrokerId, float]:
-        """The other areas that a client in `cell` sees before it, each with its distance in metres.
+        """The other areas that lie ahead of a client in `cell`, each with its distance in metres.
 
         It sees cells whose center lies within `reach_m` and at most `cone` degrees off its `heading`. The
         nearest ring is always looked at: a client that is slow still crosses the next edge.

@@ -61,10 +61,10 @@ class RouteMap:
 
     def point(self, a: Junction, b: Junction, share: float) -> Place:
         """The place at `share` of the street from `a` to `b`."""
-        one, other = self.junctions[a], self.junctions[b]
+        start, end = self.junctions[a], self.junctions[b]
         return Place(
-            one.latitude + share * (other.latitude - one.latitude),
-            one.longitude + share * (other.longitude - one.longitude),
+            start.latitude + share * (end.latitude - start.latitude),
+            start.longitude + share * (end.longitude - start.longitude),
         )
 
     def passages(self, a: Junction, b: Junction) -> tuple[Passage, ...]:
@@ -133,9 +133,9 @@ class RouteMap:
         return found
 
     def exits(self, before: Cell, cell: Cell) -> Mapping[Cell, float]:
-        """The cells that streets lead into from `cell` for who came from `before`, and how many metres it is to each.
+        """The cells that a traveller from `before` can enter next from `cell`, each with the metres to it.
 
-        Who travels turns where streets meet, back too, but not between: a cell without a junction is crossed.
+        A traveller turns, also back, only at a junction: it crosses a cell without a junction.
         """
         known = self._exits.get((before, cell))
         if known is None:

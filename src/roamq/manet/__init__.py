@@ -1,5 +1,5 @@
-"""DRIP and its epidemic twin SF: publish/subscribe where the brokers are mobile nodes themselves ([DRIP]).
+"""Publish/subscribe in a mobile ad hoc network, where the brokers are mobile nodes themselves ([DRIP]).
 
-`node` and `broker` are sans-IO and read like the paper; `network` is their shell in virtual time; `experiment`
-runs a whole setting from one seed.
+`protocol` is what a node runs: DRIP, and the epidemic framework SF that the paper compares it with. It touches
+neither clock nor network. `simulation` moves many such nodes around in virtual time and carries their messages.
 """

@@ -1,6 +1,6 @@
 """Closed-form and numerical models: numbers in, numbers out.
 
-Nothing here imports the rest of RoamQ; numpy and scipy suffice. What a model cannot answer (a saturated
-queue, a target out of reach) is said as a value or a `ValueError` that names the field, never as a negative
-delay.
+Nothing here imports the rest of RoamQ; numpy and scipy suffice. A model that has no answer (a saturated queue, a
+target out of reach) returns a value that says so or raises a `ValueError` that names the field; it never returns a
+negative delay.
 """

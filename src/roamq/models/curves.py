@@ -16,6 +16,9 @@ from scipy import interpolate, optimize, stats
 
 Floats = NDArray[np.float64]
 
+FOLDS = 5
+"""Of the cross-validation."""
+
 
 def paper_throughput(subscribers: ArrayLike) -> Floats:
     """[PRO] Eq. 16 as printed: messages per second of a broker with this many subscribers."""
@@ -49,14 +52,8 @@ class Curve:
         middle, half = self.predict(points), self._half_width(points, confidence)
         return middle - half, middle + half
 
-    def r2_on(self, x: ArrayLike, y: ArrayLike) -> float:
-        """R2 on other data: the validation of Fig. 13."""
-        return r_squared(np.asarray(y, dtype=np.float64), self.predict(x))
 
-
-def fit_curve(
-    x: ArrayLike, y: ArrayLike, kinds: Sequence[str] | None = None, *, folds: int = 5
-) -> list[Curve]:
+def fit_curve(x: ArrayLike, y: ArrayLike, kinds: Sequence[str] | None = None) -> list[Curve]:
     """Fit every kind; the best under cross-validation comes first."""
     points = np.asarray(x, dtype=np.float64).ravel()
     values = np.asarray(y, dtype=np.float64).ravel()
@@ -73,7 +70,7 @@ def fit_curve(
     able = [kind for kind in wanted if distinct > _LEAST_POINTS[kind]]
     if not able:
         raise ValueError(f"x: {distinct} distinct points are too few for {', '.join(wanted)}")
-    curves = [_curve(kind, points, values, folds) for kind in able]
+    curves = [_curve(kind, points, values) for kind in able]
     return sorted(curves, key=lambda curve: -curve.r2_cross_validated)
 
 
@@ -89,14 +86,14 @@ class _Fitted:
     coefficients: Floats
     predict: Callable[[Floats], Floats]
     half_width: Callable[[Floats, float], Floats] | None
-    """None: the interval is taken from the residuals of cross-validation."""
+    """None if the interval comes from the residuals of cross-validation."""
 
 
-def _curve(kind: str, x: Floats, y: Floats, folds: int) -> Curve:
+def _curve(kind: str, x: Floats, y: Floats) -> Curve:
     fit = _FITTERS[kind]
     whole = fit(x, y)
     left_out = np.empty_like(y)
-    for test in _folds(x, folds):
+    for test in _folds(x):
         train = np.setdiff1d(np.arange(x.size), test)
         left_out[test] = fit(x[train], y[train]).predict(x[test])
     residuals = np.abs(y - left_out)
@@ -116,10 +113,10 @@ def _curve(kind: str, x: Floats, y: Floats, folds: int) -> Curve:
     )
 
 
-def _folds(x: Floats, folds: int) -> list[NDArray[np.intp]]:
+def _folds(x: Floats) -> list[NDArray[np.intp]]:
     """Folds that each span the range: points are dealt out in order of x, repeated measurements together."""
     _, group = np.unique(x, return_inverse=True)
-    count = min(folds, int(group.max()) + 1)
+    count = min(FOLDS, int(group.max()) + 1)
     return [np.flatnonzero(group % count == fold) for fold in range(count)]
 
 

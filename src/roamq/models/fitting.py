@@ -47,11 +47,11 @@ class Fit:
     def sf(self, t: ArrayLike) -> Floats:
         """P(duration > t)."""
         times = np.asarray(t, dtype=np.float64)
-        return np.reshape(_FAMILY[self.family].sf(times, _row(self.params)), times.shape)
+        return np.reshape(FAMILY_BY_NAME[self.family].sf(times, _row(self.params)), times.shape)
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         """Durations drawn from the fit."""
-        return np.ravel(_FAMILY[self.family].draw(np.ravel(_row(self.params)), (1, size), rng))
+        return np.ravel(FAMILY_BY_NAME[self.family].draw(np.ravel(_row(self.params)), (1, size), rng))
 
 
 def fit_durations(
@@ -63,9 +63,9 @@ def fit_durations(
     without any spread has a likelihood with a maximum in the exponential family alone: only that is returned.
     """
     sample = _checked(samples)
-    unknown = sorted(set(families) - set(_FAMILY))
+    unknown = sorted(set(families) - set(FAMILY_BY_NAME))
     if unknown:
-        raise ValueError(f"families: unknown {', '.join(unknown)}; known are {', '.join(_FAMILY)}")
+        raise ValueError(f"families: unknown {', '.join(unknown)}; known are {', '.join(FAMILY_BY_NAME)}")
     has_spread = bool(sample.max() > sample.min() * (1 + 1e-9))
     fits = [_fit(name, sample, replicates) for name in families if has_spread or name == "exponential"]
     return sorted(fits, key=lambda fit: fit.aic)
@@ -78,7 +78,7 @@ def ccdf(samples: ArrayLike) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Family:
+class Family:
     """A family works on many samples at once: `estimate` maps (replicates, n) to (replicates, parameters)."""
 
     names: tuple[str, ...]
@@ -91,8 +91,15 @@ class _Family:
     """The law of the KS statistic does not depend on the parameters, so it is simulated once and kept."""
 
 
+def law_of(name: str) -> Family:
+    """Return the family of this name: its density, survival and mean."""
+    if name not in FAMILY_BY_NAME:
+        raise ValueError(f"families: unknown {name}; known are {', '.join(FAMILIES)}")
+    return FAMILY_BY_NAME[name]
+
+
 def _fit(name: str, sample: Floats, replicates: int) -> Fit:
-    family = _FAMILY[name]
+    family = FAMILY_BY_NAME[name]
     params = family.estimate(sample[None, :])
     log_likelihood = float(family.log_pdf(sample, params).sum())
     statistic = float(_ks_statistics(family, np.sort(sample)[None, :], params)[0])
@@ -115,7 +122,7 @@ def _fit(name: str, sample: Floats, replicates: int) -> Fit:
     )
 
 
-def _ks_statistics(family: _Family, ordered: Floats, params: Floats) -> Floats:
+def _ks_statistics(family: Family, ordered: Floats, params: Floats) -> Floats:
     """The largest distance between empirical and fitted distribution, per row of sorted samples."""
     n = ordered.shape[1]
     cdf = 1.0 - family.sf(ordered, params)
@@ -130,7 +137,7 @@ def _null_statistics(name: str, params: tuple[float, ...], size: int, replicates
 
     Seeded by the size alone, so equal input has an equal p-value.
     """
-    family = _FAMILY[name]
+    family = FAMILY_BY_NAME[name]
     rng = np.random.default_rng(size)
     drawn = np.sort(family.draw(np.asarray(params), (replicates, size), rng), axis=1)
     drawn = np.maximum(drawn, np.finfo(np.float64).tiny)
@@ -256,8 +263,8 @@ def _hyperexponential_draw(params: Floats, shape: tuple[int, int], rng: np.rando
     return np.asarray(np.where(rng.random(shape) < p, mean_1, mean_2) * rng.standard_exponential(shape))
 
 
-_FAMILY: Final[dict[str, _Family]] = {
-    "exponential": _Family(
+FAMILY_BY_NAME: Final[dict[str, Family]] = {
+    "exponential": Family(
         names=("mean",),
         estimate=_exponential_estimate,
         log_pdf=_exponential_log_pdf,
@@ -266,7 +273,7 @@ _FAMILY: Final[dict[str, _Family]] = {
         draw=lambda params, shape, rng: params[0] * rng.standard_exponential(shape),
         is_pivotal=True,
     ),
-    "weibull": _Family(
+    "weibull": Family(
         names=("shape", "scale"),
         estimate=_weibull_estimate,
         log_pdf=_weibull_log_pdf,
@@ -275,7 +282,7 @@ _FAMILY: Final[dict[str, _Family]] = {
         draw=lambda params, shape, rng: params[1] * rng.weibull(params[0], shape),
         is_pivotal=True,
     ),
-    "lognormal": _Family(
+    "lognormal": Family(
         names=("mu", "sigma"),
         estimate=_lognormal_estimate,
         log_pdf=_lognormal_log_pdf,
@@ -284,7 +291,7 @@ _FAMILY: Final[dict[str, _Family]] = {
         draw=lambda params, shape, rng: rng.lognormal(params[0], params[1], shape),
         is_pivotal=True,
     ),
-    "hyperexponential": _Family(
+    "hyperexponential": Family(
         names=("p", "mean_1", "mean_2"),
         estimate=_hyperexponential_estimate,
         log_pdf=_hyperexponential_log_pdf,

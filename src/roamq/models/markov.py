@@ -170,7 +170,7 @@ def _leaving_rates(times: TimeByBroker, brokers: tuple[str, ...], field: str) ->
 
 
 def _with_diagonal(rates: sparse.csr_array) -> sparse.csr_array:
-    """Staying in place is no move, so a rate to itself changes nothing; then rows are made to sum to 0."""
+    """Drop the rates of a state to itself, which are no moves, and make the rows sum to 0."""
     rates = rates - sparse.diags_array(rates.diagonal())
     return sparse.csr_array(rates - sparse.diags_array(np.asarray(rates.sum(axis=1)).ravel()))
 

@@ -6,19 +6,24 @@ subscriber itself a last centre. Algorithm 1 takes the other flows' rates as giv
 them from topology, topics and subscriptions.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import pairwise
+from typing import Final
 
 from roamq.models.phase_type import MatrixExponential
 from roamq.models.queueing import Centre
 
+OVERLAYS: Final = ("flooding", "hierarchy", "advertisements")
+"""Flooding: every event to every broker. Hierarchy: up to the root (the first broker), and down where somebody wants
+it. Advertisements: only to where somebody wants it."""
+
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """The centres an event passes, in order. They are taken as independent, as queueing networks are."""
+class EndToEndPath:
+    """The centres that an event passes, in order; taken as independent, as is usual for queueing networks."""
 
     centres: tuple[Centre, ...]
 
@@ -44,7 +49,9 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publisher:
+class PublishingPeer:
+    """A publisher, the broker it publishes at, and how long it is connected and disconnected on average."""
+
     name: str
     broker: str
     rates: Mapping[str, float]
@@ -56,7 +63,9 @@ class Publisher:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscriber:
+class SubscribingPeer:
+    """A subscriber, its home broker, and how long it is connected and disconnected on average."""
+
     name: str
     broker: str
     topics: Sequence[str]
@@ -69,23 +78,28 @@ class Subscriber:
 
 
 def compose_path(
-    publisher: Publisher,
+    publisher: PublishingPeer,
     brokers: Sequence[str],
-    subscriber: Subscriber,
+    subscriber: SubscribingPeer,
     *,
     rate: float,
     demand_in_s: float,
     demand_out_s: float,
     other_rates: Mapping[str, float] | None = None,
-) -> Path:
-    """Algorithm 1: the queueing network of one path. `other_rates` is by name of the centre."""
+    total_rates: Mapping[str, float] | None = None,
+) -> EndToEndPath:
+    """Algorithm 1: the queueing network of one path.
+
+    `other_rates`, or in its place `total_rates` with this path's own rate in it, is by name of the centre.
+    """
     if not brokers:
         raise ValueError("brokers: a path needs at least one")
     others = other_rates or {}
 
-    def centre(name: str, demand_s: float, peer: Publisher | Subscriber | None = None) -> Centre:
-        made = Centre(name=name, rate=rate, demand_s=demand_s, other_rate=others.get(name, 0.0))
-        return made if peer is None else replace(made, t_on_s=peer.t_on_s, t_off_s=peer.t_off_s)
+    def centre(name: str, demand_s: float, peer: PublishingPeer | SubscribingPeer | None = None) -> Centre:
+        other_rate = others.get(name, 0.0) if total_rates is None else _beside(name, total_rates, rate)
+        always_on = Centre(name=name, rate=rate, demand_s=demand_s, other_rate=other_rate)
+        return always_on if peer is None else replace(always_on, t_on_s=peer.t_on_s, t_off_s=peer.t_off_s)
 
     centres = [centre(_publisher(publisher.name), publisher.demand_s, publisher)]
     for broker, following in pairwise(brokers):
@@ -94,12 +108,12 @@ def compose_path(
     centres.append(centre(_in(brokers[-1]), demand_in_s))
     centres.append(centre(_to(brokers[-1], subscriber.name), subscriber.demand_s, subscriber))
     centres.append(centre(_subscriber(subscriber.name), subscriber.processing_s))
-    return Path(tuple(centres))
+    return EndToEndPath(tuple(centres))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """What a subscriber gets from a publisher."""
+    """The rate and the response time from one publisher to one subscriber."""
 
     publisher: str
     subscriber: str
@@ -111,18 +125,31 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class PubSubNetwork:
-    """All publishers, subscribers and brokers; events take shortest paths and cross a link once."""
+    """All publishers, subscribers and brokers.
+
+    An event follows the shortest-path tree of the broker where it enters; among equally short paths, the one through
+    the lexically first neighbor. The brokers' overlay has the same rule, so that load and path are those of the
+    brokers. An event crosses a link at most once.
+    """
 
     links: Mapping[str, Sequence[str]]
     """Broker -> its neighbors."""
-    publishers: Sequence[Publisher]
-    subscribers: Sequence[Subscriber]
+    publishers: Sequence[PublishingPeer]
+    subscribers: Sequence[SubscribingPeer]
     demand_in_s: float
     demand_out_s: float
+    overlay: str = "advertisements"
+    """One of `OVERLAYS`: which brokers an event passes beside those that lead to somebody who wants it."""
     _toward: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        peers: list[Publisher | Subscriber] = [*self.publishers, *self.subscribers]
+        if self.overlay not in OVERLAYS:
+            raise ValueError(f"overlay: unknown {self.overlay}; known are {', '.join(OVERLAYS)}")
+        _require_own_names("publishers", [peer.name for peer in self.publishers])
+        _require_own_names("subscribers", [peer.name for peer in self.subscribers])
+        if self.overlay == "hierarchy" and not _is_tree(self.links):
+            raise ValueError("overlay: a hierarchy needs links that form a tree; use flooding otherwise")
+        peers: list[PublishingPeer | SubscribingPeer] = [*self.publishers, *self.subscribers]
         for peer in peers:
             if peer.broker not in self.links:
                 raise ValueError(f"{peer.name}: broker {peer.broker} is not in links")
@@ -136,7 +163,7 @@ class PubSubNetwork:
         """Events per second at every centre, by its name."""
         rates: defaultdict[str, float] = defaultdict(float)
         homes: defaultdict[str, set[str]] = defaultdict(set)
-        by_topic: defaultdict[str, list[Subscriber]] = defaultdict(list)
+        by_topic: defaultdict[str, list[SubscribingPeer]] = defaultdict(list)
         for subscriber in self.subscribers:
             for topic in dict.fromkeys(subscriber.topics):
                 homes[topic].add(subscriber.broker)
@@ -148,7 +175,8 @@ class PubSubNetwork:
                 published[publisher.broker, topic] += rate
         for (source, topic), rate in published.items():
             # An event is processed where it enters even if nobody wants it, and crosses each link once.
-            crossed = {link for home in homes[topic] for link in self._links_on_path(source, home)}
+            targets = {*homes[topic], *self._always(source)}
+            crossed = {link for target in targets for link in pairwise(self.route(source, target))}
             for broker in {source, *(after for _, after in crossed)}:
                 rates[_in(broker)] += rate
             for before, after in crossed:
@@ -158,12 +186,12 @@ class PubSubNetwork:
                 rates[_subscriber(subscriber.name)] += rate
         return dict(rates)
 
-    def flow(self, publisher: Publisher, subscriber: Subscriber) -> float:
+    def flow(self, publisher: PublishingPeer, subscriber: SubscribingPeer) -> float:
         """lambda_ps: the rate of events from this publisher that this subscriber wants."""
         wanted = set(subscriber.topics)
         return sum(rate for topic, rate in publisher.rates.items() if topic in wanted)
 
-    def path(self, publisher: Publisher, subscriber: Subscriber) -> Path:
+    def path(self, publisher: PublishingPeer, subscriber: SubscribingPeer) -> EndToEndPath:
         """Algorithm 1 for one pair, loaded by everything else in the network."""
         rate = self.flow(publisher, subscriber)
         return compose_path(
@@ -173,12 +201,12 @@ class PubSubNetwork:
             rate=rate,
             demand_in_s=self.demand_in_s,
             demand_out_s=self.demand_out_s,
-            other_rates={name: max(0.0, total - rate) for name, total in self.rates.items()},
+            total_rates=self.rates,
         )
 
     def pairs(self) -> list[Pair]:
         """Every publisher and subscriber that share a topic."""
-        found = []
+        answers = []
         for publisher in self.publishers:
             for subscriber in self.subscribers:
                 rate = self.flow(publisher, subscriber)
@@ -186,7 +214,7 @@ class PubSubNetwork:
                     continue
                 path = self.path(publisher, subscriber)
                 names = tuple(centre.name for centre in path.saturated)
-                found.append(
+                answers.append(
                     Pair(
                         publisher=publisher.name,
                         subscriber=subscriber.name,
@@ -195,41 +223,59 @@ class PubSubNetwork:
                         saturated_by=names,
                     )
                 )
-        return found
+        return answers
 
     def route(self, source: str, target: str) -> list[str]:
-        toward = self._tree(target)
-        if source not in toward:
+        """The brokers that an event which enters at `source` passes on its way to `target`."""
+        tree = self._tree(source)
+        if target not in tree:
             raise ValueError(f"links: no way leads from {source} to {target}")
-        route = [source]
-        while route[-1] != target:
-            route.append(toward[route[-1]])
-        return route
+        route = [target]
+        while route[-1] != source:
+            route.append(tree[route[-1]])
+        return route[::-1]
 
-    def _links_on_path(self, source: str, target: str) -> list[tuple[str, str]]:
-        """Along the tree rooted at `source`, so that paths to several targets share their links."""
-        toward = self._tree(source)
-        if target not in toward:
-            raise ValueError(f"links: no way leads from {source} to {target}")
-        links = []
-        while target != source:
-            links.append((toward[target], target))
-            target = toward[target]
-        return links
+    def _always(self, source: str) -> Iterable[str]:
+        """Brokers that every event from `source` reaches, whether somebody wants it there or not."""
+        match self.overlay:
+            case "flooding":
+                return self._tree(source)
+            case "hierarchy":
+                return [next(iter(self.links))]
+            case _:
+                return []
 
     def _tree(self, root: str) -> dict[str, str]:
-        """Each broker -> the next one on the way to `root`; kept, for every path asks for it."""
+        """Each broker -> the one that an event from `root` comes from; kept, for every path asks for it."""
         if root not in self._toward:
             toward = {root: root}
             queue = deque([root])
             while queue:
                 here = queue.popleft()
-                for neighbor in self.links[here]:
+                for neighbor in sorted(self.links[here]):
                     if neighbor not in toward:
                         toward[neighbor] = here
                         queue.append(neighbor)
             self._toward[root] = toward
         return self._toward[root]
+
+
+def _beside(name: str, total_rates: Mapping[str, float], rate: float) -> float:
+    """The rate of the other flows at a centre. A path whose own flow is not in the load is an error, not a zero."""
+    other = total_rates.get(name, 0.0) - rate
+    if other < -1e-9 * rate:
+        raise AssertionError(f"{name}: the load of {total_rates.get(name, 0.0)} lacks the path's own {rate}")
+    return max(0.0, other)
+
+
+def _require_own_names(field: str, names: Sequence[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{field}: {repeated[0]} is named twice; give each its own name")
+
+
+def _is_tree(links: Mapping[str, Sequence[str]]) -> bool:
+    return len({frozenset((a, b)) for a, neighbors in links.items() for b in neighbors}) == len(links) - 1
 
 
 def _publisher(name: str) -> str:

@@ -7,6 +7,7 @@ and mixtures stay in the class, so a path of queueing centres has an exact distr
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,12 @@ from scipy import linalg, optimize
 from roamq.models.fitting import Fit
 
 Floats = NDArray[np.float64]
+
+MANY: Final = 16
+"""So many times at once are worth a look at the eigenvalues."""
+
+CONDITION_MAX: Final = 1e8
+"""Beyond this, eigenvectors lose too many digits; a matrix with repeated eigenvalues, such as Erlang's, has none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +46,20 @@ class MatrixExponential:
     def sf(self, t: ArrayLike) -> Floats:
         """P(X > t)."""
         times = np.asarray(t, dtype=np.float64)
+        if times.size >= MANY and (parts := self._exponentials()) is not None:
+            weights, rates = parts
+            values = (np.exp(np.multiply.outer(times.ravel(), rates)) @ weights).real.tolist()
+            return np.asarray(np.clip(np.reshape(values, times.shape), 0.0, 1.0))
         values = [float(self.start @ linalg.expm(self.generator * time) @ self.end) for time in times.flat]
         return np.asarray(np.clip(np.reshape(values, times.shape), 0.0, 1.0))
+
+    def _exponentials(self) -> tuple[NDArray[np.complex128], NDArray[np.complex128]] | None:
+        """(weights, rates) with P(X > t) = the sum of weight exp(rate t); None if that would lose digits."""
+        rates, vectors = np.linalg.eig(self.generator)
+        if np.linalg.cond(vectors) > CONDITION_MAX:
+            return None
+        weights = (self.start @ vectors) * np.linalg.solve(vectors, self.end)
+        return weights.astype(np.complex128), rates.astype(np.complex128)
 
     def cdf(self, t: ArrayLike) -> Floats:
         return 1.0 - self.sf(t)

@@ -1,6 +1,9 @@
 """Queueing centres in closed form: M/M/1 and the ON/OFF centre.
 
-Paper: [TIME] section 3.1 (Eq. 1, Theorems 1 and 2) and 3.2 (Eq. 15, 16).
+Paper: [TIME] section 3.1 (Eq. 1, Theorems 1 and 2) and 3.2 (Eq. 15, 16). Theorem 2 belongs to a long line of results on
+servers that break down and are repaired: White and Christie (1958) for interruptions that take precedence, Gaver (1962)
+for the completion time of an interrupted service, Avi-Itzhak and Naor (1963) for the mean queue under five rules of
+breakdown. With repairs instead of disconnections, their mean for exponential periods is Theorem 2.
 A centre may be saturated: then it has a utilisation but no response time, and asking for one raises
 `SaturationError`, which says which centre it is and what rate it could bear.
 """

@@ -3,7 +3,7 @@
 Paper: [DRIP] section V-C, Eq. 1 and 2.
 Departs: the mean that Eq. 2 prints has a sign slip. Integrating the second-order series gives (5l - l^2)/(4
 m lambda), not (l^2 + 3l)/(4 m lambda); the series itself is only good for small l, and exactly the mean is
-H_l/(m lambda) with the harmonic number H_l. All three are offered (docs/decisions/0061).
+H_l/(m lambda) with the harmonic number H_l. All three are offered (docs/drip.md, choice 0061).
 """
 
 import math
@@ -51,8 +51,8 @@ class RegionDelay:
 
     def within(self, t_s: float) -> float:
         """Eq. 1: P(all destinations have the event by `t_s`)."""
-        found = -math.expm1(-self.copies * t_s / self.meeting_s())
-        return found**self.destinations
+        detected = -math.expm1(-self.copies * t_s / self.meeting_s())
+        return detected**self.destinations
 
     def quantile_s(self, share: float) -> float:
         """The time by which all destinations are reached with this probability: Eq. 1 inverted."""
@@ -85,8 +85,8 @@ def brokers_for_delay(
     """The largest number of brokers whose mean delay is within `target_s`: the delay grows with it."""
 
     def delay_s(brokers: int) -> float:
-        one = RegionDelay(grid_cells=grid_cells, brokers=brokers, copies=copies, destinations=destinations)
-        return one.mean_s(formula)
+        model = RegionDelay(grid_cells=grid_cells, brokers=brokers, copies=copies, destinations=destinations)
+        return model.mean_s(formula)
 
     least = copies + destinations + 1
     if delay_s(least) > target_s:

@@ -71,12 +71,12 @@ def through_bins(
 
 def mean_response_s(bins: Sequence[Bin]) -> float:
     """Over all events of the day: bins with more events weigh more."""
-    return sum(one.rate * one.response_s for one in bins) / sum(one.rate for one in bins)
+    return sum(bin_.rate * bin_.response_s for bin_ in bins) / sum(bin_.rate for bin_ in bins)
 
 
 def mean_steady_response_s(bins: Sequence[Bin]) -> float | None:
     """The paper's average over bins of Theorem 2; None if any bin is saturated."""
-    steady = [one.steady_response_s for one in bins if one.rate > 0]
+    steady = [bin_.steady_response_s for bin_ in bins if bin_.rate > 0]
     known = [value for value in steady if value is not None]
     return sum(known) / len(known) if len(known) == len(steady) else None
 
@@ -93,10 +93,10 @@ class _Law:
         queue = self.queue
         step_s = bin_s / steps
         solver = _Solver(queue, rate, step_s, self.p.shape[0])
-        waits = _waits(queue, self.p.shape[0])
-        found, present = [], []
+        responses_s = _responses_s(queue, self.p.shape[0])
+        expected_s, present = [], []
         for step in range(steps + 1):
-            found.append(float((self.p * waits).sum()))
+            expected_s.append(float((self.p * responses_s).sum()))
             present.append(float(np.arange(self.p.shape[0]) @ self.p.sum(axis=1)))
             if step == steps:
                 break
@@ -104,7 +104,7 @@ class _Law:
             while moved[-1].sum() > _TOP_MASS_MAX:
                 self._add_levels()
                 solver = _Solver(queue, rate, step_s, self.p.shape[0])
-                waits = _waits(queue, self.p.shape[0])
+                responses_s = _responses_s(queue, self.p.shape[0])
                 moved = solver.step(self.p)
             self.p = moved
         here = replace(queue, rate=rate) if rate > 0 else None
@@ -113,7 +113,7 @@ class _Law:
             rate=rate,
             utilisation=utilisation,
             steady_response_s=here.mean_response_s() if here and utilisation < 1 else None,
-            response_s=float(np.trapezoid(found)) / steps,
+            response_s=float(np.trapezoid(expected_s)) / steps,
             present=float(np.trapezoid(present)) / steps,
             present_at_end=present[-1],
         )
@@ -159,15 +159,15 @@ def _generator(queue: IntermittentQueue, rate: float, levels: int) -> sparse.csr
     return sparse.csr_matrix(local + up + down)
 
 
-def _waits(queue: IntermittentQueue, levels: int) -> Floats:
+def _responses_s(queue: IntermittentQueue, levels: int) -> Floats:
     """Mean response time of an event that finds (level, phase): level + 1 services, one after the other."""
     one_service = np.linalg.solve(-queue.busy, np.ones(queue.phases))
     phase_after = np.linalg.solve(-queue.busy, queue.completions)
-    waits = np.empty((levels, queue.phases))
-    waits[0] = one_service
+    responses_s = np.empty((levels, queue.phases))
+    responses_s[0] = one_service
     for level in range(1, levels):
-        waits[level] = one_service + phase_after @ waits[level - 1]
-    return waits
+        responses_s[level] = one_service + phase_after @ responses_s[level - 1]
+    return responses_s
 
 
 def _steps(queue: IntermittentQueue, bin_s: float) -> int:

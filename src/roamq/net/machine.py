@@ -1,295 +1,482 @@
 """One live broker as a deterministic machine: inputs with their time in, outputs to take away.
 
-The core broker, all MQTT connections, retained messages, wills and the numbering of links live in here, and no
-socket, clock or random number does. The shell (`server.py`) brings bytes and the time, and takes `out` after each
-batch. Because equal inputs give an equal machine, the journal of inputs is all that durability needs
-(docs/decisions/0053).
+The machine puts the parts together, gives each input to the part whose job it is, and finishes what the input has left
+to do. There is no socket, clock or random number in here: the shell (`shell.py`) brings bytes and the time, and takes
+the outputs after each batch. Because equal inputs give an equal machine, the journal of inputs is all that durability
+needs (docs/decisions/0053).
+
+    broker       the core: routing, contexts, mobility scheme
+    host         what the core asks of the world; effects gather in `out`
+    connections  who is connected, and who waits
+    permits      who may be here, and until when
+    admission    CONNECT -> login -> the session is found -> CONNACK
+    requests     PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+    sessions     what outlives a connection: takeover, wills, expiry
+    news         what the core told the host, given to the others
+    retained, replays, groups, memberships, intake    what topics mean beyond subscriptions
+    confirmations, visitors  SUBACK waits until the network knows
+    tables, lives  what all brokers know, for one that begins anew
+    membership   which brokers the network has
+    directory    which broker serves which client
+    outboxes     numbered frames of the links
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
+from collections.abc import Collection, Mapping
 
-from roamq.core.context import Mode
-from roamq.core.events import BrokerId, ClientId, Event, EventId
-from roamq.core.filters import Filter
+from roamq.build import build_broker
+from roamq.core.context import Context
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.messages import Routed
 from roamq.core.ports import TimerKey
-from roamq.core.records import Record
-from roamq.net import wire
-from roamq.net.access import Access
-from roamq.net.mqtt.attributes import event_of
-from roamq.net.mqtt.codec import Publish, ReasonCode, Subscribe, Unsubscribe
-from roamq.net.mqtt.inputs import Acknowledged, Closed, ConnectRequested, Input
-from roamq.net.mqtt.session import Phase, ServerConnection
-from roamq.net.mqtt.state import SessionState
-from roamq.net.mqtt.subscribing import Subscribing
-from roamq.net.sessions import Sessions
-from roamq.net.settings import AccessRules
-from roamq.net.wiring import Connection, new_record
+from roamq.net.bounds import scheme_options, set_quotas
+from roamq.net.clients.access import Access
+from roamq.net.clients.admission import CONNACK_TIMER, Admission, Admitted
+from roamq.net.clients.confirmations import Confirmations
+from roamq.net.clients.connections import Connection, Connections
+from roamq.net.clients.mqtt.codec import Publish, ReasonCode, Subscribe, Unsubscribe
+from roamq.net.clients.mqtt.inputs import Acknowledged, ClientInput, Closed, ConnectRequested
+from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
+from roamq.net.clients.permits import Permits
+from roamq.net.clients.quota import SessionQuota
+from roamq.net.clients.requests import Requests
+from roamq.net.clients.sessions import Sessions
+from roamq.net.clients.visitors import Visitors
+from roamq.net.host import LiveHost
+from roamq.net.links import wire
+from roamq.net.links.lives import MICROSECONDS, Lives
+from roamq.net.links.members import Member, NetworkTold
+from roamq.net.links.membership import Membership
+from roamq.net.links.others import OtherBrokers
+from roamq.net.links.outboxes import Outboxes
+from roamq.net.news import NewsDesk
+from roamq.net.ops.settings import AccessRules, Settings
+from roamq.net.ops.status import BrokerStatus, status_of
+from roamq.net.outputs import Outputs, UserIdentity
+from roamq.net.steps import Steps
+from roamq.net.switchboard import handlers_of, timers_of
+from roamq.net.topics.directory import Directory
+from roamq.net.topics.figures import Figures
+from roamq.net.topics.fullness import Fullness
+from roamq.net.topics.intake import EventIntake
+from roamq.net.topics.memberships import Memberships
+from roamq.net.topics.replays import Replays
+from roamq.net.topics.retained import RetainedMessages, retained_bounds
+from roamq.net.topics.shared import SharedGroups
+from roamq.net.topics.tables import Tables
+from roamq.overlay.topology import Topology
 
-LOCATION_TOPIC: Final = "$roamq/location"
-"""A client publishes its cell here; nobody else sees it."""
 
-
-class Machine(Sessions):
+class Machine:
     """One broker of a live network."""
 
-    # --- inputs -------------------------------------------------------------------------------------------
+    def __init__(self, settings: Settings, now: float = 0.0, in_force: Settings | None = None) -> None:
+        self.settings, self.made_of = in_force or settings, settings
+        self.me = settings.me
+        # A life that remembers no other must not use its numbers again: all of them count on from the time of birth.
+        born = int(now * MICROSECONDS)
+        quotas = settings.quotas
+        topology = Topology(settings.brokers, settings.links)
+        if settings.at:
+            topology.attach(self.me, settings.at)
+        self.connections = Connections()
+        self.outboxes = Outboxes(topology.neighbours[self.me], born, quotas.outbox_bytes_max)
+        self.access = Access(settings.access)
+        self.host = LiveHost(self.me, self.connections, self.outboxes, self.access, now)
+        self.broker = build_broker(
+            self.me,
+            self.host,
+            topology,
+            scheme=settings.scheme,
+            options=scheme_options(settings),
+            overlay=settings.overlay,
+            confirms=True,
+            first_number=born,
+        )
+        self.host.contexts = self.broker.contexts
+        self.directory = Directory()
+        self.retained = RetainedMessages(*retained_bounds(quotas))
+        self.replays = Replays(self.host, self.broker, self.retained)
+        self.groups = SharedGroups()
+        self.others = OtherBrokers(self.broker, topology, settings.references, settings.mates)
+        self.intake = EventIntake(self.broker, self.retained, self.groups)
+        self.confirmations = Confirmations(self.host, self.broker, settings.subscribe_timeout_s)
+        shared = (self.groups, self.intake, self.others, self.confirmations)
+        self.memberships = Memberships(self.host, self.broker, *shared)
+        self.tables = Tables(self.broker, self.directory, self.groups, self.retained, self.others)
+        self.figures = Figures(self.host, self.broker, self.intake, born)
+        host, broker, connections = self.host, self.broker, self.connections
+        self.sessions = Sessions(
+            host, broker, connections, self.directory, self.intake, self.memberships, self.others, self.access
+        )
+        self.permits = Permits(self.host, self.connections, self.sessions)
+        self.visitors = Visitors(self.host, self.confirmations, self.memberships, self.directory, self.others)
+        self.quota = SessionQuota(broker.contexts, quotas.sessions_max, quotas.sessions_bytes_max)
+        known = (self.directory, self.memberships, self.others, self.sessions, self.access, self.quota)
+        self.admission = Admission(host, broker, connections, *known, settings.handoff_timeout_s)
+        ties = (self.outboxes, self.others, self.directory, self.memberships, self.confirmations)
+        self.membership = Membership(host, broker, topology, *ties, self.admission, self.tables)
+        self.lives = Lives(host, broker, self.outboxes, self.tables, self.retained, self.membership)
+        self.news = NewsDesk(connections, self.admission, self.sessions, self.memberships)
+        self.steps = Steps(host, broker.contexts, settings.records_steps)
+        parts = (self.access, self.sessions, self.intake, self.replays, self.memberships)
+        waits = (self.confirmations, self.visitors)
+        self.fullness = Fullness(host, broker.contexts, self.groups, self.others)
+        more = (*waits, self.steps, self.quota, self.fullness)
+        self.requests = Requests(host, broker, connections, *parts, *more)
+        self._handlers, self._timers = handlers_of(self), timers_of(self)
+        self.admission.is_stranger = bool(settings.at)
+        self._failure: Exception | None = None
+        """Why the input that is being handled failed."""
+        self._named = 0
+        set_quotas(self, self.settings)
+
+    # --- what others may look at --------------------------------------------------------------------------
+
+    @property
+    def time(self) -> float:
+        """The time of the last input."""
+        return self.host.time
+
+    @property
+    def out(self) -> Outputs:
+        """What the inputs since the last `take_outputs` have caused."""
+        return self.host.out
+
+    def take_outputs(self) -> Outputs:
+        out, self.host.out = self.host.out, Outputs()
+        return out
+
+    def mqtt(self, connection: int) -> ServerConnection | None:
+        """The protocol's side of a connection."""
+        found = self.connections.by_number.get(connection)
+        return None if found is None else found.mqtt
+
+    def serves(self, client: str) -> bool:
+        """Is the client connected here, or waiting to be let in?"""
+        return client in self.connections.by_client
+
+    def held(self) -> list[Context]:
+        """Every context that this broker keeps anything for, one that is on its way to another broker included."""
+        return self.broker.scheme.held()
+
+    def status(self) -> BrokerStatus:
+        return status_of(self)
+
+    # --- inputs of clients ----------------------------------------------------------------------------------
 
     def opened(self, connection: int, now: float, listener: str, peer: str) -> None:
-        self.time = now
-        mqtt = ServerConnection(self.settings.limits, self._new_client_id)
-        self.connections[connection] = Connection(connection, mqtt, listener, peer)
+        self.host.time = now
+        mqtt = ServerConnection(self.settings.limits, self.new_client_id)
+        self.connections.add(Connection(connection, mqtt, listener, peer))
 
     def received(self, connection: int, data: bytes, now: float) -> None:
-        self.time = now
-        found = self.connections.get(connection)
+        host = self.host
+        host.time = now
+        found = self.connections.by_number.get(connection)
         if found is None:
             return
-        self.out.dirty[connection] = found.mqtt
-        self._take(found, found.mqtt.receive(data, now))
-        self._settle()
+        host.out.dirty[connection] = found.mqtt
+        try:
+            self._take(found, found.mqtt.receive(data, now))
+        except Exception as error:
+            self._contain(found, error)
+        if host.done or host.news or self.broker.contexts.crowded:
+            self._finish()
+        if self._failure is not None:
+            self._fail()
 
     def lost(self, connection: int, now: float) -> None:
         """The socket is gone."""
-        self.time = now
-        found = self.connections.get(connection)
+        self.host.time = now
+        found = self.connections.by_number.get(connection)
         if found is not None:
-            self._take(found, found.mqtt.lost(now))
-            self._drop(found)
-            self._settle()
+            try:
+                self._take(found, found.mqtt.lost(now))
+                self.sessions.give_up_wait(found)
+            except Exception as error:
+                self._contain(found, error)
+            self.connections.remove(found)
+            self.permits.forget(found)
+            self.host.out.dirty.pop(connection, None)
+            self._end_input()
 
-    def authenticated(self, connection: int, user: str | None, now: float, *, allowed: bool) -> None:
-        """The shell's verdict on a login."""
-        self.time = now
-        found = self.connections.get(connection)
-        if found is None or found.mqtt.phase is not Phase.PENDING:
+    def authenticated(
+        self,
+        connection: int,
+        user: str | None,
+        now: float,
+        *,
+        allowed: bool,
+        told: UserIdentity | None = None,
+    ) -> None:
+        """The shell's verdict on a login; `told` is what a token said."""
+        self.host.time = now
+        found = self.connections.by_number.get(connection)
+        if found is None or found.mqtt.phase is not ConnectionPhase.PENDING:
             return
-        self.out.dirty[connection] = found.mqtt
-        if allowed:
-            found.user = user
-            self._enter(found)
-        else:
-            found.mqtt.refuse(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong")
-            self._close(found)
-        self._settle()
+        self.host.out.dirty[connection] = found.mqtt
+        try:
+            if allowed:
+                self.permits.grant(found, user, told)
+                self.admission.enter(found)
+            else:
+                reason = "user name or password is wrong"
+                self.admission.refuse(found, ReasonCode.BAD_USER_NAME_OR_PASSWORD, reason)
+        except Exception as error:
+            self._contain(found, error)
+        self._end_input()
 
     def blocked(self, connection: int, now: float, *, is_blocked: bool) -> None:
-        """The client does not read as fast as we write: hold its events back in its context."""
-        self.time = now
-        found = self.connections.get(connection)
-        if found is None or found.client is None:
+        """The client does not read as fast as we write: its events stay in its context until it does."""
+        self.host.time = now
+        found = self.connections.by_number.get(connection)
+        if found is None:
             return
-        context = self.scheme.contexts.get(found.client)
-        if context is not None and context.mode is Mode.SERVING:
-            context.window = 0 if is_blocked else found.mqtt.terms.window
-            if not is_blocked and context.local_queue is None:
-                self.scheme.pump(context)
-            elif not is_blocked:
-                self.scheme.pump_ahead(context)
-        self._settle()
+        found.is_blocked = is_blocked
+        if found.client is not None:
+            try:
+                self.broker.contexts.set_window(found.client, self.host.window(found.client))
+            except Exception as error:
+                self._contain(found, error)
+            self._end_input()
 
     def check_keep_alive(self, connection: int, now: float) -> None:
-        self.time = now
-        found = self.connections.get(connection)
+        self.host.time = now
+        found = self.connections.by_number.get(connection)
         if found is not None:
-            self.out.dirty[connection] = found.mqtt
-            self._take(found, found.mqtt.check_keep_alive(now))
-            self._settle()
+            self.host.out.dirty[connection] = found.mqtt
+            try:
+                self._take(found, found.mqtt.check_keep_alive(now))
+            except Exception as error:
+                self._contain(found, error)
+            self._end_input()
+
+    # --- inputs of links ------------------------------------------------------------------------------------
 
     def link_received(self, peer: BrokerId, sequence: int, frame: bytes, now: float) -> None:
-        """A numbered frame from a neighbour; one that came before is not read again."""
-        self.time = now
-        if sequence <= self.received_from[peer]:
+        """A numbered frame came from a neighbour; one that came before is not read again."""
+        self.host.time = now
+        if not self.outboxes.is_news(peer, sequence):
             return
-        self.received_from[peer] = sequence
-        self.broker.on_message(peer, wire.decode(frame))
-        self._settle()
+        try:
+            message = wire.decode(frame)
+            if message.__class__ is NetworkTold:
+                self.membership.on_told(peer, message)
+                self._end_input()
+                return
+            left = self.broker.on_message(peer, message)
+            if self.steps.enabled and message.__class__ is Event:
+                self.steps.routed(peer, message)
+            if left is not None:
+                if left.__class__ is Event:
+                    if left.retain or self.groups.groups or left.assigned is not None:
+                        self.intake.arrived(left)
+                else:
+                    assert isinstance(left, Routed)
+                    self._hear(left)
+            elif self.confirmations.is_waiting:
+                self.confirmations.look()
+        except Exception as error:
+            self._contain(None, error)
+        self._end_input()
 
     def link_acked(self, peer: BrokerId, sequence: int, now: float) -> None:
-        """The neighbour has everything up to `sequence`, or says so when the link comes up.
+        """The neighbour has everything up to `sequence`, or says so when the link comes up."""
+        self.host.time = now
+        if peer in self.outboxes.frames and self.lives.acked(peer, sequence):
+            self._end_input()
 
-        One that has less than it had acknowledged began anew; so did one that has never heard of us."""
-        self.time = now
-        outbox = self.outbox[peer]
-        acknowledged = outbox[0][0] - 1 if outbox else self.sent[peer]
-        if sequence < acknowledged:
-            self.broker.router.neighbour_forgot(peer)
-            self._settle()
+    def _hear(self, routed: Routed) -> None:
+        """A message that live brokers send each other beside those of the core, or one that cannot arrive."""
+        if routed.to != self.me:
+            self.membership.send_back(routed)
             return
-        while outbox and outbox[0][0] <= sequence:
-            self.outbox_bytes[peer] -= len(outbox.popleft()[1])
+        handle = self._handlers.get(routed.message.__class__)
+        assert handle is not None, f"{routed.message} from {routed.sender} is for nobody"
+        handle(routed.sender, routed.message)
+
+    # --- inputs of time and of operators --------------------------------------------------------------------
 
     def timer(self, key: TimerKey, now: float) -> None:
-        self.time = now
-        if key[0] == "connack":
-            self._give_up_waiting(ClientId(key[1]))
-        elif key[0] == "ahead":
-            self._go_ahead(ClientId(key[1]))
-        elif key[0] == "session":
-            self._session_due(ClientId(key[1]))
-        else:
-            self.broker.on_timer(key)
-        self._settle()
+        self.host.time = now
+        ring = self._timers.get(key[0])
+        concerned = self.connections.by_client.get(ClientId(key[1])) if len(key) == 2 else None
+        try:
+            if ring is not None:
+                ring(key[1] if len(key) == 2 else None)
+            elif key[0] == CONNACK_TIMER:
+                self._admit(self.admission.give_up(ClientId(key[1])))
+            else:
+                self.broker.on_timer(key)
+        except Exception as error:
+            self._contain(concerned, error)
+        self._end_input()
 
-    def set_rules(self, rules: AccessRules, now: float) -> None:
-        self.time = now
-        self.access = Access(rules)
+    def set_settings(self, settings: Settings, now: float) -> None:
+        """The broker was started with other settings; those that shape the network do not change."""
+        self.settings = settings
+        set_quotas(self, settings)
+        self.others.references = settings.references
+        self.steps.enabled = settings.records_steps
+        self.admission.handoff_timeout_s = settings.handoff_timeout_s
+        self.confirmations.timeout_s = settings.subscribe_timeout_s
+        self.set_rules(settings.access, now)
+
+    def set_rules(
+        self,
+        rules: AccessRules,
+        now: float,
+        gone: Collection[str] = (),
+        closed_to_anonymous: Collection[str] = (),
+        withdrawn: Collection[str] = (),
+    ) -> None:
+        """Other rules are in force from now on. Who may not be here any more is cut, and subscriptions that are not
+        allowed any more end at once (`Permits.withdraw`)."""
+        self.host.time = now
+        self.access.set_rules(rules)
+        self.permits.withdraw(gone, closed_to_anonymous, withdrawn)
+        self.requests.end_forbidden()
+        self._finish()
 
     def publish_status(self, values: Mapping[str, str], now: float) -> None:
-        """The broker's own figures, as retained `$SYS` topics; they concern this broker alone and stay here."""
-        self.time = now
-        for name, value in values.items():
-            self._status_count += 1
-            event = Event(
-                id=EventId(BrokerId(f"$SYS@{self.me}"), self._status_count),
-                topic=f"$SYS/broker/{name}",
-                payload=value.encode(),
-                published_at=now,
-                qos=0,
-                retain=True,
-            )
-            self.retained.observe(event)
-            self.scheme.on_event(event)
-        self._settle()
+        """Publish the broker's own figures as retained `$SYS` topics; they concern its own clients alone."""
+        self.host.time = now
+        self.figures.publish(values)
+        self._end_input()
 
     def drain(self, now: float) -> None:
         """This broker is to be taken away: clients are sent elsewhere, and their sessions go there too."""
-        self.time = now
-        self.start_draining()
-        self._settle()
+        self.host.time = now
+        self.admission.drain()
+        self._end_input()
+
+    def change_network(self, member: Member, now: float) -> None:
+        """An operator lets a broker join, or declares one dead."""
+        self.host.time = now
+        self.membership.learn(member)
+        set_quotas(self, self.settings)  # a broker with others keeps a reserve for them
+        self._end_input()
+
+    def leave(self, now: float) -> None:
+        """This broker has been drained and leaves the network."""
+        self.host.time = now
+        self.membership.leave()
+        self._end_input()
+
+    def kick(self, client: ClientId, now: float) -> None:
+        """An operator ends the client's connection; its session stays."""
+        self.host.time = now
+        if (connection := self.connections.by_client.get(client)) is not None:
+            self.sessions.end_connection(connection, ReasonCode.ADMINISTRATIVE_ACTION, "an operator ended it")
+        self._end_input()
 
     def recovered(self, now: float) -> None:
         """The process starts again from its journal: every connection there was is lost, and draining is over."""
-        self.draining = False
-        for connection in list(self.connections):
-            self.lost(connection, now)
+        self.host.time = now
+        self.admission.draining, self.membership.unheard = False, None
+        self.lives.begin_again(now)
+        self.figures.number = max(self.figures.number, int(now * MICROSECONDS))
+        for connection in self.connections:
+            self.lost(connection.number, now)
 
     def shutdown(self, now: float) -> None:
         """The process is about to end on purpose: tell everybody; sessions stay."""
-        self.time = now
-        for connection in list(self.connections.values()):
-            self._end_connection(connection, ReasonCode.SERVER_SHUTTING_DOWN, "the server shuts down")
-        self._settle()
+        self.host.time = now
+        for connection in self.connections:
+            reason = ReasonCode.SERVER_SHUTTING_DOWN
+            self.sessions.end_connection(connection, reason, "the server shuts down")
+        self._end_input()
 
-    # --- what clients say ---------------------------------------------------------------------------------
+    # --- the parts at work ----------------------------------------------------------------------------------
 
-    def _take(self, connection: Connection, inputs: list[Input]) -> None:
+    def _take(self, connection: Connection, inputs: list[ClientInput]) -> None:
+        """Give what a client said to the part whose job it is."""
+        publish, acknowledge = self.requests.publish, self.broker.on_acknowledge
         for said in inputs:
             if said.__class__ is Publish:
-                self._publish(connection, said)
+                publish(connection, said)
             elif said.__class__ is Acknowledged:
-                assert connection.client is not None
-                if connection.goes_ahead:
-                    connection.mqtt.state.got_ahead(said.event_id)
-                self.broker.on_acknowledge(connection.client, said.event_id)
+                client = connection.client
+                assert client is not None
+                if connection.delivers_early:
+                    connection.mqtt.state.note_sent_early(said.event_id)
+                    self.admission.end_early(connection, client, said.event_id)
+                acknowledge(client, said.event_id)
+                if self.steps.enabled:
+                    self.steps.acknowledged(client, said.event_id)
             elif isinstance(said, ConnectRequested):
-                self._connect(connection, said)
+                self.admission.request_login(connection, said)
             elif isinstance(said, Subscribe):
-                self._subscribe(connection, said)
+                self.requests.subscribe(connection, said)
             elif isinstance(said, Unsubscribe):
-                self._unsubscribe(connection, said)
+                self.requests.unsubscribe(connection, said)
             elif isinstance(said, Closed):
-                self._closed(connection, said)
-        if connection.mqtt.phase is Phase.CLOSED:
-            self._close(connection)
+                self.sessions.on_closed(connection, said)
+        if connection.mqtt.phase is ConnectionPhase.CLOSED:
+            self.host.close(connection)
 
-    def _publish(self, connection: Connection, packet: Publish) -> None:
-        client = connection.client
-        assert client is not None
-        topic = packet.topic
-        if topic[0] == "$" and topic == LOCATION_TOPIC:
-            connection.mqtt.published(packet)
-            self.broker.on_location(client, packet.payload.decode("utf-8", "replace"))
-            return
-        if topic[0] == "$" or not self.access.may_publish(connection.user, client, topic):
-            # Section 3.4.2.1: 0x87; at QoS 0 the message is dropped without a word
-            connection.mqtt.published(packet, ReasonCode.NOT_AUTHORIZED, "no rule allows this topic")
-            return
-        event = event_of(
-            packet, connection.mqtt.terms.version, self.broker.next_event_id(), client, self.time
-        )
-        if self.shared.groups and (assigned := self.shared.assign(event)):
-            event = replace(event, assigned=assigned)
-        origin, sequence = event.id
-        size = event.size_bytes
-        self.out.records.append(
-            new_record(
-                Record,
-                (
-                    "published",
-                    self.time,
-                    self.me,
-                    client,
-                    origin,
-                    sequence,
-                    None,
-                    None,
-                    None,
-                    None,
-                    size,
-                    None,
-                ),
-            )
-        )
-        self.broker.inject(event)
-        if packet.qos:
-            connection.mqtt.published(packet)
+    def _finish(self) -> None:
+        """Do what the input has left to do, until nothing is left.
 
-    def _subscribe(self, connection: Connection, packet: Subscribe) -> None:
-        client = connection.client
-        assert client is not None
-        examined = connection.mqtt.examine(packet)
-        reasons = []
-        for wanted in examined.wanted:
-            allowed = self.access.may_subscribe(connection.user, client, wanted.subscription.topic_filter)
-            reasons.append(ReasonCode(wanted.subscription.qos) if allowed else ReasonCode.NOT_AUTHORIZED)
-        connection.mqtt.subscribed(examined, reasons)
-        for wanted, reason in zip(examined.wanted, reasons, strict=True):
-            if not reason.failed:
-                self._granted(connection, client, wanted)
+        Events that need no acknowledgement count as read; clients whose sessions are whole are let in. The cost is that
+        of what the input caused, however many clients wait.
+        """
+        host = self.host
+        acknowledge, contexts = self.broker.on_acknowledge, self.broker.contexts
+        while True:
+            while host.done:
+                done, host.done = host.done, []
+                for client, event_id, connection in done:
+                    try:
+                        if connection.delivers_early:
+                            self.admission.end_early(connection, client, event_id)
+                        acknowledge(client, event_id)
+                    except Exception as error:
+                        self._contain(connection, error)
+            if contexts.crowded:
+                crowded, contexts.crowded = contexts.crowded, []
+                self.fullness.look(crowded)
+            if not host.news:
+                return
+            news, host.news = host.news, []
+            for told in news:
+                try:
+                    self._admit(self.news.heed(told))
+                except Exception as error:
+                    self._contain(self.connections.by_client.get(told.client), error)
 
-    def _granted(self, connection: Connection, client: ClientId, wanted: Subscribing) -> None:
-        if wanted.replaced is not None and not self._still_wanted(connection, wanted.replaced):
-            self.broker.on_unsubscribe(client, wanted.replaced)
-        if wanted.share is not None:
-            self._share(wanted.share, wanted.filter, client, True)
-        else:
-            self.broker.on_subscribe(client, wanted.filter)
-        if wanted.replay:
-            # [MQTT-3.3.1-9]
-            for event in self.retained.matching(wanted.filter, self.time):
-                self._replay(client, connection.mqtt.state, event)
+    # --- inputs that fail -----------------------------------------------------------------------------------
 
-    def _replay(self, client: ClientId, session: SessionState, event: Event) -> None:
-        """A retained message goes to a new subscription, through the context like everything else."""
-        self._hand(client, replace(event, id=session.next_replay_id()))
+    def _contain(self, connection: Connection | None, error: Exception) -> None:
+        """An input failed unexpectedly: the connection it concerns is closed, and its session detached.
 
-    def _unsubscribe(self, connection: Connection, packet: Unsubscribe) -> None:
-        client = connection.client
-        assert client is not None
-        for filter, group in connection.mqtt.unsubscribe(packet):
-            if group is not None:
-                self._share(group, filter, client, None)
-            elif not self._still_wanted(connection, filter):
-                self.broker.on_unsubscribe(client, filter)
+        What the input had caused before goes on, so that nobody else is harmed; the next input finds nothing undone.
+        A replay of the journal fails at the same place, and leaves the same behind.
+        """
+        self._failure = self._failure or error
+        if connection is not None:
+            try:
+                self.sessions.abandon(connection)
+            except Exception as worse:
+                self._failure.add_note(f"and closing the connection failed: {worse!r}")
 
-    def _still_wanted(self, connection: Connection, filter: Filter) -> bool:
-        """Another subscription, written differently, may stand for the same filter."""
-        return connection.mqtt.subscriptions.wants(filter)
+    def _end_input(self) -> None:
+        """Do what the input has left to do, and tell the shell if something failed."""
+        self._finish()
+        if self._failure is not None:
+            self._fail()
 
-    def _settle(self) -> None:
-        """Finish what an input left: events that need no acknowledgement, sessions that have arrived."""
-        while self._done:
-            done, self._done = self._done, []
-            acknowledge = self.broker.on_acknowledge
-            for client, event_id in done:
-                acknowledge(client, event_id)
-        if self.ahead:
-            self._end_going_ahead()
-        if self.awaiting:
-            for client in list(self.awaiting):
-                if client in self.awaiting:
-                    self._answer_arrived(client)
-            if self._done:
-                self._settle()
+    def _fail(self) -> None:
+        failure, self._failure = self._failure, None
+        assert failure is not None
+        raise failure
+
+    def _admit(self, admitted: Admitted | None) -> None:
+        if admitted is not None:
+            self.requests.end_forbidden(admitted[0].client)
+            self._take(*admitted)
+
+    def new_client_id(self) -> str:
+        """An id for a client that brings none ([MQTT-3.1.3-6]): unique in the network, by name and count."""
+        self._named += 1
+        return f"{self.me}-{int(self.host.time * 1000):x}-{self._named}"

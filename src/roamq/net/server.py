@@ -1,4 +1,4 @@
-"""One broker as a process: recover, listen, serve, snapshot, and stop without loss. No protocol decisions."""
+"""One broker as a process: recover, listen, serve, snapshot, stop without loss. It decides nothing of the protocol."""
 
 import asyncio
 import contextlib
@@ -6,40 +6,54 @@ import gc
 import logging
 import os
 import signal
-import ssl
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import msgspec
 
 from roamq import __version__
-from roamq.core.context import Mode
 from roamq.core.errors import ConfigError, RoamqError
-from roamq.net import snapshot
-from roamq.net.journal import Journal, StorageError, lock_folder
-from roamq.net.logins import Logins
-from roamq.net.node import Kind, Node
-from roamq.net.observe import BrokerCollector, Observatory
-from roamq.net.options import Durability, Listener, ServerOptions
-from roamq.net.peers import Peers
+from roamq.net.clients.access import claims_asked
+from roamq.net.clients.doors import bound, tls_of
+from roamq.net.clients.logins import Logins
+from roamq.net.clients.tokens import Tokens
+from roamq.net.clients.transports import Doorkeeper, make_connection
+from roamq.net.durable import snapshot
+from roamq.net.durable.inputs import InputKind, LiveBroker
+from roamq.net.durable.journal import Journal, StorageError, lock_folder
+from roamq.net.links.sockets import LinkSockets
+from roamq.net.ops.activity import Activity
+from roamq.net.ops.alarms import Alarms
+from roamq.net.ops.api import Api, Rights
+from roamq.net.ops.console import Console
+from roamq.net.ops.draining import Draining
+from roamq.net.ops.growing import Growing, set_aside
+from roamq.net.ops.inspection import Inspector
+from roamq.net.ops.metrics import BrokerCollector, Observatory
+from roamq.net.ops.options import Durability, Listener, ServerOptions
+from roamq.net.ops.settings import Settings
+from roamq.net.ops.status import BrokerStatus
 from roamq.net.shell import Shell
-from roamq.net.transports import Doorkeeper, make_connection
 
 if TYPE_CHECKING:
-    from roamq.net.recording import Recorder
+    from roamq.net.ops.records import RecordWriter
 
 log = logging.getLogger("roamq.server")
 
 BACKLOG: Final = 1024
 RECORDS_S_MAX: Final = 10.0
 STATUS_EVERY_S: Final = 10.0
+SNAPSHOT_RETRY_S: Final = 10.0
 SWITCH_S: Final = 0.0005
 """How long the event loop waits for a thread that writes records: ten times less than the interpreter's default."""
-GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Most of what a broker allocates is freed by count; the collector need not look after every 700 objects."""
+GC_THRESHOLDS: Final = (25_000, 1, 1000)
+"""Most of what a broker allocates is freed by count; the collector need not look after every 700 objects. Nor may it
+look at a million at once, for nobody is served meanwhile: 50,000 take a few milliseconds."""
 
 
 class Server:
@@ -49,48 +63,107 @@ class Server:
         self.options = options
         self._reload = reload
         self.recovered: snapshot.Recovery | None = None
+        self.snapshot_failure: str | None = None
+        """Why the last snapshot was not made."""
         self._servers: list[asyncio.Server] = []
         self._stopping = asyncio.Event()
         self._started_at = 0.0
 
     async def start(self) -> None:
-        """Returns when clients may come."""
+        """Start, and return when clients may connect. A start that fails leaves nothing running behind."""
+        async with contextlib.AsyncExitStack() as undo:
+            await self._start(undo)
+            undo.pop_all()
+
+    async def _start(self, undo: contextlib.AsyncExitStack) -> None:
         options = self.options
         loop = asyncio.get_running_loop()
+        # A port in use is reported before anything else begins: a link that is up would take frames already.
+        doors = []
+        for listener in options.listeners:
+            for door in bound(
+                f"listener {listener.url}", listener.host, listener.port, shared=options.shares_ports
+            ):
+                undo.callback(door.close)
+                doors.append((listener, door))
         self.recorder = self._make_recorder()
-        node, journal = self._recover()
+        if self.recorder is not None:
+            undo.callback(self.recorder.close, RECORDS_S_MAX)
+        live, journal = self._recover(undo)
+        waiting_max = options.bounds.logins_waiting_max
+        self.logins = Logins(loop, options.users, options.listeners, waiting_max, _tokens(options))
         self.shell = shell = Shell(
-            node,
+            live,
             loop,
+            self.logins,
             journal=journal,
             durability=options.storage.durability,
             on_records=self.recorder.add if self.recorder is not None else None,
         )
+        self.activity = shell.watcher = Activity(live.machine)
+        self.draining = Draining(live.machine)
+        self.growing = Growing(shell, self.draining, self._stopping.set)
+        undo.callback(self.growing.close)
+        undo.callback(self.logins.close)
+        undo.callback(shell.stop)
         if journal is not None:
-            shell.feed(Kind.RECOVERED)
-        self.logins = Logins(shell, options.users, options.listeners, options.bounds.logins_waiting_max)
-        self.door = Doorkeeper(shell, options.bounds, options.settings.quotas.publish_rate_max)
-        self.peers = Peers(shell, options.links)
-        shell.neighbours = self.peers
+            shell.feed(InputKind.RECOVERED)
+        self.door = Doorkeeper(
+            shell,
+            options.bounds,
+            options.settings.quotas.publish_rate_max,
+            options.settings.limits.maximum_packet_size,
+        )
+        self.links = LinkSockets(shell, live.machine.outboxes, options.links)
+        shell.neighbours = self.links
         shell.start()
-        await self.peers.start()
-        for listener in options.listeners:
-            self._servers.append(await self._listen(listener))
+        undo.push_async_callback(self.links.stop)
+        await self.links.start()
+        for listener, door in doors:
+            server = await self._listen(listener, door)
+            undo.callback(server.close)
+            self._servers.append(server)
+        alarms = Alarms(shell, self.activity, self.health)
+        self.activity.every_second.append(alarms.tick)
+        inspector = Inspector(shell, self.activity, self.health, alarms)
+        rights = Rights(options.console_token, options.token)
         self.observatory = Observatory(
-            BrokerCollector(shell, self.recorder),
+            BrokerCollector(shell, self.recorder, self.activity, alarms),
             self.health,
             {"/reload": lambda _: self.reload(), "/drain": lambda _: self.drain()},
+            options.token,
+            Api(
+                inspector,
+                rights,
+                {
+                    "kick": self.kick,
+                    "reload": lambda _: self.reload(),
+                    "drain": lambda _: self.drain(),
+                    "leave": lambda _: self.growing.begin_leaving(self.drain),
+                    "forget": self.growing.forget,
+                },
+                {"join": self.growing.join},
+            ),
+            Console(inspector, rights) if options.console_token is not None else None,
         )
         if options.metrics_port is not None:
-            await self.observatory.start(options.metrics_host, options.metrics_port)
+            try:
+                await self.observatory.start(options.metrics_host, options.metrics_port)
+            except OSError as error:
+                field = f"brokers.{options.me}.metrics_port"
+                raise ConfigError(
+                    f"{field}: port {options.metrics_port}: {error.strerror or error}"
+                ) from error
         self._snapshots = loop.create_task(self._snapshot_when_due())
         self._started_at = time.monotonic()
         self._publish_status()
         log.info("broker %s serves %s", options.me, ", ".join(listener.url for listener in options.listeners))
 
-    async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+    async def run(self, *, with_parent: bool = False) -> None:
+        """Serve until SIGTERM or SIGINT. `with_parent`: or until standard input ends, because its writer is gone."""
         loop = asyncio.get_running_loop()
+        if with_parent:
+            loop.add_reader(sys.stdin.fileno(), self._stopping.set)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
@@ -100,6 +173,8 @@ class Server:
         gc.collect()
         gc.freeze()
         await self._stopping.wait()
+        if with_parent:
+            loop.remove_reader(sys.stdin.fileno())
         await self.stop()
 
     async def stop(self) -> None:
@@ -109,12 +184,13 @@ class Server:
         for server in self._servers:
             server.close()
         self.observatory.close()
+        self.growing.close()
         self._status.cancel()
         self._snapshots.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._snapshots
         shell = self.shell
-        shell.feed(Kind.SHUTDOWN)
+        shell.feed(InputKind.SHUTDOWN)
         shell.flush()
         deadline = shell.now() + self.options.bounds.linger_s
         while (shell.clients or shell.is_holding) and shell.now() < deadline and shell.stalled is None:
@@ -122,45 +198,55 @@ class Server:
         for client in list(shell.clients.values()):
             client.abort()
         await asyncio.sleep(0)
+        self.links.take_no_more()
+        deadline = shell.now() + self.options.bounds.linger_s
+        while self.links.has_unconfirmed and shell.now() < deadline and shell.stalled is None:
+            await asyncio.sleep(0.01)
         self.logins.close()
-        await self.peers.stop()
+        await self.links.stop()
         shell.stop()
         if self.recorder is not None:
             self.recorder.close(RECORDS_S_MAX)
-        if shell.journal is not None and shell.stalled is None:
-            journal = shell.journal
-            shell.at_rest(lambda segment: snapshot.write(shell.node, journal.folder, segment))
-            journal.discard_before(journal.segment)
-            snapshot.discard_before(journal.folder, journal.segment)
-            journal.close()
+        journal = shell.journal
+        if journal is not None:
+            if shell.stalled is None:
+                folder = journal.folder
+                shell.at_rest(lambda segment: snapshot.write(shell.live, folder, segment))
+                journal.discard_before(journal.segment)
+                snapshot.discard_before(folder, journal.segment)
+            with contextlib.suppress(StorageError, OSError):  # a broker that is stalled has said why
+                journal.close()
             os.close(self._lock)
+            if shell.live.machine.membership.has_left:
+                log.info("the data folder is set aside: %s", set_aside(journal.folder))
 
     # --- parts -------------------------------------------------------------------------------------------------
 
-    def _make_recorder(self) -> "Recorder | None":
+    def _make_recorder(self) -> "RecordWriter | None":
         recording = self.options.recording
         if recording is None:
             return None
-        from roamq.net.recording import Recorder  # brings pyarrow, which takes a while
+        from roamq.net.ops.records import RecordWriter  # brings pyarrow, which takes a while
 
         settings = self.options.settings
-        return Recorder(
+        return RecordWriter(
             recording.folder,
             recording.run_id,
             settings.me,
-            (settings.brokers.index(settings.me), len(settings.brokers)),
+            _place(settings),
             flush_s=recording.flush_s,
             rows_max=recording.rows_max,
         )
 
-    def _recover(self) -> tuple[Node, Journal | None]:
+    def _recover(self, undo: contextlib.AsyncExitStack) -> tuple[LiveBroker, Journal | None]:
         storage = self.options.storage
         settings = self.options.settings
         now = time.time()
         if storage.durability is Durability.MEMORY:
-            return Node(settings, now), None
+            return LiveBroker(settings, now), None
         assert storage.folder is not None
         self._lock = lock_folder(storage.folder)
+        undo.callback(os.close, self._lock)
         on_records = self.recorder.add if self.recorder is not None else None
         found = snapshot.recover(storage.folder, settings, now, on_records)
         if found.torn_bytes:
@@ -168,21 +254,18 @@ class Server:
         log.info("recovered %d inputs in %.3f s", found.inputs, found.seconds)
         self.recovered = found
         journal = Journal(storage.folder, found.segment)
-        # The first entry of all tells a replay what the node was made of, and when: the same `now` as above.
-        entry = (int(Kind.SETTINGS), max(now, found.node.time), msgspec.msgpack.encode(settings))
+        undo.callback(journal.close)
+        # The first entry of all tells a replay what the live broker was made of, and when: the same `now` as above.
+        entry = (int(InputKind.SETTINGS), max(now, found.live.time), msgspec.msgpack.encode(settings))
         journal.pending.append(entry)
-        found.node.apply(entry)
-        return found.node, journal
+        found.live.apply(entry)
+        return found.live, journal
 
-    async def _listen(self, listener: Listener) -> asyncio.Server:
+    async def _listen(self, listener: Listener, door: socket.socket) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_server(
-                make_connection(self.door, listener),
-                listener.host,
-                listener.port,
-                ssl=_tls(listener),
-                backlog=BACKLOG,
+                make_connection(self.door, listener), sock=door, ssl=tls_of(listener), backlog=BACKLOG
             )
         except OSError as error:
             raise ConfigError(f"listener {listener.url}: {error.strerror or error}") from error
@@ -198,8 +281,19 @@ class Server:
         while True:
             await asyncio.sleep(1.0)
             if journal.written_bytes >= due_bytes and self.shell.stalled is None:
-                await self.snapshot()
+                try:
+                    await self.snapshot()
+                except (StorageError, OSError) as error:
+                    self._note_snapshot_failure(str(error))
+                    await asyncio.sleep(SNAPSHOT_RETRY_S)
+                    continue
                 due_bytes = max(self.options.storage.snapshot_bytes, snapshot.size(journal.folder))
+
+    def _note_snapshot_failure(self, reason: str) -> None:
+        """The broker goes on serving with a journal that grows; operators are told until a snapshot succeeds."""
+        log.error("no snapshot: %s; the journal is kept and grows", reason)
+        self.shell.counts["snapshot_failed"] += 1
+        self.snapshot_failure = reason
 
     async def snapshot(self) -> None:
         """Let a child write the state, then drop the journal that it stands for."""
@@ -208,17 +302,13 @@ class Server:
         # Nothing may be under way: what is staged belongs to inputs before the snapshot.
         while shell.is_holding:
             await asyncio.sleep(0.001)
-        try:
-            child, pipe = shell.at_rest(lambda segment: snapshot.fork(shell.node, journal.folder, segment))
-        except StorageError as error:
-            log.error("no snapshot: %s", error)
-            return
-        segment, records = journal.segment, shell.node.records
+        child, pipe = shell.at_rest(lambda segment: snapshot.fork(shell.live, journal.folder, segment))
+        segment, records = journal.segment, shell.live.records
         recorded = self.recorder.flush_soon() if self.recorder is not None else None
         await _closed(pipe)
         _, status = await asyncio.to_thread(os.waitpid, child, 0)
         if status:
-            log.error("the snapshot failed; the journal is kept")
+            self._note_snapshot_failure("the process that wrote it failed")
             return
         if recorded is not None and not await asyncio.to_thread(recorded.wait, RECORDS_S_MAX):
             log.warning("records are behind; the journal is kept")
@@ -228,34 +318,55 @@ class Server:
         journal.discard_before(segment)
         snapshot.discard_before(journal.folder, segment)
         shell.counts["snapshots"] += 1
+        self.snapshot_failure = None
 
     # --- operators ---------------------------------------------------------------------------------------------
 
+    def status(self) -> BrokerStatus:
+        """Figures of the broker, as its state is now."""
+        return self.shell.live.status()
+
+    def serves(self, client: str) -> bool:
+        """Is the client connected here, or waiting to be let in?"""
+        return self.shell.live.machine.serves(client)
+
     def health(self) -> dict[str, Any]:
         shell = self.shell
-        down = sorted(set(shell.machine.outbox) - self.peers.links.keys())
+        now = self.status()
+        down = sorted(now.outbox_frames.keys() - self.links.up.keys())
         status = "ok"
         if shell.stalled is not None:
             status = "stalled"
-        elif shell.machine.draining:
+        elif now.is_draining:
             status = "draining"
+        elif self.snapshot_failure is not None:
+            status = "degraded"
         return {
             "status": status,
             "broker": self.options.me,
+            "pid": os.getpid(),
             "scheme": self.options.settings.scheme,
             "durability": self.options.storage.durability.value,
             "connections": len(shell.clients),
-            "sessions": self._sessions(),
+            "sessions": now.sessions,
             "links_down": down,
+            **self.growing.look(),
+            **({"links_refused": dict(self.links.refused)} if self.links.refused else {}),
             "recovered_inputs": self.recovered.inputs if self.recovered is not None else 0,
             "recovery_s": round(self.recovered.seconds, 3) if self.recovered is not None else 0.0,
             "uptime_s": round(time.monotonic() - self._started_at, 1),
+            **(
+                {"handed_to": dict(self.activity.handed_to), **self.draining.look()}
+                if now.is_draining
+                else {}
+            ),
             **({"reason": shell.stalled} if shell.stalled is not None else {}),
+            **({"snapshot": self.snapshot_failure} if self.snapshot_failure is not None else {}),
             **({"records": self.recorder.failed} if self.recorder and self.recorder.failed else {}),
         }
 
     def reload(self) -> dict[str, Any]:
-        """Read users and access rules anew; what cannot be read changes nothing."""
+        """Read users and access rules again; a file that cannot be read changes nothing."""
         if self._reload is None:
             raise ValueError("this broker was started without a file")
         try:
@@ -263,41 +374,53 @@ class Server:
         except RoamqError as error:
             log.error("rules were not reloaded: %s", error)
             raise ValueError(str(error)) from error
-        self.logins.set_users(options.users)
-        self.shell.feed(Kind.RULES, msgspec.msgpack.encode(options.settings.access))
+        before, after = self.options.users, options.users
+        gone = sorted(user for user in {*before, *after} if before.get(user) != after.get(user))
+        withdrawn = sorted(_credentials(self.options) - _credentials(options))
+        closed = [listener.name for listener in options.listeners if not listener.anonymous]
+        self.options = msgspec.structs.replace(self.options, users=after, tokens=options.tokens)
+        self.logins.set_users(after, options.listeners, _tokens(options))
+        rules = msgspec.msgpack.encode(options.settings.access)
+        self.shell.feed(InputKind.RULES, rules, gone, closed, withdrawn)
         log.info("access rules reloaded")
         return {"users": len(options.users), "rules": len(options.settings.access.rules)}
 
     def drain(self) -> dict[str, Any]:
         """Send the clients to other brokers, and hand the sessions of absent ones over. `health` shows what is left."""
-        if len(self.options.settings.brokers) == 1:
+        if not set(self.shell.live.machine.others.names) - set(self.options.settings.mates):
             raise ValueError("there is no other broker to take the sessions")
-        sessions = self._sessions()
-        self.shell.feed(Kind.DRAIN)
+        sessions = self.status().sessions
+        self.activity.drain_began(sessions)
+        self.draining.began()
+        self.shell.feed(InputKind.DRAIN)
         return {"sessions": sessions}
 
-    def _sessions(self) -> int:
-        """Those that live here; copies that wait for a client do not count."""
-        contexts = self.shell.machine.scheme.contexts.values()
-        return sum(context.mode is not Mode.PASSIVE for context in contexts)
+    def kick(self, client: str) -> dict[str, Any]:
+        """End the connection of a client with 0x98 (Administrative action); its session stays."""
+        if not self.serves(client):
+            raise ValueError(f"{client!r} is not connected at {self.options.me}")
+        log.info("kick: an operator ends the connection of client %r", client)
+        self.shell.feed(InputKind.KICK, client)
+        return {"client": client}
 
     def _publish_status(self) -> None:
         shell = self.shell
         counts = shell.counts
         if shell.stalled is None:
+            now = self.status()
             shell.feed(
-                Kind.STATUS,
+                InputKind.STATUS,
                 {
                     "version": f"roamq {__version__}",
                     "uptime": f"{time.monotonic() - self._started_at:.0f} seconds",
                     "clients/connected": str(len(shell.clients)),
-                    "clients/total": str(self._sessions()),
+                    "clients/total": str(now.sessions),
                     "messages/received": str(counts["published"]),
                     "messages/sent": str(counts["delivered"]),
                     "publish/messages/dropped": str(counts["dropped"]),
-                    "retained messages/count": str(len(shell.machine.retained)),
-                    "store/messages/count": str(len(shell.machine.scheme.buffer)),
-                    "store/messages/bytes": str(shell.machine.scheme.buffer.bytes),
+                    "retained messages/count": str(now.retained_messages),
+                    "store/messages/count": str(now.stored_events),
+                    "store/messages/bytes": str(now.stored_bytes),
                 },
             )
         self._status = shell.loop.call_later(STATUS_EVERY_S, self._publish_status)
@@ -307,20 +430,27 @@ class Server:
             self.reload()
 
 
-def _tls(listener: Listener) -> ssl.SSLContext | None:
-    if listener.certificate is None:
+def _tokens(options: ServerOptions) -> Tokens | None:
+    if options.tokens is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(listener.certificate, listener.key)
-    if listener.client_ca is not None:
-        context.load_verify_locations(listener.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    return Tokens(options.tokens, claims_asked(options.settings.access))
+
+
+def _credentials(options: ServerOptions) -> set[str]:
+    return set() if options.tokens is None else options.tokens.credentials()
+
+
+def _place(settings: Settings) -> tuple[int, int]:
+    """This broker's number among the brokers of the first configuration, and how many there are; one that joined later
+    shares the number of one of them."""
+    count = len(settings.brokers)
+    if settings.me in settings.brokers:
+        return settings.brokers.index(settings.me), count
+    return crc32(settings.me.encode()) % count, count
 
 
 async def _closed(pipe: int) -> None:
-    """The other end of the pipe is closed."""
+    """Return when the other end of the pipe is closed."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
 
@@ -335,11 +465,13 @@ async def _closed(pipe: int) -> None:
         os.close(pipe)
 
 
-def serve(options: ServerOptions, reload: Callable[[], ServerOptions] | None = None) -> None:
+def serve(
+    options: ServerOptions, reload: Callable[[], ServerOptions] | None = None, *, with_parent: bool = False
+) -> None:
     """Run one broker until it is told to stop."""
 
     async def run() -> None:
-        await Server(options, reload).run()
+        await Server(options, reload).run(with_parent=with_parent)
 
     assert threading.current_thread() is threading.main_thread()
     try:

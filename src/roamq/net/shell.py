@@ -1,8 +1,9 @@
-"""The turn of the event loop: inputs go into the node and the journal, and what they cause leaves when it is safe.
+"""The turn of the event loop: inputs go into the live broker and the journal, and what they cause leaves when safe.
 
-Reads feed the node at once. When the loop has handled all that was ready, one flush follows: the inputs become one
-group of the journal, then every connection with output gets it in one write. With durability `disk` the outputs wait
-for the disk while the next group gathers. No decision of the protocol is made here.
+Reads feed the live broker at once. When the loop has handled all that was ready, one flush follows: the inputs become
+one group of the journal, then every connection with output gets it in one write. While connections take turns because
+they have sent much, what they cause leaves together every few milliseconds (docs/decisions/0106). With durability
+`disk` the outputs wait for the disk while the next group gathers. The shell makes no decision of the protocol.
 """
 
 import asyncio
@@ -13,58 +14,41 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import Any, Final, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
-from roamq.core.events import BrokerId
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
-from roamq.net.journal import Journal, StorageError
-from roamq.net.links import Frame
-from roamq.net.mqtt.session import ServerConnection
-from roamq.net.node import Input, Kind, Node
-from roamq.net.options import Durability
-from roamq.net.wiring import Login
+from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
+from roamq.net.clients.tokens import without_token
+from roamq.net.clients.turns import Turns
+from roamq.net.clock import SteadyClock
+from roamq.net.durable.inputs import InputKind, JournalEntry, LiveBroker
+from roamq.net.durable.journal import Journal, StorageError
+from roamq.net.ops.options import Durability
+from roamq.net.outputs import Login, UserIdentity
+from roamq.net.surroundings import Client, LoginDesk, Neighbours, Verdict, Watcher
 
 log = logging.getLogger("roamq.shell")
 T = TypeVar("T")
 
 TICK_S: Final = 1.0
+GATHER_S: Final = 0.01
+"""How long outputs gather while there is more to read: a write costs as much as a few deliveries."""
 RETRY_S: Final = 1.0
-_kind_of: Final = itemgetter(0)
-_RECEIVED: Final = int(Kind.RECEIVED)
-
-
-class Client(Protocol):
-    """A client's transport, as the shell sees it."""
-
-    waits_for_login: bool
-
-    def send(self, data: bytes) -> None: ...
-    def close(self) -> None:
-        """After what was sent."""
-
-    def abort(self) -> None: ...
-    def pause(self, why: str) -> None:
-        """Read no more until `resume` with the same reason."""
-
-    def resume(self, why: str) -> None: ...
-    def check(self, now: float) -> float | None:
-        """A deadline has come: act on it, and give the next one."""
-
-
-class Neighbours(Protocol):
-    """The links, as the shell sees them."""
-
-    def stage(self, frames: dict[BrokerId, list[Frame]]) -> Any:
-        """Take the new frames of this turn, and note what is received so far."""
-
-    def release(self, staged: Any) -> None:
-        """What was staged is safe: send it, and acknowledge."""
-
-    def tick(self, now: float) -> None: ...
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
+NO_CONNECT: Final = b"\x00\x00"
+"""Bytes that close a connection as a CONNECT does that cannot be read."""
+CLOCK_OFF_S: Final = 2.0
+_RECEIVED: Final = int(InputKind.RECEIVED)
+_FROM_A_CLIENT: Final = frozenset(
+    {
+        InputKind.OPENED,
+        InputKind.RECEIVED,
+        InputKind.AUTHENTICATED,
+        InputKind.BLOCKED,
+        InputKind.KEEP_ALIVE,
+    }
+)
 
 
 @dataclass
@@ -79,25 +63,26 @@ class _Staged:
 
 
 class Shell:
-    """Drives one node."""
+    """Drives one live broker: brings inputs and the time, and lets its outputs out."""
 
     def __init__(
         self,
-        node: Node,
+        live: LiveBroker,
         loop: asyncio.AbstractEventLoop,
+        logins: LoginDesk,
         *,
         journal: Journal | None = None,
         durability: Durability = Durability.MEMORY,
         on_records: Callable[[int, list[Record]], None] | None = None,
     ) -> None:
         assert (journal is None) == (durability is Durability.MEMORY)
-        self.node = node
-        self.machine = node.machine
+        self.live = live
         self.loop = loop
         self.journal = journal
         self.clients: dict[int, Client] = {}
         self.neighbours: Neighbours | None = None
-        self.on_login: Callable[[Login], None] = lambda login: None
+        self.watcher: Watcher | None = None
+        self._logins = logins
         self.on_records = on_records
         self.counts: Counter[str] = Counter()
         """Records by kind, and what the shell itself counts."""
@@ -108,11 +93,20 @@ class Shell:
         self._syncer = ThreadPoolExecutor(1, "journal") if self._syncs else None
         self._held: _Staged | None = None
         self._scheduled = False
+        self.turns = Turns(loop)
+        """Connections that have more to read."""
+        self._gathering_since: float | None = None
+        """When outputs began to gather because there is more to read."""
+        self._hurries = False
+        """Whether one of the outputs that gather is for a client that does not send much."""
         self._closed = False
-        self._last_now = node.time
+        self._clock = SteadyClock(live.time)
+        self.now = self._clock.now
+        """Wall time, which other brokers share; it never goes back and never jumps."""
+        self._is_off = False
         self._wheel: dict[int, list[int]] = {}
         self._wheel_at = int(self.now())
-        self._due: list[tuple[float, TimerKey]] = [(at, key) for key, at in node.timers.items()]
+        self._due: list[tuple[float, TimerKey]] = [(at, key) for key, at in live.timers.items()]
         heapq.heapify(self._due)
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = float("inf")
@@ -122,40 +116,45 @@ class Shell:
         self._set_alarm()
         self._ticker = self.loop.call_later(TICK_S, self._tick)
 
-    def now(self) -> float:
-        """Wall time, which other brokers share, made to never go back."""
-        now = time.time()
-        if now < self._last_now:
-            return self._last_now
-        self._last_now = now
-        return now
-
     # --- inputs ------------------------------------------------------------------------------------------------
 
-    def feed(self, kind: Kind, *details: Any) -> None:
-        """Any entry, now."""
+    def feed(self, kind: InputKind, *details: Any) -> None:
+        """Apply an input that happens now, and write it down for the journal."""
         entry = (int(kind), self.now(), *details)
         if self._pending is not None:
             self._pending.append(entry)
-        error = self.node.apply(entry)
+        error = self.live.apply(entry)
         if error is not None:
             self._fault(entry, error)
+        self._hurries = True
         if not self._scheduled:
             self._schedule()
 
+    @property
+    def told(self) -> int:
+        """How many records the inputs since the last flush have caused."""
+        return len(self.live.machine.out.records)
+
+    def hurry(self, number: int, told: int) -> None:
+        """A client that sends little has sent something: what that caused leaves soon, whatever others send.
+
+        `told`: as it was before. An acknowledgement that causes nothing can wait.
+        """
+        mqtt = self.mqtt(number)
+        if self.told > told or (mqtt is not None and mqtt.output):
+            self._hurries = True
+
     def received(self, number: int, data: bytes) -> None:
         """`feed`, for the most frequent input."""
-        now = time.time()
-        if now < self._last_now:
-            now = self._last_now
-        else:
-            self._last_now = now
+        now = self.now()
         if self._pending is not None:
             self._pending.append((_RECEIVED, now, number, data))
         try:
-            self.machine.received(number, data, now)
+            self.live.received(now, number, data)
         except Exception as error:
             self._fault((_RECEIVED, now, number), error)
+        if self._pending and self.live.machine.out.closing:
+            self._leave_out_second_connect(number)
         if not self._scheduled:
             self._schedule()
 
@@ -166,42 +165,63 @@ class Shell:
         """
         now = self.now()
         try:
-            self.machine.received(number, data, now)
+            self.live.received(now, number, data)
         except Exception as error:
             self._fault((_RECEIVED, now, number), error)
         if self._pending is not None:
-            password = self._password(number)
-            if password:
-                data = data[: end - len(password)] + bytes(len(password)) + data[end:]
-            self._pending.append((_RECEIVED, now, number, data))
+            self._pending.append((_RECEIVED, now, number, self._without_password(number, data, end)))
+            self._leave_out_second_connect(number)
         if not self._scheduled:
             self._schedule()
 
     def opened(self, client: Client, listener: str, peer: str) -> int:
-        number = self.node.connections + 1
+        number = self.live.connections + 1
         self.clients[number] = client
-        self.feed(Kind.OPENED, number, listener, peer)
+        self.feed(InputKind.OPENED, number, listener, peer)
         return number
 
     def lost(self, number: int) -> None:
         if self.clients.pop(number, None) is not None and not self._closed:
-            self.feed(Kind.LOST, number)
+            self.feed(InputKind.LOST, number)
 
     def mqtt(self, number: int) -> ServerConnection | None:
         """The protocol's side of a connection, to look at."""
-        found = self.machine.connections.get(number)
-        return None if found is None else found.mqtt
+        return self.live.mqtt(number)
 
-    def _password(self, number: int) -> bytes | None:
+    def _without_password(self, number: int, data: bytes, end: int) -> bytes:
+        """What the journal gets of a CONNECT. One that could not be read closes its connection, and so does what
+        replaces it: nobody knows where its password is."""
         mqtt = self.mqtt(number)
         connect = getattr(mqtt, "connect", None)
-        return None if connect is None else connect.password
+        if connect is None:
+            is_closed = mqtt is None or mqtt.phase is ConnectionPhase.CLOSED
+            return NO_CONNECT if is_closed else data
+        size = len(connect.password or b"")
+        told = data[: end - size] + bytes(size) + data[end:]
+        name = (connect.user_name or "").encode()
+        if without_token(connect.user_name) == connect.user_name:
+            return told
+        # Some clients put their token into the place of the user name, which stands before the password.
+        at = end - size - (2 if connect.password is not None else 0)
+        return told[: at - len(name)] + b"-" * len(name) + told[at:]
 
-    def _fault(self, entry: Input, error: Exception) -> None:
-        """Somebody's input broke a rule that nobody checked, or a bug of ours: that one peer pays for it."""
-        log.error("input %s failed: %s", Kind(entry[0]).name, error, exc_info=error)
+    def _leave_out_second_connect(self, number: int) -> None:
+        """A second CONNECT has closed the connection unread: of what came with it the journal gets the beginning."""
+        mqtt = self.mqtt(number)
+        unread = None if mqtt is None else mqtt.unread_connect
+        if unread is None or not self._pending:
+            return
+        kind, now, sender, data = self._pending[-1]
+        if kind == _RECEIVED and sender == number:
+            begins_here = unread <= len(data)
+            kept = data[: len(data) - min(unread, len(data))] + (b"\x10\x00" if begins_here else b"\x00")
+            self._pending[-1] = (kind, now, sender, kept)
+
+    def _fault(self, entry: JournalEntry, error: Exception) -> None:
+        """An input failed: a client broke a rule that nobody checked, or we have a bug. That connection is cut."""
+        log.error("input %s failed: %s", InputKind(entry[0]).name, error, exc_info=error)
         self.counts["fault"] += 1
-        if entry[0] in (Kind.OPENED, Kind.RECEIVED, Kind.AUTHENTICATED, Kind.BLOCKED, Kind.KEEP_ALIVE):
+        if entry[0] in _FROM_A_CLIENT:
             client = self.clients.get(entry[2])
             if client is not None:
                 self.loop.call_soon(client.abort)
@@ -217,6 +237,13 @@ class Shell:
         self._scheduled = False
         if self._held is not None or self.stalled is not None:
             return  # goes on when the disk is done
+        if self.turns and not self._hurries and not self._closed:
+            now = time.perf_counter()
+            if self._gathering_since is None:
+                self._gathering_since = now
+            if now - self._gathering_since < GATHER_S:
+                self._schedule()
+                return
         if self.journal is not None:
             try:
                 self.journal.write()
@@ -244,13 +271,15 @@ class Shell:
         self.journal.write()
         segment = self.journal.rotate()
         staged = self._stage()
-        result = act(segment)
-        self._release(staged)
-        return result
+        try:
+            return act(segment)
+        finally:
+            self._release(staged)  # the journal has what caused it, whatever became of `act`
 
     def _stage(self) -> _Staged:
-        """Take the node's outputs."""
-        out = self.node.take()
+        """Take the outputs of the live broker."""
+        self._gathering_since, self._hurries = None, False
+        out = self.live.take()
         staged = _Staged(closing=out.closing, logins=out.logins)
         writes = staged.writes
         clients = self.clients
@@ -264,12 +293,17 @@ class Shell:
                 staged.admitted.append(number)
         if self.neighbours is not None:
             staged.links = self.neighbours.stage(out.frames)
+        for notice in out.notices:
+            log.warning("%s", notice)
         if out.timers:
             self._watch(out.timers)
+        kinds = out.kinds()
+        if self.watcher is not None:
+            self.watcher.take(out, kinds)
         if out.records:
-            self.counts.update(map(_kind_of, out.records))
+            self.counts.update(kinds)
             if self.on_records is not None:
-                self.on_records(self.node.records - len(out.records), out.records)
+                self.on_records(self.live.records - len(out.records), out.records)
         return staged
 
     def _release(self, staged: _Staged) -> None:
@@ -291,7 +325,32 @@ class Shell:
         if self.neighbours is not None:
             self.neighbours.release(staged.links)
         for login in staged.logins:
-            self.on_login(login)
+            self._check(login)
+
+    def _check(self, login: Login) -> None:
+        client = self.clients.get(login.connection)
+        if client is not None:
+            login = login._replace(certified=client.certified_user)
+        verdict = self._logins.check(login)
+        if isinstance(verdict, (bool, UserIdentity)):
+            self._authenticated(login, verdict)
+        else:
+            verdict.add_done_callback(partial(self._checked, login))
+
+    def _checked(self, login: Login, done: "asyncio.Future[Verdict]") -> None:
+        if not done.cancelled():
+            self._authenticated(login, done.exception() is None and done.result())
+
+    def _authenticated(self, login: Login, verdict: Verdict) -> None:
+        if not verdict:
+            self.counts["login_refused"] += 1
+            log.info("login refused: client %r, user %r", login.client, without_token(login.username))
+        if isinstance(verdict, UserIdentity):
+            more = (verdict.expires_at, verdict.credential, verdict.claims)
+            self.feed(InputKind.AUTHENTICATED, login.connection, verdict.user, True, *more)
+            return
+        user = login.username if login.certified is None else login.certified
+        self.feed(InputKind.AUTHENTICATED, login.connection, user if verdict else None, verdict)
 
     def _synced(self, done: "asyncio.Future[None]") -> None:
         staged, self._held = self._held, None
@@ -310,7 +369,7 @@ class Shell:
             self._schedule()
 
     def _stall(self, error: StorageError, *, retry: bool = True) -> None:
-        """Nothing is promised that is not safe: read nothing, answer nothing, until the disk takes it."""
+        """The journal cannot be written, so nothing may be promised: read and answer nothing until it can."""
         if self.stalled is None:
             log.critical("%s; clients wait until it can", error)
             self.counts["stall"] += 1
@@ -346,6 +405,7 @@ class Shell:
 
     def _tick(self) -> None:
         self._ticker = self.loop.call_later(TICK_S, self._tick)
+        self._follow_wall_clock()
         now = self.now()
         if self.stalled is not None:
             return
@@ -358,14 +418,24 @@ class Shell:
                     self.watch(number, next_check)
         if self.neighbours is not None:
             self.neighbours.tick(now)
+        if self.watcher is not None:
+            self.watcher.tick(now)
+
+    def _follow_wall_clock(self) -> None:
+        """Say so once if the wall clock was set: until the broker's time has caught up, expiry is early or late."""
+        ahead = self._clock.follow()
+        is_off = abs(ahead) > CLOCK_OFF_S
+        if is_off and not self._is_off:
+            log.warning("the wall clock is %+.1f s off the broker's time, which follows it slowly", ahead)
+        self._is_off = is_off
 
     def _watch(self, timers: dict[TimerKey, float | None]) -> None:
         for key, at in timers.items():
             if at is not None:
                 heapq.heappush(self._due, (at, key))
-        if len(self._due) > 64 + 4 * len(self.node.timers):
-            # Timers set anew leave their old entries behind: begin afresh before they outnumber the others.
-            self._due = [(at, key) for key, at in self.node.timers.items()]
+        if len(self._due) > 64 + 4 * len(self.live.timers):
+            # A timer that is set again leaves its old entry behind: drop those before they outnumber the others.
+            self._due = [(at, key) for key, at in self.live.timers.items()]
             heapq.heapify(self._due)
         self._set_alarm()
 
@@ -374,7 +444,7 @@ class Shell:
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm_at = self._due[0][0]
-            delay = max(0.0, self._alarm_at - time.time())
+            delay = max(0.0, self._alarm_at - self.now())
             self._alarm = self.loop.call_later(delay, self._ring)
 
     def _ring(self) -> None:
@@ -385,9 +455,9 @@ class Shell:
         now = self.now()
         while self._due and self._due[0][0] <= now:
             at, key = heapq.heappop(self._due)
-            self.node.note_timers()
-            if self.node.timers.get(key) == at:
-                self.feed(Kind.TIMER, key)
+            self.live.note_timers()
+            if self.live.timers.get(key) == at:
+                self.feed(InputKind.TIMER, key)
         self._set_alarm()
 
     # --- the end -----------------------------------------------------------------------------------------------

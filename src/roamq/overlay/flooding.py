@@ -12,6 +12,7 @@ from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.core.ports import Host
 from roamq.overlay.base import TreeUnicast
+from roamq.overlay.messages import EventsPassed
 from roamq.overlay.topology import Topology
 
 
@@ -21,7 +22,8 @@ class Flooding(TreeUnicast):
     def __init__(self, me: BrokerId, host: Host, topology: Topology) -> None:
         super().__init__(me, host, topology)
         self.frontier: dict[BrokerId, int] = {}
-        self._toward = {origin: topology.children(origin, me) for origin in topology.brokers}
+        self._toward: dict[BrokerId, tuple[BrokerId, ...]] = {}
+        self.rewired()
 
     def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
         """Every event comes here anyway."""
@@ -30,9 +32,6 @@ class Flooding(TreeUnicast):
         """Every event comes here anyway."""
 
     def advertise(self, filter: Filter) -> None:
-        """Every event goes everywhere anyway."""
-
-    def unadvertise(self, filter: Filter) -> None:
         """Every event goes everywhere anyway."""
 
     def publish(self, event: Event) -> None:
@@ -49,15 +48,59 @@ class Flooding(TreeUnicast):
         self.host.pass_on(self._toward[origin], event)
         return True
 
-    def receive(self, sender: BrokerId, message: Message) -> None:
-        raise AssertionError(f"flooding has no routing messages, but {sender} sent {message}")
+    def receive(self, sender: BrokerId, message: Message) -> bool:
+        assert isinstance(message, EventsPassed), (
+            f"flooding has no such routing message, but {sender} sent {message}"
+        )
+        for origin, sequence in message.frontier.items():
+            if origin in self._toward and sequence > self.frontier.get(origin, 0):
+                self.frontier[origin] = sequence
+        return True
+
+    def doubt(self) -> None:
+        """Every event goes everywhere anyway."""
+
+    def restarted(self) -> None:
+        """Every event goes everywhere anyway."""
+
+    def count_on(self, number: int) -> None:
+        """There are no numbers but those of events."""
+
+    def in_step(self, neighbour: BrokerId) -> None:
+        """Every event goes everywhere anyway."""
 
     def neighbour_forgot(self, neighbour: BrokerId) -> None:
-        """It was told nothing."""
+        """What went there before will not come again: no fence may wait for it."""
+        passed = {
+            origin: sequence
+            for origin, sequence in self.frontier.items()
+            if neighbour in self._toward.get(origin, ())
+        }
+        self.host.send(neighbour, EventsPassed(frontier=passed))
 
-    def fence(self) -> Mapping[BrokerId, int]:
+    def rewired(self) -> None:
+        self._via.clear()
+        children = self.topology.children
+        self._toward = {origin: children(origin, self.me) for origin in self.topology.all_brokers}
+
+    def broker_joined(self, broker: BrokerId, mark: str) -> None:
+        """It gets every event from now on; how far the others have come it is told when the link is up."""
+        self.rewired()
+
+    def broker_departed(self, broker: BrokerId) -> None:
+        self.rewired()
+
+    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
         return dict(self.frontier)
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
-        frontier = self.frontier
-        return all(frontier.get(origin, 0) >= sequence for origin, sequence in fence.items())
+        """Our own events we have all seen, those of a life that we do not remember included."""
+        frontier, me = self.frontier, self.me
+        return all(frontier.get(origin, 0) >= sequence or origin == me for origin, sequence in fence.items())
+
+    def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
+        """Every event comes here anyway."""
+        return {}
+
+    def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
+        return set()

@@ -16,9 +16,19 @@ from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, Event
 from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
-from roamq.core.messages import Advertise, Afresh, Message, Subscribe, Unadvertise, Unsubscribe
+from roamq.core.messages import Message
 from roamq.core.ports import Host
 from roamq.overlay.base import TreeUnicast
+from roamq.overlay.markers import Markers
+from roamq.overlay.messages import (
+    Advertise,
+    MarkerMessage,
+    RoutingReset,
+    StoreLost,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
 from roamq.overlay.topology import Topology
 
 ROUTE_CACHE_SIZE = 4096
@@ -36,7 +46,10 @@ class Hierarchy(TreeUnicast):
         root: BrokerId | None = None,
         covering: bool = False,
         advertisements: bool = False,
+        confirms: bool = False,
+        first_number: int = 0,
     ) -> None:
+        """`confirms`: subscribers wait until all brokers know what they want; in [DIS] nobody does."""
         if not topology.is_tree:
             raise ConfigError(
                 "network.overlay = 'hierarchy' needs links that form a tree; use 'flooding' otherwise"
@@ -56,6 +69,8 @@ class Hierarchy(TreeUnicast):
         self._routes: dict[BrokerId, dict[Hashable, tuple[BrokerId, ...]]] = {n: {} for n in self._wanted}
         """Sender -> what an event is about -> whom it goes to."""
         self._routes_version = -1
+        self._confirms = confirms
+        self._markers = Markers(me, host, topology, first_number)
 
     # --- events -------------------------------------------------------------------------------------------
 
@@ -68,15 +83,18 @@ class Hierarchy(TreeUnicast):
             for known in self._routes.values():
                 known.clear()
             self._routes_version = self._interest.version
-        route = routes.get(event.match_key)
+        key = (event.retain and not event.is_handed_on, event.match_key)
+        route = routes.get(key)
         if route is None:
-            route = routes[event.match_key] = self._route(sender, event)
+            route = routes[key] = self._route(sender, event)
         if route:
             self.host.pass_on(route, event)
         return True
 
     def _route(self, sender: BrokerId, event: Event) -> tuple[BrokerId, ...]:
         """The neighbours an event concerns, besides the one it came from."""
+        if event.retain and not event.is_handed_on:  # clients at any broker may subscribe to it later
+            return tuple(n for n in self.topology.neighbours[self.me] if n != sender)
         interested = set(self._interest.match(event))
         if self.parent is not None and not self.advertisements:
             interested.add(self.parent)
@@ -90,7 +108,7 @@ class Hierarchy(TreeUnicast):
     def unsubscribe(self, filter: Filter, *, mobile: bool = False) -> None:
         self._remove(self.me, filter, mobile)
 
-    def receive(self, sender: BrokerId, message: Message) -> None:
+    def receive(self, sender: BrokerId, message: Message) -> bool:
         match message:
             case Subscribe():
                 self._add(sender, message.filter, message.mobile)
@@ -100,10 +118,12 @@ class Hierarchy(TreeUnicast):
                 self._add_advertisement(sender, message.filter)
             case Unadvertise():
                 self._remove_advertisement(sender, message.filter)
-            case Afresh():
+            case RoutingReset():
                 self._forget(sender)
             case _:
-                raise AssertionError(f"not a routing message: {message}")
+                assert isinstance(message, MarkerMessage), f"not a routing message: {message}"
+                return self._markers.receive(message)
+        return False
 
     def _add(self, source: BrokerId, filter: Filter, mobile: bool) -> None:
         wanted = self._wanted[source]
@@ -115,12 +135,13 @@ class Hierarchy(TreeUnicast):
             if self.covering and any(earlier.covers(filter) for earlier in sent):
                 continue
             sent[filter] += 1
+            self._markers.is_behind = True
             self.host.send(neighbour, Subscribe(filter=filter, mobile=mobile))
 
     def _remove(self, source: BrokerId, filter: Filter, mobile: bool) -> None:
         wanted = self._wanted[source]
         if filter not in wanted:
-            # A neighbour speaks of what this broker forgot when it began anew; `Afresh` follows.
+            # A neighbour speaks of what this broker forgot when it lost its store; `RoutingReset` follows.
             assert source != self.me, f"{self.me}: unsubscribes {filter}, which nobody here had subscribed"
             return
         wanted[filter] -= 1
@@ -177,9 +198,6 @@ class Hierarchy(TreeUnicast):
     def advertise(self, filter: Filter) -> None:
         self._add_advertisement(self.me, filter)
 
-    def unadvertise(self, filter: Filter) -> None:
-        self._remove_advertisement(self.me, filter)
-
     def _advertises(self, child: BrokerId, filter: Filter) -> bool:
         return any(filter.overlaps(advertisement) for advertisement in self._advertised[child])
 
@@ -231,23 +249,37 @@ class Hierarchy(TreeUnicast):
             count = 1
         for _ in range(count):
             sent[filter] += 1
+            self._markers.is_behind = True
             self.host.send(child, Subscribe(filter=filter))
 
-    # --- a neighbour that begins anew ---------------------------------------------------------------------
+    # --- a neighbour that lost its store ------------------------------------------------------------------
 
     def neighbour_forgot(self, neighbour: BrokerId) -> None:
         """What it wanted is void, and it is told again what we want of it.
 
-        `Afresh` goes first: what was sent before it and not taken in yet would count twice.
+        `RoutingReset` goes first: what was sent before it and not taken in yet would count twice.
         """
         self._forget(neighbour)
-        self.host.send(neighbour, Afresh())
+        self.host.send(neighbour, RoutingReset())
         if neighbour == self.parent and self.advertisements:
             for advertised in self._advertised.values():
                 for filter in advertised.elements():
                     self.host.send(neighbour, Advertise(filter=filter))
         for filter in self._sent[neighbour].elements():
             self.host.send(neighbour, Subscribe(filter=filter))
+        self._markers.on_store_lost(StoreLost(by=self.me))
+
+    def doubt(self) -> None:
+        """What it forgot it is told again, and until then what others want is not known."""
+
+    def restarted(self) -> None:
+        """The store is taken for the last one."""
+
+    def count_on(self, number: int) -> None:
+        self._markers.number = max(self._markers.number, number)
+
+    def in_step(self, neighbour: BrokerId) -> None:
+        """The store was taken for the last one."""
 
     def _forget(self, neighbour: BrokerId) -> None:
         """As if the neighbour had taken back, one by one, all that it wanted and advertised."""
@@ -258,8 +290,24 @@ class Hierarchy(TreeUnicast):
 
     # --- ordering -----------------------------------------------------------------------------------------
 
-    def fence(self) -> Mapping[BrokerId, int]:
+    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
         return {}
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
-        return True
+        return not fence or self._markers.passed(fence)
+
+    def broker_joined(self, broker: BrokerId, mark: str) -> None:
+        """A hierarchy is one tree, in which every broker has its place from the beginning."""
+        raise AssertionError(f"{broker} cannot join a hierarchy")
+
+    def broker_departed(self, broker: BrokerId) -> None:
+        raise AssertionError(f"{broker} cannot depart from a hierarchy")
+
+    def rewired(self) -> None:
+        """Its links never change."""
+
+    def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
+        return self._markers.confirm(anew=anew) if self._confirms else {}
+
+    def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
+        return self._markers.silent(confirmation)

@@ -2,13 +2,20 @@
 
 Paths are shortest paths; among equally short ones the one through the lexically first neighbour, so that every
 broker computes the same. A topology is computed once and shared by all the brokers of a simulation.
+
+The brokers that a topology is made with are its *core*. An *edge* broker is attached later, to brokers of the core, and
+carries nothing between others: every path leads over the core alone. So no path between two brokers changes when a
+third one is attached or departs, and paths do not depend on the order in which brokers came. A broker that departed is
+remembered: events that entered there may still be under way, and follow the paths that they followed before.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
+from roamq.overlay.paths import UniquePaths
 
 
 class Topology:
@@ -28,11 +35,19 @@ class Topology:
                 raise ConfigError(f"network.links joins {a!r} with itself; remove that link")
             neighbours[BrokerId(a)].add(BrokerId(b))
             neighbours[BrokerId(b)].add(BrokerId(a))
-        self.neighbours: Mapping[BrokerId, tuple[BrokerId, ...]] = {
+        self.neighbours: dict[BrokerId, tuple[BrokerId, ...]] = {
             b: tuple(sorted(ns)) for b, ns in neighbours.items()
         }
+        self.core: frozenset[BrokerId] = frozenset(self.brokers)
+        """The brokers that others may send through."""
+        self.attached: dict[BrokerId, tuple[BrokerId, ...]] = {}
+        """Edge broker -> the brokers of the core that it is linked with; those that departed included."""
+        self.departed: set[BrokerId] = set()
+        """Brokers that are gone for good."""
         self._toward: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
         self._children: dict[BrokerId, dict[BrokerId, tuple[BrokerId, ...]]] = {}
+        self._around: dict[BrokerId, tuple[BrokerId, ...]] = dict(self.neighbours)
+        """Broker -> neighbours, those that departed included: their paths are still known."""
         if self.brokers:
             unreached = known - self.tree(self.brokers[0]).keys()
             if unreached:
@@ -48,6 +63,57 @@ class Topology:
     def is_tree(self) -> bool:
         return len(self.links) == len(self.brokers) - 1
 
+    @cached_property
+    def unique_paths(self) -> UniquePaths:
+        """One shortest path between any two brokers, the same in both directions."""
+        return UniquePaths(self)
+
+    # --- brokers come and go --------------------------------------------------------------------------------
+
+    @property
+    def all_brokers(self) -> tuple[BrokerId, ...]:
+        """Those of the network, and those that departed."""
+        return (*self.brokers, *sorted(self.departed))
+
+    def around(self, broker: BrokerId) -> tuple[BrokerId, ...]:
+        """The neighbours of a broker, those that departed included."""
+        return self._around[broker]
+
+    def attach(self, edge: BrokerId, at: Iterable[BrokerId]) -> None:
+        """An edge broker comes, linked with these brokers of the core. One of its name that departed is forgotten."""
+        at = tuple(sorted(set(at)))
+        assert edge not in self.brokers, f"{edge} is in the network already"
+        assert at and self.core.issuperset(at), f"{edge} is attached at {at}, and the core is {self.core}"
+        if edge in self.departed:
+            self._unlink(edge)
+            self.departed.discard(edge)
+        self.brokers = (*self.brokers, edge)
+        self.attached[edge] = at
+        self._around[edge] = at
+        for core in at:
+            self._around[core] = tuple(sorted((*self._around[core], edge)))
+        self._changed()
+
+    def depart(self, edge: BrokerId) -> None:
+        """An edge broker is gone for good."""
+        assert edge in self.attached and edge in self.brokers, f"{edge} is no edge broker of the network"
+        self.brokers = tuple(broker for broker in self.brokers if broker != edge)
+        self.departed.add(edge)
+        self._changed()
+
+    def _unlink(self, edge: BrokerId) -> None:
+        for core in self._around.pop(edge):
+            self._around[core] = tuple(n for n in self._around[core] if n != edge)
+
+    def _changed(self) -> None:
+        present = set(self.brokers)
+        self.neighbours = {b: tuple(n for n in self._around[b] if n in present) for b in self.brokers}
+        self._toward.clear()
+        self._children.clear()
+        self.unique_paths.changed()
+
+    # --- paths ------------------------------------------------------------------------------------------------
+
     def tree(self, root: BrokerId) -> Mapping[BrokerId, BrokerId]:
         """The shortest-path tree of `root`: each broker -> its neighbour on the way to `root` (root -> itself)."""
         toward = self._toward.get(root)
@@ -56,7 +122,9 @@ class Topology:
             queue = deque([root])
             while queue:
                 here = queue.popleft()
-                for neighbour in self.neighbours[here]:
+                if here != root and here not in self.core:
+                    continue
+                for neighbour in self._around[here]:
                     if neighbour not in toward:
                         toward[neighbour] = here
                         queue.append(neighbour)
@@ -67,9 +135,9 @@ class Topology:
         """In the tree of `root`: the neighbours that `of` passes an event of that origin to."""
         by_broker = self._children.get(root)
         if by_broker is None:
-            lists: dict[BrokerId, list[BrokerId]] = {b: [] for b in self.brokers}
+            lists: dict[BrokerId, list[BrokerId]] = {b: [] for b in self.all_brokers}
             for broker, parent in self.tree(root).items():
-                if broker != root:
+                if broker != root and broker not in self.departed:
                     lists[parent].append(broker)
             by_broker = self._children[root] = {b: tuple(sorted(c)) for b, c in lists.items()}
         return by_broker[of]

@@ -4,9 +4,9 @@
     OUT/part=runs/run_id=.../attempt=.../*.parquet         one row per run (schemas.RUNS)
 
 A task commits its files when its run ends, so an interrupted campaign keeps what was done, and the next one runs
-only what is missing. Should a run have been made twice, as when a job was given up while one of its tasks was still
-committing, readers take one attempt and leave the other. A run that fails becomes a row in `runs` with its error and
-the command that replays it; the others go on. Records leave a task in batches: its memory does not grow with the
+only what is missing. If a run was made twice, because Spark gave a job up while one of its tasks was still
+committing, readers use one of the two attempts. A run that fails becomes a row in `runs` with its error and the
+command that replays it; the other runs go on. Records leave a task in batches: its memory does not grow with the
 length of the run.
 """
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from roamq.core.errors import RoamqError
 from roamq.core.records import Record
-from roamq.pipeline.jobs import Job, find_runner
+from roamq.pipeline.jobs import Job, RunFunction
 from roamq.pipeline.schemas import CAMPAIGN, RECORDS, RUNS, columns, fields
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ Progress = Callable[[int, int], None]
 """Called with the number of runs that ended and the number of all runs."""
 
 JOBS = (
-    "ordinal BIGINT, run_id STRING, scenario STRING, scheme STRING, seed BIGINT, params MAP<STRING, STRING>, "
-    "runner STRING, warmup_s DOUBLE, until_s DOUBLE, replay STRING, payload STRING"
+    "ordinal bigint, run_id string, scenario string, scheme string, seed bigint, params map<string,string>, "
+    "runner string, warmup_s double, until_s double, replay string, payload string"
 )
 
 _ARROW = {
-    "STRING": pa.string(),
-    "BIGINT": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
 
 
@@ -63,7 +63,7 @@ class Campaign:
     """Records of runs that did not fail."""
     runs: "DataFrame"
     made: int
-    """How many runs were made now; the rest was there."""
+    """How many runs this campaign made; the others were in the folder already."""
 
 
 def run_campaign(
@@ -82,12 +82,12 @@ def run_campaign(
 def read_campaign(
     spark: "SparkSession", out: Path | str, run_ids: Iterable[str] | None = None, *, made: int = 0
 ) -> Campaign:
-    """The tables that a campaign left in `out`; of all runs, or of these."""
+    """The tables that a campaign wrote to `out`: of all runs, or of those named."""
     from pyspark.sql import functions as F
 
     out = _place(out)
-    records = spark.read.schema(f"{RECORDS}, attempt STRING").parquet(f"{out}/part=records")
-    runs = spark.read.schema(f"{RUNS}, attempt STRING").parquet(f"{out}/part=runs")
+    records = spark.read.schema(f"{RECORDS}, attempt string").parquet(f"{out}/part=records")
+    runs = spark.read.schema(f"{RUNS}, attempt string").parquet(f"{out}/part=runs")
     if run_ids is not None:
         wanted = list(run_ids)
         records = records.where(records.run_id.isin(wanted))
@@ -117,9 +117,9 @@ def _finished(spark: "SparkSession", out: str, wanted: Mapping[str, Job]) -> set
 
 
 def _make_surely(spark: "SparkSession", jobs: Sequence[Job], out: str, progress: Progress) -> None:
-    """Make the runs, even if one takes its whole process down (out of memory, say) and Spark gives the job up.
+    """Make the runs, even if one of them kills its process (out of memory, say) and Spark gives the job up.
 
-    What had ended is kept; the others are made one by one, so that the culprit is known and hurts nobody else.
+    Runs that had ended are kept. The others are made one by one, so that the run at fault is known and harms no other.
     """
     from pyspark.errors import PySparkException
 
@@ -147,12 +147,40 @@ def _make(spark: "SparkSession", jobs: Sequence[Job], out: str, progress: Progre
     grid = spark.createDataFrame(rows, schema=JOBS)
     # The ordinal is the partition: exactly one run per task, the longest first.
     tasks = grid.repartitionById(len(jobs), grid.ordinal.cast("int"))
+    runners = {job.runner.name: job.runner.run for job in jobs}
+    sent = _send_files(spark, jobs)
+
+    def run_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Spark sends this function with its runners to the workers."""
+        for batch in batches:
+            for row in batch.to_pylist():
+                payload = with_local_files(json.loads(row["payload"]), sent)
+                yield from run_one(row | {"payload": json.dumps(payload)}, runners[row["runner"]])
+
     with _progress_shown(spark, len(jobs), progress):
         _write(tasks.mapInArrow(run_each, schema=CAMPAIGN), out)
 
 
+def _send_files(spark: "SparkSession", jobs: Sequence[Job]) -> dict[str, str]:
+    """Send the files that payloads name to the workers, which may not see ours; returns their names there, by path."""
+    paths = {path for job in jobs for path in job.runner.files(job.payload) if path in _texts(job.payload)}
+    sent = {path: Path(path).name for path in sorted(paths) if Path(path).is_file()}
+    for path in sent:
+        spark.addArtifacts(path, file=True)
+    return sent
+
+
+def _texts(value: Any) -> set[str]:
+    """All texts in plain data."""
+    if isinstance(value, Mapping):
+        return set().union(*map(_texts, value.values())) if value else set()
+    if isinstance(value, list | tuple):
+        return set().union(*map(_texts, value)) if value else set()
+    return {value} if isinstance(value, str) else set()
+
+
 def _write(rows: "DataFrame", out: str) -> None:
-    """Add rows of `CAMPAIGN`. Each task moves its own files into place when it ends, not all at the end of all."""
+    """Append rows of `CAMPAIGN`. Each task moves its own files into place when it ends."""
     from pyspark.sql import functions as F
 
     one_by_one = {"mapreduce.fileoutputcommitter.algorithm.version": "2"}
@@ -168,7 +196,7 @@ def _job_row(job: Job) -> tuple[Any, ...]:
         job.scheme,
         job.seed,
         dict(job.params),
-        job.runner,
+        job.runner.name,
         job.warmup_s,
         job.until_s,
         job.replay_command,
@@ -179,6 +207,8 @@ def _job_row(job: Job) -> tuple[Any, ...]:
 @contextlib.contextmanager
 def _progress_shown(spark: "SparkSession", total: int, progress: Progress) -> Iterator[None]:
     """Report the tasks of the stage that has one task per run."""
+    from pyspark.errors import PySparkException
+
     seen = 0
 
     def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
@@ -189,11 +219,12 @@ def _progress_shown(spark: "SparkSession", total: int, progress: Progress) -> It
             progress(seen, total)
 
     progress(0, total)
-    spark.registerProgressHandler(handler)  # type: ignore[arg-type]
-    try:
+    with contextlib.ExitStack() as stack:
+        # A classic session, as somebody's notebook may have it, tells no handlers about its tasks.
+        with contextlib.suppress(PySparkException):
+            spark.registerProgressHandler(handler)  # type: ignore[arg-type]
+            stack.callback(spark.removeProgressHandler, handler)  # type: ignore[arg-type]
         yield
-    finally:
-        spark.removeProgressHandler(handler)  # type: ignore[arg-type]
     progress(total, total)
 
 
@@ -202,20 +233,26 @@ def _progress_shown(spark: "SparkSession", total: int, progress: Progress) -> It
 _OUT = arrow_schema(CAMPAIGN)
 
 
-def run_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make the runs in these rows of `JOBS`, one after the other."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            yield from run_one(row)
+def with_local_files(payload: Any, sent: Mapping[str, str]) -> Any:
+    """A payload in which a file of the driver that is not here goes by its name among the files that were sent."""
+    if isinstance(payload, dict):
+        return {key: with_local_files(value, sent) for key, value in payload.items()}
+    if isinstance(payload, list):
+        return [with_local_files(value, sent) for value in payload]
+    if not isinstance(payload, str) or payload not in sent or Path(payload).is_file():
+        return payload
+    from pyspark import SparkFiles
+
+    return SparkFiles.get(sent[payload])
 
 
-def run_one(job: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-    """The records of one run in batches, then its row of `runs`."""
+def run_one(job: Mapping[str, Any], run: RunFunction) -> Iterator[pa.RecordBatch]:
+    """The records of one run in batches, then its row of `runs`; `job` is a row of `JOBS`."""
     began = time.perf_counter()
     position, last_s = 0, 0.0
     status, error = "ok", None
     try:
-        records = iter(find_runner(job["runner"])(json.loads(job["payload"]), job["seed"]))
+        records = iter(run(json.loads(job["payload"]), job["seed"]))
         while chunk := list(itertools.islice(records, BATCH_ROWS)):
             broken = next((r.detail for r in chunk if r.kind == "violation"), None)
             if broken is not None and status == "ok":
@@ -268,7 +305,7 @@ def record_batch(run_id: str, position: int, chunk: Sequence[Record]) -> pa.Reco
 
 
 def _brief(failure: Exception) -> str:
-    """What went wrong and where, in a few lines. A failure of ours says it all in its message."""
+    """What went wrong and where, in a few lines. The message of a `RoamqError` is enough on its own."""
     if isinstance(failure, RoamqError):
         return str(failure)
     where = traceback.extract_tb(failure.__traceback__)[-ERROR_LINES:]

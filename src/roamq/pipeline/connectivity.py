@@ -1,11 +1,12 @@
 """How long clients are connected, away, at a site, between two sites: durations, statistics, fits and their test.
 
-Counting and choosing run as Spark expressions over all sojourns; only the fits need code, and get at most
+Counting and choosing run as Spark expressions over all sojourns, and so do the curves of Kaplan and Meier, which know
+that a duration whose end was not seen is longer than what was seen of it. Only the fits need code, and get at most
 `fit_samples` durations per group in a function over Arrow batches. The choice is by a hash of client and time, so it
 is the same on every machine and every run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +15,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType
 
-from roamq.models.fitting import REPLICATES, fit_durations
-from roamq.pipeline.silver import CONNECTED, DISCONNECTED
-from roamq.pipeline.tables import CCDF, CONNECTIVITY, FIT, conform, struct_of
+from roamq.models.censoring import fit_censored
+from roamq.models.fitting import REPLICATES, Floats, fit_durations
+from roamq.pipeline.conform import conform, struct_of
+from roamq.pipeline.schemas import CCDF, CONNECTIVITY, DURATIONS, FIT
+from roamq.pipeline.silver import CONNECTED, DISCONNECTED, UNKNOWN
 from roamq.pipeline.vectorised import arrow_function
 
 ON: Final = "on"
@@ -25,168 +28,275 @@ STAY: Final = "stay"
 HANDOFF: Final = "handoff"
 
 EVERYTHING: Final = "*"
+SITE_SAMPLES: Final = 500
+"""A site's durations are fitted on at most so many: there are many sites, and a fit with censored durations is slow."""
+TOLERANCE: Final = 1e-8
+SITE_TOLERANCE: Final = 1e-4
+"""How exactly parameters are searched; the likelihood of a site's fit is then off by a millionth."""
+QUANTILES: Final = {"median_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 FIT_MIN: Final = 20
-"""Fewer durations are described but not fitted."""
+"""A group with fewer complete durations is described but not fitted."""
 
 STEPS_PER_DECADE: Final = 20
 SHARES_ABOVE: Final = tuple(10 ** (-step / STEPS_PER_DECADE) for step in range(1, 3 * STEPS_PER_DECADE + 1))
 """From 0.89 down to 0.001 in equal steps of the logarithm: a CCDF is drawn on logarithmic axes."""
 
+_NAMED: Final = r"(?<=^|, )\w+=.*?(?=, \w+=|$)"
+"""A part `name=value` of a client's class."""
 _HASH_RANGE: Final = 1_000_000_007
 _GROUP: Final = ("dataset", "period", "grouping", "value")
 
 
 def durations(sojourns: DataFrame) -> DataFrame:
-    """Sojourns -> (dataset, period, client_class, site, duration_s, complete, draw); `draw` is uniform in [0, 1).
+    """Sojourns -> silver `durations`: the periods whose begin was observed.
+
+    A period that was under way when observation began has an unknown age and counts for nothing, as in
+    `roamq.models.censoring`.
 
     A handoff is the time from last seen at one site to first seen at the next, where the client stayed connected; it
     belongs to the site it leads to.
     """
+    by_begin = Window.partitionBy("dataset", "client").orderBy("begin", "end")
+    so_far = by_begin.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    before = F.lag("state").over(by_begin)
+    begin_seen = before.isNotNull() & (before != UNKNOWN)
+    turned_on = (F.col("state") == CONNECTED) & (before.isNull() | (before != CONNECTED))
+    ordered = sojourns.withColumns(
+        {
+            "begin_seen": begin_seen,
+            "on_begin_seen": F.last(F.when(turned_on, begin_seen), ignorenulls=True).over(so_far),
+        }
+    )
     length = _between("begin", "end")
     is_stay = (F.col("state") == CONNECTED) & F.col("site").isNotNull()
     is_handoff = is_stay & (F.col("next_site") != F.col("site")) & (F.col("end") >= F.col("next_begin"))
     periods = F.array(
         F.when(
             F.col("on_since").isNotNull(),
-            _duration(ON, None, _between("on_since", "end"), F.col("on_complete")),
+            _duration(ON, None, _between("on_since", "end"), F.col("on_complete"), F.col("on_begin_seen")),
         ),
-        F.when(F.col("state") == DISCONNECTED, _duration(OFF, None, length, F.col("complete"))),
-        F.when(is_stay, _duration(STAY, F.col("site"), length, F.col("complete"))),
+        F.when(
+            F.col("state") == DISCONNECTED,
+            _duration(OFF, None, length, F.col("complete"), F.col("begin_seen")),
+        ),
+        F.when(is_stay, _duration(STAY, F.col("site"), length, F.col("complete"), F.col("begin_seen"))),
         F.when(
             is_handoff,
-            _duration(HANDOFF, F.col("next_site"), _between("last_seen", "next_begin"), F.lit(True)),
+            _duration(
+                HANDOFF, F.col("next_site"), _between("last_seen", "next_begin"), F.lit(True), F.lit(True)
+            ),
         ),
     )
     draw = F.pmod(F.xxhash64("client", "begin", "state"), F.lit(_HASH_RANGE)) / _HASH_RANGE
-    measured = sojourns.select("dataset", "client_class", draw.alias("draw"), F.inline(periods))
-    return measured.where("duration_s > 0")  # which is not so where there is no such period either
+    measured = ordered.select("dataset", "client", "client_class", draw.alias("draw"), F.inline(periods))
+    # A row without such a period has no positive duration.
+    return conform(measured.where("duration_s > 0 and counts"), DURATIONS)
 
 
 def _between(begin: str, end: str) -> Column:
     return (F.unix_micros(end) - F.unix_micros(begin)) / 1_000_000
 
 
-def _duration(period: str, site: Column | None, duration_s: Column, complete: Column) -> Column:
+def _duration(
+    period: str, site: Column | None, duration_s: Column, complete: Column, begin_seen: Column
+) -> Column:
     place = F.lit(None).cast("string") if site is None else site
     return F.struct(
         F.lit(period).alias("period"),
         place.alias("site"),
         duration_s.alias("duration_s"),
         complete.alias("complete"),
+        (complete | begin_seen).alias("counts"),
     )
 
 
-def connectivity(sojourns: DataFrame, fit_samples: int) -> DataFrame:
-    """Sojourns -> gold `connectivity`: one row per group and fitted family, the best first by AIC.
+def connectivity(measured: DataFrame, fit_samples: int, only: DataFrame | None = None) -> DataFrame:
+    """Durations -> gold `connectivity`: one row per group and fitted family, the best first by AIC.
 
-    Fits use complete durations alone; `censored` says how many had an end that nobody saw. Groups: everything, each
-    client class, each site.
+    A duration whose end was not observed is censored: it counts as "longer than this" in quantiles, mean and fits.
+    Groups: everything, each client class, each site; `only` some of them, by their columns.
     """
-    measured = durations(sojourns)
-    counted = group_counts(measured)
-    samples = chosen_samples(measured.where("complete"), counted, fit_samples)
-    described = (*_GROUP, "n", "censored", "mean_s")
-    grouped = samples.groupBy(*described).agg(F.collect_list("duration_s").alias("durations_s"))
+    rows = grouped_durations(measured)
+    if only is not None:
+        rows = rows.join(F.broadcast(only), list(_GROUP), "left_semi")
+    counted = group_counts(rows)
+    samples = chosen_samples(rows, counted, fit_samples)
+    described = (*_GROUP, "n", "censored", "mean_s", *QUANTILES)
+    lasting = F.col("duration_s")
+    grouped = samples.groupBy(*described).agg(
+        F.collect_list(F.when(F.col("complete"), lasting)).alias("ended_s"),
+        F.collect_list(F.when(~F.col("complete"), lasting)).alias("cut_s"),
+    )
     fit = arrow_function(_fit_batch, ArrayType(struct_of(FIT)))
-    fitted = grouped.withColumn("fits", fit("durations_s", F.col("grouping") != "site"))
+    fitted = grouped.withColumn("fits", fit("ended_s", "cut_s", F.col("grouping") != "site"))
     return conform(fitted.select(*described, F.inline("fits")), CONNECTIVITY)
 
 
-def ccdf(sojourns: DataFrame) -> DataFrame:
-    """Sojourns -> gold `ccdf`: points of the complementary distribution, dense in the tail; exact, by counting.
+def grouped_durations(measured: DataFrame) -> DataFrame:
+    """Durations once for each group that they belong to (`grouping`, `value`); a missing class or site makes none."""
+    rows = measured.select("dataset", "period", "draw", "duration_s", "complete", F.inline(_groups()))
+    return rows.where("value is not null")
 
-    A duration has the steps that lie between the share of durations below it and the share up to it.
+
+def groups_of(measured: DataFrame) -> DataFrame:
+    """The groups that some durations belong to."""
+    return grouped_durations(measured).select(*_GROUP).distinct()
+
+
+def ccdf(measured: DataFrame) -> DataFrame:
+    """Durations -> gold `ccdf`: points of the complementary distribution, dense in the tail; exact, by counting.
+
+    The curve is Kaplan and Meier's. A duration is the value at each step that the curve takes there; where the longest
+    durations are censored, the curve ends above 0 and the last steps have no value.
     """
-    counted = durations(sojourns).where("complete").groupBy("dataset", "period", "duration_s").count()
-    group = Window.partitionBy("dataset", "period")
-    up_to = group.orderBy("duration_s").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    ranked = counted.withColumns(
-        {"up_to": F.sum("count").over(up_to), "of": F.sum("count").over(group)}
-    ).select(
+    steps = survival(measured, ("dataset", "period")).select(
         *("dataset", "period", "duration_s"),
-        _steps_within(F.col("up_to") - F.col("count")).alias("before"),
-        _steps_within(F.col("up_to")).alias("last"),
+        _steps_within(F.col("above_before")).alias("before"),
+        _steps_within(F.col("above")).alias("last"),
     )
-    steps = F.explode(F.sequence(F.col("before") + 1, F.col("last")))
-    points = ranked.where("last > before").select("dataset", "period", "duration_s", steps.alias("step"))
+    step = F.explode(F.sequence(F.col("before") + 1, F.col("last")))
+    points = steps.where("last > before").select("dataset", "period", "duration_s", step.alias("step"))
     shares = F.array(*map(F.lit, SHARES_ABOVE))
     return conform(points.withColumn("share_above", F.element_at(shares, F.col("step"))), CCDF)
 
 
-def _steps_within(n: Column) -> Column:
-    """How many of `SHARES_ABOVE` are passed when the `n` shortest durations are taken away."""
-    left = 1 - n / F.col("of")
-    steps = F.floor(F.log10(left) * -STEPS_PER_DECADE).cast("int")
+def _steps_within(left: Column) -> Column:
+    """How many of `SHARES_ABOVE` are passed when this share is left."""
+    # Rounded: a product of many fractions may miss a step by the last digit.
+    steps = F.floor(F.round(F.log10(left) * -STEPS_PER_DECADE, 9)).cast("int")
     return F.when(left > SHARES_ABOVE[-1], steps).otherwise(len(SHARES_ABOVE))
 
 
-def group_counts(measured: DataFrame) -> DataFrame:
-    """Durations -> per group `n` (complete), `censored` and the exact mean. One pass; groups are sums of cells."""
-    cells = measured.groupBy("dataset", "period", "client_class", "site").agg(
-        F.count_if("complete").alias("n"),
-        F.count_if(~F.col("complete")).alias("censored"),
-        # Whole microseconds: their sum is the same in any order.
-        F.sum(F.when(F.col("complete"), (F.col("duration_s") * 1_000_000).cast("bigint"))).alias("sum_us"),
+def survival(measured: DataFrame, group: Sequence[str]) -> DataFrame:
+    """Durations -> the curve of Kaplan and Meier (1958): per group and distinct duration the share that lasts longer
+    (`above`), that share just before (`above_before`), and the duration before (`since_s`).
+
+    At each duration the curve falls by the share of those still there that ended then. Censored durations are there up
+    to their length. Only distinct durations are sorted: a group has at most as many as seconds in its longest duration
+    where times are whole seconds.
+    """
+    counted = measured.groupBy(*group, "duration_s").agg(
+        F.count_if("complete").alias("ended"), F.count("*").alias("all")
     )
-    rows = cells.select("dataset", "period", "n", "censored", "sum_us", F.inline(_groups()))
-    sums = (
-        rows.where("value is not null")
-        .groupBy(*_GROUP)
-        .agg(
-            F.sum("n").alias("n"),
-            F.sum("censored").alias("censored"),
-            (F.sum("sum_us") / F.sum("n") / 1_000_000).alias("mean_s"),
-        )
+    by_length = Window.partitionBy(*group).orderBy("duration_s")
+    earlier = by_length.rowsBetween(Window.unboundedPreceding, -1)
+    so_far = by_length.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    everything = by_length.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    still_there = F.sum("all").over(everything) - F.coalesce(F.sum("all").over(earlier), F.lit(0))
+    staying = counted.withColumn("staying", 1 - F.col("ended") / still_there)
+    # The product of the shares that stay, by logarithms; a share of 0 ends the curve.
+    falls = F.when(F.col("staying") > 0, F.log("staying"))
+    above = F.when(F.min("staying").over(so_far) > 0, F.exp(F.sum(falls).over(so_far))).otherwise(0.0)
+    curve = staying.withColumn("above", above)
+    return curve.withColumns(
+        {
+            "above_before": F.coalesce(F.lag("above").over(by_length), F.lit(1.0)),
+            "since_s": F.coalesce(F.lag("duration_s").over(by_length), F.lit(0.0)),
+        }
     )
-    return sums.where("n > 0")
+
+
+def group_counts(rows: DataFrame) -> DataFrame:
+    """Grouped durations -> per group `n` (complete), `censored`, mean and quantiles by Kaplan and Meier's curve.
+
+    Where the longest durations are censored, the curve goes on exponentially with the mean that all of them have under
+    an exponential law, as in `roamq.models.censoring`. Without censored durations the mean is the plain one.
+    """
+    curve = survival(rows, _GROUP)
+    # Whole microseconds: their sum is the same in any order.
+    micros = (F.col("duration_s") * 1_000_000).cast("bigint")
+    width = F.col("duration_s") - F.col("since_s")
+    counted = curve.groupBy(*_GROUP).agg(
+        F.sum("ended").alias("n"),
+        F.sum(F.col("all") - F.col("ended")).alias("censored"),
+        # Sorted by the window, so that this sum too is the same on every machine.
+        F.sum(F.col("above_before") * width).alias("area_s"),
+        F.max("duration_s").alias("longest_s"),
+        F.max(F.when(F.col("ended") > 0, F.col("duration_s"))).alias("last_end_s"),
+        F.min("above").alias("tail"),
+        F.sum(micros * F.col("ended")).alias("ended_us"),
+        F.sum(micros * F.col("all")).alias("all_us"),
+        *(
+            F.min(F.when(F.round("above", 12) <= round(1 - share, 6), F.col("duration_s"))).alias(name)
+            for name, share in QUANTILES.items()
+        ),
+    )
+    tail, tail_mean = F.col("tail"), F.col("all_us") / F.col("n") / 1_000_000
+    beyond = tail * (tail_mean - (F.col("longest_s") - F.col("last_end_s")))
+    plain = F.col("ended_us") / F.col("n") / 1_000_000
+    quantiles = [
+        F.coalesce(name, F.col("last_end_s") + tail_mean * F.log(tail / (1 - share))).alias(name)
+        for name, share in QUANTILES.items()
+    ]
+    mean = F.when(F.col("censored") == 0, plain).otherwise(F.col("area_s") + beyond)
+    return counted.where("n > 0").select(*_GROUP, "n", "censored", mean.alias("mean_s"), *quantiles)
 
 
 def _groups() -> Column:
-    """The groups a duration may belong to, as structs (grouping, value); a missing class or site makes none."""
+    """The groups a duration may belong to, as structs (grouping, value); a missing class or site makes none.
+
+    A class of the form `path=1, provider=a` also belongs to the group `path` of value 1 and to `provider` of value a.
+    """
     values = {"all": F.lit(EVERYTHING), "class": F.col("client_class"), "site": F.col("site")}
-    return F.array(
-        *(F.struct(F.lit(name).alias("grouping"), value.alias("value")) for name, value in values.items())
+    named = F.regexp_extract_all("client_class", F.lit(_NAMED), F.lit(0))
+    return F.concat(
+        F.array(
+            *(F.struct(F.lit(name).alias("grouping"), value.alias("value")) for name, value in values.items())
+        ),
+        F.transform(
+            F.coalesce(named, F.array().cast("array<string>")),
+            lambda part: F.struct(
+                F.substring_index(part, "=", 1).alias("grouping"),
+                F.regexp_extract(part, "=(.*)", 1).alias("value"),
+            ),
+        ),
     )
 
 
-def chosen_samples(complete: DataFrame, counted: DataFrame, at_most: int) -> DataFrame:
-    """For each group about `at_most` durations, or all of them, beside its counts.
+def chosen_samples(rows: DataFrame, counted: DataFrame, at_most: int) -> DataFrame:
+    """For each group about `at_most` durations, complete and censored, or all of them, beside its counts.
 
     One pass over the durations: the counts are small and are brought to the rows.
     """
-    rows = complete.select("dataset", "period", "draw", "duration_s", F.inline(_groups()))
+    most = F.when(F.col("grouping") == "site", float(min(at_most, SITE_SAMPLES))).otherwise(float(at_most))
     return rows.join(F.broadcast(counted), list(_GROUP)).where(
-        F.col("draw") < F.lit(float(at_most)) / F.col("n")
+        F.col("draw") < most / (F.col("n") + F.col("censored"))
     )
 
 
-def _fit_batch(samples: pa.Array, is_wide: pa.Array) -> pa.Array:
-    """Lists of durations -> lists of fits, one struct per family.
+def _fit_batch(ended: pa.Array, cut: pa.Array, is_wide: pa.Array) -> pa.Array:
+    """Lists of complete and of censored durations -> lists of fits, one struct per family.
 
     Where all clients are of one class, the class and everybody have the same sample: what is equal is fitted once.
     """
-    known: dict[tuple[bytes, bool], list[dict[str, Any]]] = {}
+    known: dict[tuple[bytes, bytes, bool], list[dict[str, Any]]] = {}
     fits = []
-    for sample, wide in zip(samples, is_wide.to_pylist(), strict=True):
-        ordered = np.sort(sample.values.to_numpy(zero_copy_only=False))
-        key = ordered.tobytes(), wide
+    for whole, part, wide in zip(ended, cut, is_wide.to_pylist(), strict=True):
+        sample, censored = (np.sort(values.values.to_numpy(zero_copy_only=False)) for values in (whole, part))
+        key = sample.tobytes(), censored.tobytes(), wide
         if key not in known:
-            known[key] = list(fit_rows(ordered, test=wide))
+            known[key] = list(fit_rows(sample, censored, test=wide))
         fits.append(known[key])
     return pa.array(fits, _FITS)
 
 
-def fit_rows(sample: "np.typing.NDArray[np.float64]", *, test: bool) -> Iterator[dict[str, Any]]:
-    """A sorted sample of durations -> one row per family, the best first; too small a sample is only described.
+def fit_rows(sample: Floats, censored: Floats, *, test: bool) -> Iterator[dict[str, Any]]:
+    """A sample of durations -> one row per family, the best first; too small a sample gives one row without a family.
 
-    `test`: with p-values, which cost hundreds of refits: only the few wide groups get them.
+    `test`: with p-values, which cost hundreds of refits: only the few wide groups get them, if nothing is censored.
     """
-    median, p90, p99 = (float(np.quantile(sample, q)) for q in (0.5, 0.9, 0.99))
-    described = {"median_s": median, "p90_s": p90, "p99_s": p99, "fitted_on": sample.size, "best": False}
+    described = {"fitted_on": sample.size + censored.size, "best": False}
     if sample.size < FIT_MIN:
         yield described
         return
-    for number, fit in enumerate(fit_durations(sample, replicates=REPLICATES if test else 0)):
+    if censored.size:
+        is_whole = np.arange(sample.size + censored.size) < sample.size
+        fits = fit_censored(
+            np.concatenate([sample, censored]), is_whole, tolerance=TOLERANCE if test else SITE_TOLERANCE
+        )
+    else:
+        fits = fit_durations(sample, replicates=REPLICATES if test else 0)
+    for number, fit in enumerate(fits):
         yield described | {
             "family": fit.family,
             "params": list(fit.params.items()),

@@ -1,6 +1,7 @@
 """Synthetic city traces of any size, written with Spark: who was associated where, in the format `associations`.
 
-A city is a square of sites. Everybody lives somewhere, works somewhere nearer the centre, commutes along the streets in
+A city is a square of sites. Every client lives at a site, works at a site nearer the centre, commutes along the
+streets in
 the morning and back in the evening, goes out for lunch on some days, is silent at night and now and then for an
 hour. Nothing is drawn from a generator with a state: every choice is a hash of the seed and of what it is about,
 so the traces are the same for any number of cores, and one client's rows need no other row.

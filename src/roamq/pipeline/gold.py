@@ -9,16 +9,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from roamq.pipeline.conform import conform
+from roamq.pipeline.schemas import ARRIVAL_RATES, DAILY_PROFILE, DAYS, NEIGHBOR_GRAPH, SITES, TRANSITIONS
 from roamq.pipeline.silver import CONNECTED, DISCONNECTED, split_at_midnight
-from roamq.pipeline.tables import (
-    ARRIVAL_RATES,
-    DAILY_PROFILE,
-    DAYS,
-    NEIGHBOR_GRAPH,
-    SITES,
-    TRANSITIONS,
-    conform,
-)
 
 CLIENTS: Final = "clients"
 EVENTS: Final = "events"
@@ -26,22 +19,23 @@ WHOLE_NETWORK: Final = "*"
 SECONDS_PER_DAY: Final = 86_400
 
 
-def neighbor_graph(moves: DataFrame, half_life_days: float) -> DataFrame:
+def neighbor_graph(moves: DataFrame, half_life_days: float = 7.0) -> DataFrame:
     """Moves -> `neighbor_graph`: how often, how likely and how lately a client went from one site to another.
 
     [PRO] section 4.2 keeps neighbors by their timestamp; `last_seen` is that, and `recent_probability` grades it: a
     move counts half after `half_life_days`.
     """
-    latest = moves.groupBy("dataset").agg(F.max("time").alias("latest"))
+    # Shares are within a site, so the age counts from the last move from it: other sites' moves change nothing.
+    latest = moves.groupBy("dataset", "from").agg(F.max("time").alias("latest"))
     age_days = (F.unix_micros("latest") - F.unix_micros("time")) / (1_000_000 * SECONDS_PER_DAY)
     edges = (
-        moves.join(F.broadcast(latest), "dataset")
+        moves.join(F.broadcast(latest), ["dataset", "from"])
         .groupBy("dataset", "from", "to")
         .agg(
             F.count("*").alias("moves"),
             F.sum(_exact(F.pow(F.lit(0.5), age_days / half_life_days))).alias("weight"),
             F.max("time").alias("last_seen"),
-            F.percentile_approx("gap_s", 0.5).alias("gap_s_median"),
+            F.expr("percentile_disc(0.5) within group (order by gap_s)").alias("gap_s_median"),
         )
     )
     return conform(
@@ -129,22 +123,31 @@ def daily_profile(rates: DataFrame, bin_s: int, time_zone: str) -> DataFrame:
     )
 
 
-def days(sojourns: DataFrame, moves: DataFrame, time_zone: str) -> DataFrame:
-    """Sojourns and moves -> one row per local day; a sojourn across midnight counts on both sides of it."""
-    known = sojourns.where(F.col("state").isin(CONNECTED, DISCONNECTED))  # days without any data are no days
+def local_days(sojourns: DataFrame, time_zone: str) -> DataFrame:
+    """The local days (dataset, day) that sojourns touch."""
+    return split_at_midnight(sojourns, time_zone).select("dataset", "day").distinct()
+
+
+def days(sojourns: DataFrame, moves: DataFrame, time_zone: str, only: DataFrame | None = None) -> DataFrame:
+    """Sojourns and moves -> one row per local day; a sojourn across midnight counts on both sides of it.
+
+    `only`: some days (dataset, day).
+    """
+    known = sojourns.where(
+        F.col("state").isin(CONNECTED, DISCONNECTED)
+    )  # a day without any data does not count
     # Whole numbers: their sum is the same in any order.
     micros = F.unix_micros("end") - F.unix_micros("begin")
     in_hours = {
         name: F.coalesce(F.sum(F.when(F.col("state") == state, micros)), F.lit(0)) / 3.6e9
         for name, state in (("connected_hours", CONNECTED), ("disconnected_hours", DISCONNECTED))
     }
-    spent = (
-        split_at_midnight(known, time_zone)
-        .groupBy("dataset", "day")
-        .agg(
-            F.count_distinct(F.when(F.col("state") == CONNECTED, F.col("client"))).alias("clients"),
-            *(hours.alias(name) for name, hours in in_hours.items()),
-        )
+    daily = split_at_midnight(known, time_zone)
+    if only is not None:
+        daily = daily.join(F.broadcast(only), ["dataset", "day"], "left_semi")
+    spent = daily.groupBy("dataset", "day").agg(
+        F.count_distinct(F.when(F.col("state") == CONNECTED, F.col("client"))).alias("clients"),
+        *(hours.alias(name) for name, hours in in_hours.items()),
     )
     arrival = F.to_date(F.from_utc_timestamp("time", time_zone))
     counted = moves.groupBy("dataset", arrival.alias("day")).agg(F.count("*").alias("moves"))

@@ -1,195 +1,433 @@
-"""Landing: input files are brought, by content, to where the pipeline picks them up.
+"""Landing: copy input files into the warehouse, where the pipeline reads them, and enter them in the dataset's book.
 
-A dataset has a folder of its own in the warehouse. A file lands there as a link named by the digest of its content: the
-same file twice, or under another name, is one link, and Spark's file source then reads it once. Archives are
-unpacked, because Spark reads compressed files but no archives. Nothing is half-landed: a file appears under its
-final name by one rename. Places that are not local (`hdfs://`, `s3a://`) are left to Spark as they are.
+A file lands as a copy: the same content twice, or under another name, lands once, and a source that is moved, changed
+or deleted later changes nothing that landed (docs/decisions/0077). A file that grew lands as a further piece that holds
+the new lines. Archives are unpacked, because Spark reads compressed files but no archives. Addresses (`hdfs://`,
+`s3a://`) and folders of records are read in place.
 """
 
+import bz2
+import codecs
+import gzip
 import hashlib
-import json
+import io
 import math
+import re
+import secrets
 import shutil
 import tarfile
 import tempfile
+import time
 import zipfile
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from roamq.core.errors import ConfigError
-from roamq.pipeline.rules import Rules
+from roamq.pipeline.books import FAILED, LANDED, LEAVING, READ, Book, FileEntry, Shelf, TraceSource
+from roamq.pipeline.ledger import ConflictError
+from roamq.pipeline.store import SCHEME, Place, Store
 
 LANDING: Final = "landing"
-SOURCES: Final = "sources.json"
+DATASET_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 DIGEST_LENGTH: Final = 16
 CHUNK_BYTES: Final = 1 << 20
+ATTEMPTS: Final = 50
+"""How often a change of the books is made again because another run committed meanwhile."""
+PAUSE_S: Final = 0.2
+"""At most so long it waits before that, so that two do not meet again."""
 ARCHIVES: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
+COUNTED: Final = {".gz": gzip.open, ".bz2": bz2.open}
+"""Compressed files that are read whole on landing, which finds those that are cut short."""
+NOT_COUNTED: Final = (".deflate", ".lz4", ".snappy", ".zst")
+"""Compressed files that only Spark can read: their lines are counted by Spark alone."""
 NOT_DATA: Final = ("readme", "license", "licence")
 """Files beside the data that describe it; they are left alone when a folder lands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One dataset of a warehouse: its format, where Spark finds its files, and how its rules differ."""
-
-    dataset: str
-    format: str
-    path: str
-    settings: dict[str, str] = field(default_factory=dict)
-
-    def rules(self, defaults: Rules) -> Rules:
-        return defaults.changed(self.settings)
-
-
-def load_sources(warehouse: Path) -> list[Source]:
+def load_sources(warehouse: Place) -> list[TraceSource]:
     """The datasets of a warehouse, in the order of their names."""
-    file = warehouse / SOURCES
-    if not file.exists():
-        return []
-    return [Source(**entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
+    return list(Shelf.of(warehouse).sources.values())
 
 
-def register(warehouse: Path, source: Source) -> Source:
-    """Remember a dataset. A dataset keeps its format; its rules may change, which changes what is derived."""
-    check_format(warehouse, source)
-    known = {other.dataset: other for other in load_sources(warehouse)}
-    known[source.dataset] = source
-    entries = [asdict(known[name]) for name in sorted(known)]
-    _write_whole(warehouse / SOURCES, json.dumps(entries, indent=2) + "\n")
-    return source
+def find_source(warehouse: Place, dataset: str) -> TraceSource:
+    """The dataset of this name; raises `ConfigError` where the warehouse holds none."""
+    for source in load_sources(warehouse):
+        if source.dataset == dataset:
+            return source
+    raise ConfigError(f"{warehouse} holds no dataset {dataset!r}; name its --traces and --format")
 
 
-def landed_bytes(warehouse: Path) -> float:
-    """How much the sources of a warehouse hold on this machine; infinite where some lie elsewhere."""
-    paths = [source.path for source in load_sources(warehouse)]
-    if any("://" in path for path in paths):
+def landed_bytes(warehouse: Place) -> float:
+    """How much the files of a warehouse hold; infinite where Spark alone can tell."""
+    shelf = Shelf.of(warehouse)
+    if any(SCHEME.match(source.path) for source in shelf.sources.values()):
         return math.inf
-    files = (file for path in paths for file in Path(path).rglob("*"))
-    return sum(file.stat().st_size for file in files if file.is_file())
+    return sum(entry.origin_bytes for name in shelf.sources for entry in shelf.book(name))
 
 
-def check_format(warehouse: Path, source: Source) -> None:
-    for before in load_sources(warehouse):
-        if before.dataset == source.dataset and before.format != source.format:
-            raise ConfigError(
-                f"dataset {source.dataset!r} holds {before.format!r} traces already; "
-                f"choose another name with --dataset for {source.format!r}"
-            )
+def check_source(shelf: Shelf, source: TraceSource) -> None:
+    """Refuse a dataset whose name cannot be used, or that holds traces of another format or encoding already."""
+    if not DATASET_NAME.fullmatch(source.dataset):
+        raise ConfigError(f"--dataset {source.dataset}: use small letters, digits and _, a letter first")
+    before = shelf.sources.get(source.dataset)
+    if before is None:
+        return
+    if before.format != source.format:
+        raise ConfigError(
+            f"dataset {source.dataset!r} holds {before.format!r} traces already; "
+            f"choose another name with --dataset for {source.format!r}"
+        )
+    encodings = [one.settings.get("encoding", "utf-8") for one in (before, source)]
+    other = ""
+    if before.mapping != source.mapping:
+        other = f"--mapping: the files of {source.dataset!r} were read by another mapping"
+    elif encodings[0] != encodings[1]:
+        other = f"rule encoding: the files of {source.dataset!r} landed with encoding {encodings[0]}"
+    if other and any(shelf.book(source.dataset)):
+        raise ConfigError(f"{other}; remove the dataset first, or name another --dataset")
+
+
+def committed(warehouse: Place, change: Callable[[Shelf], str]) -> str:
+    """Change datasets and books in one commit; `change` says in words what it did, and nothing where it did nothing.
+
+    Where another run commits first, the change is made again on what that run left.
+    """
+    for _ in range(ATTEMPTS):
+        shelf = Shelf.of(warehouse)
+        what = change(shelf)
+        if not what:
+            return what
+        try:
+            shelf.ledger.commit(shelf.snapshot, shelf.changes(), what)
+        except ConflictError:
+            time.sleep(PAUSE_S * secrets.randbelow(1000) / 1000)
+            continue
+        return what
+    raise ConfigError(f"{warehouse}: other runs keep changing it; wait for them to end")
 
 
 def add_source(
-    warehouse: Path, path: str, format_name: str, dataset: str, settings: dict[str, str]
-) -> Source:
-    """Land files of a known format and remember them as a dataset; refuses before anything is written."""
-    from roamq.pipeline.traces import FORMATS
+    warehouse: Place, path: str, format_name: str, dataset: str, settings: dict[str, str], mapping: str = ""
+) -> TraceSource:
+    """Land files of a known format and register them as a dataset; what is wrong is refused before anything is
+    written.
+    """
+    source = TraceSource(dataset=dataset, format=format_name, path=path, settings=settings, mapping=mapping)
+    trace_format = source.trace_format()
+    rules = source.rules(trace_format.rules)
+    is_address = bool(SCHEME.match(path))
+    if not is_address and not Path(path).exists():
+        raise ConfigError(f"traces: there is no file or folder {path}")
+    if trace_format.read is not None:
+        source = replace(source, path=_read_in_place(path))
+    elif is_address and rules.encoding != "utf-8":
+        raise ConfigError(f"rule encoding: {path} is read in place, where only utf-8 can be read")
+    in_place = is_address or trace_format.read is not None
+    added = source
 
-    if format_name not in FORMATS:
-        raise ConfigError(f"format {format_name!r} is unknown; known are {', '.join(FORMATS)}")
-    trace_format = FORMATS[format_name]
-    source = Source(dataset=dataset, format=format_name, path=path, settings=settings)
-    source.rules(trace_format.rules)
-    check_format(warehouse, source)
-    if trace_format.read is None:
-        landed = land(path, warehouse, dataset, client_in_name=trace_format.client_in_name)
-    else:
-        landed = _records_folder(path)
-    return register(warehouse, replace(source, path=landed))
+    def add(shelf: Shelf) -> str:
+        nonlocal added
+        check_source(shelf, source)
+        known = shelf.sources.get(dataset)
+        landed = 0
+        if not in_place:
+            landed = land(
+                path, shelf, dataset, client_in_name=trace_format.client_in_name, encoding=rules.encoding
+            )
+        added = replace(
+            source,
+            path=source.path if in_place else f"{LANDING}/{dataset}",
+            recipe=known.recipe if known else "",
+        )
+        shelf.sources[dataset] = added
+        return f"{landed} files of {dataset} landed" if landed or known != added else ""
+
+    committed(warehouse, add)
+    return added
 
 
-def _records_folder(path: str) -> str:
-    """A folder of records is read where it is, because it grows; campaigns keep them beside their runs."""
-    if "://" in path:
+def _read_in_place(path: str) -> str:
+    """A file or folder that is read in place; a campaign keeps its records beside its table of runs."""
+    if SCHEME.match(path):
         return path
     folder = Path(path)
     inner = folder / "part=records"
-    if not folder.is_dir():
-        raise ConfigError(f"records: there is no folder {path}")
     return str((inner if inner.is_dir() else folder).resolve())
 
 
-def land(path: str, warehouse: Path, dataset: str, *, client_in_name: bool = False) -> str:
-    """Bring a file, a folder or an archive into the dataset's landing folder; returns the path for Spark.
+def land(
+    path: str,
+    shelf: Shelf,
+    dataset: str,
+    *,
+    name: str | None = None,
+    client_in_name: bool = False,
+    encoding: str = "utf-8",
+) -> int:
+    """Bring a file, a folder or an archive into the dataset's landing folder; returns how many files were new.
 
-    `client_in_name`: a file's name is part of what it says, so only equal name and content are the same file.
+    A file of a folder is named by its path within the folder; `name` says how a single file is named, if not by its
+    own. `client_in_name`: a file's name is part of what it says, so only equal name and content are the same file.
     """
-    if "://" in path:
-        return path
     origin = Path(path)
     if not origin.exists():
         raise ConfigError(f"traces: there is no file or folder {path}")
-    folder = warehouse.resolve() / LANDING / dataset
-    folder.mkdir(parents=True, exist_ok=True)
-    present = {name.name[:DIGEST_LENGTH] for name in folder.iterdir()}
-    for file in _data_files(origin):
-        digest = _digest(file, client_in_name)
-        if digest not in present:
-            present.add(digest)
-            target = folder / f"{digest}-{file.name}"
-            if file.name.lower().endswith(ARCHIVES):
-                _unpack(file, target)
-            else:
-                _link(file, target)
-    if not present:
+    book = shelf.book(dataset)
+    landing = _Landing(book, shelf.ledger.store, client_in_name, codecs.lookup(encoding).name)
+    for file in data_files(origin):
+        known_as = (name or file.name) if origin.is_file() else str(file.relative_to(origin))
+        try:
+            landing.take(file.resolve(), known_as)
+        except ConfigError as error:
+            if origin.is_file():
+                raise
+            landing.refuse(file.resolve(), known_as, str(error))  # the other files of the folder land
+    if not book.entries:
         raise ConfigError(f"traces: {path} holds no data files")
-    return str(folder)
+    return landing.taken
 
 
-def _data_files(origin: Path) -> Iterator[Path]:
-    if origin.is_file():
-        yield origin
-        return
-    for file in sorted(origin.rglob("*")):
-        hidden = any(part.startswith((".", "_")) for part in file.relative_to(origin).parts)
-        described = file.stem.lower().startswith(NOT_DATA) or file.suffix == ".json"
-        if file.is_file() and not hidden and not described:
+def uncopied(path: str, name: str, size: int, modified_ns: int) -> FileEntry:
+    """The entry of a file that has no copy."""
+    return FileEntry(name=name, path=path, origin=path, origin_bytes=size, modified_ns=modified_ns, digest="")
+
+
+class _Landing:
+    """Brings the files of one dataset into its folder and enters them in its book."""
+
+    def __init__(self, book: Book, store: Store, client_in_name: bool, encoding: str) -> None:
+        self.book = book
+        self.taken = 0
+        self._store = store
+        self._folder = f"{LANDING}/{book.dataset}/{secrets.token_hex(6)}"
+        self._client_in_name = client_in_name
+        self._encoding = encoding
+        self._of_origin: dict[str, list[FileEntry]] = {}
+        for entry in book:
+            self._of_origin.setdefault(entry.origin, []).append(entry)
+        self._digests = {entry.digest for entry in book if entry.state != LEAVING}
+
+    def take(self, file: Path, name: str) -> None:
+        """Land one source file, unless its content has landed."""
+        status = file.stat()
+        known = [entry for entry in self._of_origin.get(str(file), []) if entry.state != LEAVING]
+        if any(
+            (entry.origin_bytes, entry.modified_ns) == (status.st_size, status.st_mtime_ns) for entry in known
+        ):
+            return
+        digests = self._digest(file, name, status.st_size, {entry.origin_bytes for entry in known})
+        digest = digests[status.st_size]
+        if digest in self._digests or self._is_begin(known, name, status.st_size, digest):
+            return
+        entry = FileEntry(
+            name=name,
+            path=f"{self._folder}/{digest}-{name}",
+            origin=str(file),
+            origin_bytes=status.st_size,
+            modified_ns=status.st_mtime_ns,
+            digest=digest,
+        )
+        if name.lower().endswith(ARCHIVES):
+            self._unpack(file, entry)
+        else:
+            earlier = [other for other in known if digests.get(other.origin_bytes) == other.digest]
+            stale = [other for other in known if other.state == FAILED and other not in earlier]
+            self._copy(file, entry, earlier, stale)
+        self._digests.add(digest)
+
+    def refuse(self, file: Path, name: str, reason: str) -> None:
+        """Enter a file that could not land."""
+        entry = uncopied(str(file), name, file.stat().st_size, file.stat().st_mtime_ns)
+        self._enter(replace(entry, state=FAILED, reason=reason))
+
+    def _enter(self, entry: FileEntry) -> None:
+        self.book.put(entry)
+        self.taken += 1
+
+    def _copy(self, file: Path, entry: FileEntry, earlier: list[FileEntry], stale: list[FileEntry]) -> None:
+        """Copy a file, or the part of it that is new since its earlier pieces landed."""
+        begin = 0
+        last = max(earlier, key=lambda other: other.origin_bytes, default=None)
+        if last is not None and self._can_go_on(file, earlier):
+            begin = last.origin_bytes
+            previous = [other.origin_bytes for other in earlier if other.origin_bytes < last.origin_bytes]
+            size = last.origin_bytes - max(previous, default=0)
+            entry = replace(entry, first=last.first or last.key, shift=last.shift + (size >> 20) + 1)
+        elif earlier or stale:
+            entry = replace(entry, replaces=tuple(other.path for other in (*earlier, *stale)))
+        if self._encoding != "utf-8":
+            entry = replace(entry, path=entry.path.removesuffix(_codec(entry.name)))
+        try:
+            entry = self._copied(file, entry, begin)
+        except (EOFError, UnicodeError, zlib.error, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise ConfigError(f"traces: {file} cannot be read: {error.strerror}") from error
+            entry = replace(entry, state=FAILED, reason=_why_unreadable(error))
+        for path in entry.replaces:
+            if self.book.entries[path].state != READ and entry.state == LANDED:
+                del self.book.entries[path]
+        self._enter(entry)
+
+    def _can_go_on(self, file: Path, earlier: list[FileEntry]) -> bool:
+        """New lines can be read alone if the file is plain text and the lines before them were whole."""
+        plain = _codec(file.name) == "" and self._encoding == "utf-8"
+        return plain and all(entry.ends_whole and entry.state != FAILED for entry in earlier)
+
+    def _copied(self, file: Path, entry: FileEntry, begin: int) -> FileEntry:
+        """Copy the bytes from `begin` to the size that was digested, and count the lines of the copy."""
+        if self._encoding != "utf-8":
+            with (
+                file.open("rb") as raw,
+                uncompressed(raw, file.name) as source,
+                self._store.open_to_write(entry.path) as sink,
+            ):
+                text = io.TextIOWrapper(source, self._encoding, newline="")
+                while part := text.read(CHUNK_BYTES):
+                    sink.write(part.encode())
+        else:
+            digest = self._new_digest(entry.name)
+            with file.open("rb") as source, self._store.open_to_write(entry.path) as sink:
+                source.seek(begin)
+                for chunk in _chunks(source, entry.origin_bytes - begin):
+                    sink.write(chunk)
+                    digest.update(chunk)
+            if begin == 0 and digest.hexdigest() != entry.digest:
+                return replace(entry, state=FAILED, reason="it changed while it was copied")
+        return self._counted(entry)
+
+    def _counted(self, entry: FileEntry) -> FileEntry:
+        """An entry with the lines of its copy."""
+        if _codec(entry.path) in NOT_COUNTED:
+            return replace(entry, ends_whole=False)
+        with self._store.open_to_read(entry.path) as copy, uncompressed(copy, entry.path) as stream:
+            lines, ends_whole = count_lines(stream)
+        return replace(entry, lines=lines, ends_whole=ends_whole)
+
+    def _digest(self, file: Path, name: str, size: int, also_at: Iterable[int]) -> dict[int, str]:
+        """Digests of the first `size` bytes and of each shorter begin in `also_at`."""
+        digest = self._new_digest(name)
+        found: dict[int, str] = {}
+        at = 0
+        with file.open("rb") as stream:
+            for stop in sorted({*(mark for mark in also_at if mark <= size), size}):
+                for chunk in _chunks(stream, stop - at):
+                    digest.update(chunk)
+                at = stop
+                found[stop] = digest.hexdigest()
+        return found
+
+    def _new_digest(self, name: str) -> "hashlib.blake2b":
+        digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
+        if self._client_in_name:
+            digest.update(name.encode() + b"\0")
+        return digest
+
+    def _is_begin(self, known: list[FileEntry], name: str, size: int, digest: str) -> bool:
+        """A source that shrank to a begin of what landed holds nothing new."""
+        longer = [entry for entry in known if entry.origin_bytes > size]
+        pieces = sorted(
+            (entry for entry in known if entry.state != FAILED), key=lambda entry: entry.origin_bytes
+        )
+        if not longer or self._encoding != "utf-8" or any(entry.path == entry.origin for entry in pieces):
+            return False
+        ours = self._new_digest(name)
+        left = size
+        for piece in pieces:
+            with self._store.open_to_read(piece.path) as copy:
+                for chunk in _chunks(copy, left):
+                    ours.update(chunk)
+                    left -= len(chunk)
+        return left == 0 and ours.hexdigest() == digest
+
+    def _unpack(self, archive: Path, entry: FileEntry) -> None:
+        """Land every member of an archive; members cannot leave the folder they are unpacked to."""
+        with tempfile.TemporaryDirectory(prefix="roamq-unpacking-") as scratch:
+            _unpack(archive, Path(scratch))
+            for file in data_files(Path(scratch)):
+                inner = str(file.relative_to(scratch))
+                member = replace(entry, name=f"{entry.name}/{inner}", path=f"{entry.path}/{inner}")
+                with file.open("rb") as source, self._store.open_to_write(member.path) as sink:
+                    shutil.copyfileobj(source, sink)
+                try:
+                    member = self._counted(member)
+                except (EOFError, zlib.error, OSError) as error:
+                    member = replace(member, state=FAILED, reason=_why_unreadable(error))
+                self._enter(member)
+
+
+def count_lines(stream: IO[bytes]) -> tuple[int, bool]:
+    """How many lines a stream has, as Spark counts them, and whether the last one is complete.
+
+    A line ends with a line feed, a carriage return, or both.
+    """
+    lines, last = 0, b""
+    while chunk := stream.read(CHUNK_BYTES):
+        lines += chunk.count(b"\n")
+        returns = chunk.count(b"\r")
+        if returns:
+            lines += returns - chunk.count(b"\r\n")
+        if last == b"\r" and chunk[:1] == b"\n":
+            lines -= 1
+        last = chunk[-1:]
+    is_whole = last in (b"", b"\n")
+    # After a carriage return a line feed may still come: the line is there, but a piece cannot begin behind it.
+    return lines + (last not in (b"", b"\n", b"\r")), is_whole
+
+
+def _chunks(stream: IO[bytes], size: int) -> Iterator[bytes]:
+    while size > 0 and (chunk := stream.read(min(CHUNK_BYTES, size))):
+        yield chunk
+        size -= len(chunk)
+
+
+def _codec(name: str) -> str:
+    """The suffix by which Spark knows that a file is compressed; empty for plain text."""
+    suffix = Path(name).suffix
+    return suffix if suffix in COUNTED or suffix in NOT_COUNTED else ""
+
+
+def uncompressed(stream: IO[bytes], name: str) -> IO[bytes]:
+    """What a stream holds, uncompressed if its name says that it is compressed."""
+    unpack = COUNTED.get(_codec(name))
+    opened: IO[bytes] = stream if unpack is None else unpack(stream, "rb")  # type: ignore[operator]
+    return opened
+
+
+def _why_unreadable(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "the compressed file is cut short"
+    if isinstance(error, UnicodeError):
+        return f"its bytes are not in the stated encoding: {error}"
+    return f"the compressed file is damaged: {error}"
+
+
+def visible_files(origin: Path) -> Iterator[Path]:
+    """A file, or the files of a folder in the order of their names, without those that are hidden."""
+    for file in [origin] if origin.is_file() else sorted(origin.rglob("*")):
+        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(origin).parts):
             yield file
 
 
-def _digest(file: Path, client_in_name: bool) -> str:
-    digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
-    if client_in_name:
-        digest.update(file.name.encode() + b"\0")
-    with file.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+def data_files(origin: Path) -> Iterator[Path]:
+    if origin.is_file():
+        yield origin
+        return
+    files = [file for file in visible_files(origin) if not file.stem.lower().startswith(NOT_DATA)]
+    # JSON beside other files describes them; JSON alone is the trace. TOML is a mapping.
+    others = [file for file in files if file.suffix not in (".json", ".toml")]
+    yield from others or [file for file in files if file.suffix == ".json"]
 
 
-def _link(file: Path, target: Path) -> None:
-    """Land a plain file by a link to it, so that large inputs are not copied; a copy where links are unknown."""
-    beside = target.parent / f".{target.name}"
-    beside.unlink(missing_ok=True)
+def _unpack(archive: Path, folder: Path) -> None:
     try:
-        beside.symlink_to(file.resolve())
-    except OSError:
-        shutil.copyfile(file, beside)
-    beside.replace(target)
-
-
-def _unpack(archive: Path, target: Path) -> None:
-    """Unpack into a folder that appears only when it is whole; members cannot leave it."""
-    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=target.parent) as scratch:
-        try:
-            if archive.suffix == ".zip":
-                with zipfile.ZipFile(archive) as members:
-                    members.extractall(scratch)  # noqa: S202 - zipfile strips absolute and parent paths itself
-            else:
-                with tarfile.open(archive) as members:
-                    members.extractall(scratch, filter="data")
-        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
-            raise ConfigError(f"traces: {archive} cannot be unpacked: {error}") from error
-        whole = Path(scratch) / "whole"
-        members_found = [entry for entry in Path(scratch).iterdir() if entry != whole]
-        whole.mkdir()
-        for entry in members_found:
-            entry.rename(whole / entry.name)
-        whole.replace(target)
-
-
-def _write_whole(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(file)
+        if archive.suffix == ".zip":
+            with zipfile.ZipFile(archive) as members:
+                members.extractall(folder)  # noqa: S202 - zipfile strips absolute and parent paths itself
+        else:
+            with tarfile.open(archive) as members:
+                members.extractall(folder, filter="data")
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
+        raise ConfigError(f"traces: {archive} cannot be unpacked: {error}") from error

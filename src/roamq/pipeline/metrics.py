@@ -2,10 +2,7 @@
 
 A group of metrics is a function of `(records, runs)` that returns rows of `schemas.METRICS`; `GROUPS` lists them,
 `metrics_of` computes those asked for, and `summary` gives their mean over seeds with a 95% confidence interval.
-
-The window. Events published from `warmup_s` until `until_s` count, and so do their deliveries, whenever these
-happen: the end of a run is for them to arrive. Everything else (handoffs, traffic, buffers) counts by its own
-time; a bin of traffic, if it ends after the warm-up and begins before the end.
+Which records count is said in `metric_rows.py`; what crosses links is counted in `traffic.py`.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,65 +13,26 @@ from pyspark.sql import functions as F
 from scipy.stats import norm as normal
 from scipy.stats import t as student_t
 
-from roamq.core.records import MIGRATION, MULTICAST, UNICAST
-from roamq.pipeline.schemas import METRICS, SUMMARY, columns
+from roamq.pipeline.metric_rows import ROUNDING_DIGITS, RUN, in_window, long_rows, sum_if
+from roamq.pipeline.schemas import SUMMARY, columns
+from roamq.pipeline.traffic import (
+    overhead,
+    overhead_by_kind,
+    overhead_over_time,
+    overhead_peak,
+    traffic_by_kind,
+)
 
 Metric = Callable[[DataFrame, DataFrame], DataFrame]
-
-PEAK_BIN_S = 1800.0
-"""[DIS] section 5.2.2 reports the peak as the worst half hour."""
 
 MOVES_BIN_S = 300.0
 """Moves are counted over time in bins of five minutes ([DIS] Fig. 5)."""
 
 _T_TABLE = 60
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_TEXT_PERCENT = (40, 60)
 _ACCURACY = 10_000
-"""Quantiles of many values are exact to a part in so many ranks, in bounded memory."""
-_RUN = ("run_id", "scenario", "scheme", "params", "seed")
-_ROUNDING_DIGITS = 6
-"""A delivery knows when its event was published only as a difference of floats."""
-
-
-# --- the window ----------------------------------------------------------------------------------------------
-
-
-def in_window(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """The records that count, with their run's columns and `window_s`, the length of the window."""
-    bounds = runs.select(
-        *_RUN, "warmup_s", "until_s", (F.col("until_s") - F.col("warmup_s")).alias("window_s")
-    )
-    is_delivery = F.col("kind") == "delivered"
-    happened_s = F.when(is_delivery, F.col("time_s") - F.col("duration_s")).otherwise(F.col("time_s"))
-    happened_s = F.round(happened_s, _ROUNDING_DIGITS)
-    after_warmup = happened_s > F.col("warmup_s")
-    counts = (
-        F.when(F.col("kind") == "processing", after_warmup)  # counted once, when the run is over
-        .when(F.col("kind") == "traffic", after_warmup & (happened_s <= F.col("until_s")))
-        .otherwise(happened_s.between(F.col("warmup_s"), F.col("until_s")))
-    )
-    return records.join(F.broadcast(bounds), "run_id").where(counts)
-
-
-def _long(wide: DataFrame, values: dict[str, Column], entity: Column | None = None) -> DataFrame:
-    """One row of `schemas.METRICS` per value; what a run has no value for is left out."""
-    pairs = F.array(
-        *(
-            F.struct(F.lit(name).alias("metric"), value.cast("double").alias("value"))
-            for name, value in values.items()
-        )
-    )
-    entity = F.lit("all") if entity is None else entity.cast("string")
-    return (
-        wide.select(*_RUN, entity.alias("entity"), F.explode(pairs).alias("pair"))
-        .select(*_RUN, F.col("pair.metric").alias("metric"), "entity", F.col("pair.value").alias("value"))
-        .where(F.col("value").isNotNull())
-        .select(*columns(METRICS))
-    )
-
-
-def _sum_if(condition: Column, value: str) -> Column:
-    return F.sum(F.when(condition, F.col(value)))
+"""Accuracy of quantiles over many values: the error in rank is at most one part in this number."""
 
 
 # --- delivery: Ts, Tb, L, D, E -------------------------------------------------------------------------------
@@ -85,8 +43,8 @@ def delivery(records: DataFrame, runs: DataFrame) -> DataFrame:
     window = in_window(records, runs).where(F.col("kind").isin("published", "delivered"))
     is_delivery = F.col("kind") == "delivered"
     pair = F.when(is_delivery, F.struct("client", "origin", "sequence"))
-    counted = window.groupBy(*_RUN, "window_s").agg(
-        _sum_if(F.col("kind") == "published", "count").alias("expected"),
+    counted = window.groupBy(*RUN, "window_s").agg(
+        sum_if(F.col("kind") == "published", "count").alias("expected"),
         F.count_if(F.col("kind") == "published").alias("published"),
         F.count_if(is_delivery).alias("received"),
         F.count_distinct(pair).alias("distinct"),
@@ -94,11 +52,12 @@ def delivery(records: DataFrame, runs: DataFrame) -> DataFrame:
         F.count_if(is_delivery & (F.col("detail") == "transferred")).alias("transferred"),
     )
     received, distinct = F.col("received"), F.col("distinct")
-    return _long(
+    return long_rows(
         counted,
         {
             "published": F.col("published"),
             "received": received,
+            "received_once": distinct,
             "throughput": received / F.col("window_s"),
             "throughput_per_subscriber": received / F.col("window_s") / F.nullif("clients", F.lit(0)),
             "loss_pct": 100 * (1 - distinct / F.nullif("expected", F.lit(0))),
@@ -111,8 +70,8 @@ def delivery(records: DataFrame, runs: DataFrame) -> DataFrame:
 def broker_throughput(records: DataFrame, runs: DataFrame) -> DataFrame:
     """Tb: messages routed per second to subscribers, by broker ([PRO] section 5.1)."""
     delivered = in_window(records, runs).where(F.col("kind") == "delivered")
-    per_broker = delivered.groupBy(*_RUN, "window_s", "broker").agg(F.count("*").alias("routed"))
-    return _long(per_broker, {"broker_throughput": F.col("routed") / F.col("window_s")}, F.col("broker"))
+    per_broker = delivered.groupBy(*RUN, "window_s", "broker").agg(F.count("*").alias("routed"))
+    return long_rows(per_broker, {"broker_throughput": F.col("routed") / F.col("window_s")}, F.col("broker"))
 
 
 def broker_subscribers(records: DataFrame, runs: DataFrame) -> DataFrame:
@@ -131,13 +90,13 @@ def broker_subscribers(records: DataFrame, runs: DataFrame) -> DataFrame:
         .withColumn("end_s", F.lead("time_s").over(history))
         .where(begins)
     )
-    bounds = runs.select(*_RUN, "warmup_s", "until_s")
+    bounds = runs.select(*RUN, "warmup_s", "until_s")
     stays = steps.join(F.broadcast(bounds), "run_id")
     end_s = F.least(F.coalesce("end_s", "until_s"), "until_s")
     inside_s = F.greatest(end_s - F.greatest("time_s", "warmup_s"), F.lit(0.0))
-    per_broker = stays.groupBy(*_RUN, "warmup_s", "until_s", "broker").agg(F.sum(inside_s).alias("stayed_s"))
+    per_broker = stays.groupBy(*RUN, "warmup_s", "until_s", "broker").agg(F.sum(inside_s).alias("stayed_s"))
     value = F.col("stayed_s") / (F.col("until_s") - F.col("warmup_s"))
-    return _long(per_broker, {"broker_subscribers": value}, F.col("broker"))
+    return long_rows(per_broker, {"broker_subscribers": value}, F.col("broker"))
 
 
 def latency(records: DataFrame, runs: DataFrame) -> DataFrame:
@@ -156,10 +115,40 @@ def handoff_latency(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 def handoff_distribution(records: DataFrame, runs: DataFrame) -> DataFrame:
     """The distribution of H over all seeds, `schemas.DISTRIBUTION`: at every percent."""
+    return _distribution(_handoffs(records, runs))
+
+
+def handoff_quantiles(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """H at the percentages that [PRO] section 5.2.2 gives in its text, by run; the entity is the percentage."""
+    counted = (
+        _handoffs(records, runs)
+        .groupBy(*RUN)
+        .agg(
+            *(
+                F.percentile("duration_s", F.lit(percent / 100)).alias(f"p{percent}")
+                for percent in _TEXT_PERCENT
+            )
+        )
+    )
+    return reduce(
+        DataFrame.unionByName,
+        (
+            long_rows(counted, {"handoff_s_at": F.col(f"p{percent}")}, F.lit(percent))
+            for percent in _TEXT_PERCENT
+        ),
+    )
+
+
+def waiting_distribution(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """The distribution of the waiting delay over all seeds, `schemas.DISTRIBUTION`: at every percent."""
+    waits = first_and_last(records, runs).where(F.col("moved") & F.col("first_s").isNotNull())
+    return _distribution(waits.withColumn("duration_s", F.col("first_s") - F.col("begin_s")))
+
+
+def _distribution(rows: DataFrame) -> DataFrame:
     probabilities = [percent / 100 for percent in range(101)]
     return (
-        _handoffs(records, runs)
-        .groupBy("scenario", "scheme", "params")
+        rows.groupBy("scenario", "scheme", "params")
         .agg(F.percentile("duration_s", F.lit(probabilities)).alias("values"))
         .select("scenario", "scheme", "params", F.posexplode("values").alias("percent", "value"))
         .select("scenario", "scheme", "params", (F.col("percent") / 100).alias("probability"), "value")
@@ -169,16 +158,16 @@ def handoff_distribution(records: DataFrame, runs: DataFrame) -> DataFrame:
 def moves(records: DataFrame, runs: DataFrame) -> DataFrame:
     """How often clients reconnected, and how often at another broker than before."""
     connects = _reconnects(records, runs)
-    counted = connects.groupBy(*_RUN).agg(
+    counted = connects.groupBy(*RUN).agg(
         F.count("*").alias("reconnects"), F.count_if(F.col("peer") != F.col("broker")).alias("handoffs")
     )
-    return _long(counted, {"reconnects": F.col("reconnects"), "handoffs": F.col("handoffs")})
+    return long_rows(counted, {"reconnects": F.col("reconnects"), "handoffs": F.col("handoffs")})
 
 
 def transfers(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """How often a broker handed a context to another one, whenever its client moves or is expected to."""
+    """How often a broker handed a context to another one because its client moved, or was expected to."""
     handed = in_window(records, runs).where(F.col("kind") == "transferred")
-    return _long(handed.groupBy(*_RUN).agg(F.count("*").alias("n")), {"transfers": F.col("n")})
+    return long_rows(handed.groupBy(*RUN).agg(F.count("*").alias("n")), {"transfers": F.col("n")})
 
 
 def moves_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
@@ -187,14 +176,144 @@ def moves_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
     bin_end_s = (F.ceil(F.col("time_s") / MOVES_BIN_S) * MOVES_BIN_S).cast("double")
     binned = (
         connects.where(F.col("peer") != F.col("broker"))
-        .groupBy(*_RUN, bin_end_s.alias("bin_end_s"))
+        .groupBy(*RUN, bin_end_s.alias("bin_end_s"))
         .agg(F.count("*").alias("handoffs"))
     )
-    return _long(binned, {"handoffs_in_bin": F.col("handoffs")}, F.col("bin_end_s"))
+    return long_rows(binned, {"handoffs_in_bin": F.col("handoffs")}, F.col("bin_end_s"))
+
+
+# --- what moving costs a client: waiting delay, catch-up time, mobility delay ------------------------------------
+
+
+def handoff_waits(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Waiting delay and catch-up time of handoffs: from the reconnect request to the first and to the last message
+    that was waiting for the client.
+
+    A message was waiting if it was published before the reconnect and had not reached the client. Handoffs with
+    nothing waiting are counted apart (`handoffs_idle`), and so are those whose client left again before anything of
+    what waited had come (`handoffs_unserved`). The rest are `handoffs_served`. Messages that never came count as loss.
+    """
+    per_handoff = first_and_last(records, runs).where("moved")
+    served = per_handoff.where(F.col("first_s").isNotNull())
+    first = _durations(served.withColumn("duration_s", F.col("first_s") - F.col("begin_s")), "waiting_delay")
+    last = _durations(served.withColumn("duration_s", F.col("last_s") - F.col("begin_s")), "catch_up")
+    some = per_handoff.groupBy("run_id").agg(F.count("*").alias("waited"), F.count("first_s").alias("served"))
+    moved = _reconnects(records, runs).where(F.col("peer") != F.col("broker"))
+    counted = moved.groupBy(*RUN).agg(F.count("*").alias("handoffs")).join(some, "run_id", "left")
+    waited, done = (F.coalesce(F.col(name), F.lit(0)) for name in ("waited", "served"))
+    counts = long_rows(
+        counted,
+        {
+            "handoffs_served": done,
+            "handoffs_unserved": waited - done,
+            "handoffs_idle": F.col("handoffs") - waited,
+        },
+    )
+    return reduce(DataFrame.unionByName, (first, last, counts))
+
+
+def first_and_last(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """Reconnects of the window for which messages were waiting: the run's columns, `client`, `begin_s`, whether the
+    client had `moved` there from another broker, and when the first and the last of what waited came (`first_s`,
+    `last_s`); null where nothing came before the client left again.
+    """
+    messages = _messages(records).select(
+        "run_id",
+        "client",
+        "came_s",
+        F.explode(
+            F.filter(
+                "stays",
+                lambda stay: (
+                    stay["again"]
+                    & (F.col("published_s") < stay["begin_s"])
+                    & (stay["begin_s"] <= F.col("came_s"))
+                ),
+            )
+        ).alias("stay"),
+    )
+    bounds = runs.select(*RUN, "warmup_s", "until_s")
+    begin_s = F.col("stay.begin_s")
+    in_time = F.col("came_s") <= F.col("stay.end_s")
+    came_s = F.when(in_time, F.col("came_s"))
+    return (
+        messages.join(F.broadcast(bounds), "run_id")
+        .where((begin_s >= F.col("warmup_s")) & (begin_s < F.col("until_s")))
+        .groupBy(*RUN, "client", begin_s.alias("begin_s"), F.col("stay.moved").alias("moved"))
+        .agg(F.min(came_s).alias("first_s"), F.max(came_s).alias("last_s"))
+    )
+
+
+def mobility_delay(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """How much later a message came than it would have come to a client that had never moved.
+
+    A client at rest has a message as soon as the network brings it there, or, if the client is away by then, when it
+    comes back. What the network takes at least from an origin to a broker is seen in the run itself: it is the
+    fastest delivery between the two. Messages count once, when they came first.
+    """
+    bounds = runs.select(*RUN, "warmup_s", "until_s")
+    messages = (
+        _messages(records)
+        .join(F.broadcast(bounds), "run_id")
+        .where(F.col("published_s").between(F.col("warmup_s"), F.col("until_s")))
+    )
+    fastest = messages.groupBy("run_id", "origin", "broker").agg(
+        F.min(F.col("came_s") - F.col("published_s")).alias("at_rest_s")
+    )
+    arrived_s = F.col("published_s") + F.col("at_rest_s")
+    ready = F.get(F.filter("stays", lambda stay: stay["end_s"] >= F.col("arrived_s")), F.lit(0))
+    due_s = F.greatest(F.col("arrived_s"), ready["begin_s"])
+    late_s = F.round(F.greatest(F.col("came_s") - due_s, F.lit(0.0)), ROUNDING_DIGITS)
+    delayed = messages.join(F.broadcast(fastest), ["run_id", "origin", "broker"]).withColumn(
+        "arrived_s", arrived_s
+    )
+    return _durations(delayed.withColumn("duration_s", late_s), "mobility_delay")
+
+
+def _messages(records: DataFrame) -> DataFrame:
+    """Each message that reached a client, once: `client`, `origin`, `broker`, `published_s`, `came_s`, and all `stays`
+    of the client in order, each with `begin_s`, `end_s`, whether the client was there or elsewhere before (`again`),
+    and whether it had `moved` from another broker.
+
+    A stay begins with the reconnect request, and ends when the client leaves or connects again.
+    """
+    by_client = Window.partitionBy("run_id", "client").orderBy("time_s", "position")
+    began = F.col("kind") == "connected"
+    stays = (
+        records.where(F.col("kind").isin("connected", "disconnected"))
+        .withColumn("at", F.last(F.when(began, F.col("broker")), ignorenulls=True).over(by_client))
+        .where(began | (F.col("broker") == F.col("at")))
+        .withColumn("end_s", F.coalesce(F.lead("time_s").over(by_client), F.lit(float("inf"))))
+        .where(began)
+    )
+    stay = F.struct(
+        F.col("time_s").alias("begin_s"),
+        F.col("end_s"),
+        F.col("peer").isNotNull().alias("again"),
+        F.coalesce(F.col("peer") != F.col("broker"), F.lit(False)).alias("moved"),
+    )
+    per_client = stays.groupBy("run_id", "client").agg(F.sort_array(F.collect_list(stay)).alias("stays"))
+    first = F.min(F.struct("time_s", "position", "broker", "duration_s"))
+    delivered = (
+        records.where(F.col("kind") == "delivered")
+        .groupBy("run_id", "client", "origin", "sequence")
+        .agg(first.alias("first"))
+    )
+    came_s, took_s = F.col("first.time_s"), F.col("first.duration_s")
+    return delivered.select(
+        "run_id",
+        "client",
+        "origin",
+        F.col("first.broker").alias("broker"),
+        F.round(came_s - took_s, ROUNDING_DIGITS).alias("published_s"),
+        came_s.alias("came_s"),
+    ).join(per_client, ["run_id", "client"])
 
 
 def _reconnects(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """Connections of clients that were somewhere before; not those in which a run ends, when everybody comes back."""
+    """Connections of clients that were connected before, without those at the end of a run, when all clients come
+    back.
+    """
     is_reconnect = (F.col("kind") == "connected") & F.col("peer").isNotNull()
     return in_window(records, runs).where(is_reconnect & (F.col("time_s") < F.col("until_s")))
 
@@ -207,7 +326,7 @@ def _handoffs(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 def _durations(rows: DataFrame, name: str) -> DataFrame:
     points = list(_QUANTILES.values())
-    counted = rows.groupBy(*_RUN).agg(
+    counted = rows.groupBy(*RUN).agg(
         F.avg("duration_s").alias("mean"),
         F.percentile_approx("duration_s", points, _ACCURACY).alias("quantiles"),
     )
@@ -215,136 +334,63 @@ def _durations(rows: DataFrame, name: str) -> DataFrame:
         f"{name}_s_{label}": F.element_at("quantiles", place)
         for place, label in enumerate(_QUANTILES, start=1)
     }
-    return _long(counted, {f"{name}_s_mean": F.col("mean"), **quantiles})
+    return long_rows(counted, {f"{name}_s_mean": F.col("mean"), **quantiles})
 
 
 # --- brokers: M and buffers ----------------------------------------------------------------------------------
 
 
 def processing(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """M: service time per event, to filter it and route it to its subscribers ([PRO] section 5.1)."""
-    events = in_window(records, runs).where((F.col("kind") == "processing") & (F.col("detail") == "event"))
-    mean_s = F.sum("duration_s") / F.nullif(F.sum("count"), F.lit(0))
-    per_broker = events.groupBy(*_RUN, "broker").agg(mean_s.alias("mean_s"))
-    overall = events.groupBy(*_RUN).agg(mean_s.alias("mean_s"))
+    """M: service time per event, to filter it and route it to its subscribers ([PRO] section 5.1), and how busy a
+    broker is.
+
+    Where consumers acknowledge, an acknowledgement lets further messages out: its time belongs to routing them.
+    """
+    spent = in_window(records, runs).where(F.col("kind") == "processing")
+    is_event = F.col("detail") == "event"
+    event_s = F.sum(F.when(F.col("detail").isin("event", "ack"), F.col("duration_s")))
+    mean_s = (event_s / F.nullif(sum_if(is_event, "count"), F.lit(0))).alias("mean_s")
+    busy = (100 * F.sum("duration_s") / F.max("until_s")).alias("busy_pct")
+    per_broker = spent.groupBy(*RUN, "broker").agg(mean_s, busy)
+    overall = spent.groupBy(*RUN).agg(mean_s)
     value = {"processing_s": F.col("mean_s")}
-    return _long(per_broker, value, F.col("broker")).unionByName(_long(overall, value))
+    each = value | {"busy_pct": F.col("busy_pct")}
+    return long_rows(per_broker, each, F.col("broker")).unionByName(long_rows(overall, value))
 
 
 def buffers(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """Occupancy of the brokers' buffers: message-seconds, copies per message, peak bytes.
+    """Occupancy of the brokers' buffers: message-seconds, byte-seconds of memory, copies per message, peak bytes.
 
-    A sampled level stands until the broker's next sample; the last one stands for nothing.
+    A sampled level holds until the broker's next sample; the last sample of a run is not counted.
     """
     samples = in_window(records, runs).where(F.col("kind") == "buffer")
     by_broker = Window.partitionBy("run_id", "broker").orderBy("time_s", "position")
     stands_s = F.lead("time_s").over(by_broker) - F.col("time_s")
-    levels = samples.withColumn("message_s", F.col("count") * stands_s)
-    together = levels.groupBy(*_RUN, "time_s").agg(
+    levels = samples.withColumns(
+        {"message_s": F.col("count") * stands_s, "byte_s": F.col("bytes") * stands_s}
+    )
+    together = levels.groupBy(*RUN, "time_s").agg(
         F.sum("message_s").alias("message_s"),
+        F.sum("byte_s").alias("byte_s"),
         F.sum("count").alias("messages"),
         F.sum("hops").alias("copies"),
         F.sum("bytes").alias("bytes"),
     )
-    overall = together.groupBy(*_RUN).agg(
+    overall = together.groupBy(*RUN).agg(
         F.sum("message_s").alias("message_s"),
+        F.sum("byte_s").alias("byte_s"),
         (F.sum("copies") / F.nullif(F.sum("messages"), F.lit(0))).alias("copies"),
         F.max("bytes").alias("peak_bytes"),
     )
-    return _long(
+    return long_rows(
         overall,
         {
             "buffer_message_s": F.col("message_s"),
+            "memory_byte_s": F.col("byte_s"),
             "buffer_copies_per_message": F.col("copies"),
             "buffer_peak_bytes": F.col("peak_bytes"),
         },
     )
-
-
-# --- traffic: the overhead ratio -----------------------------------------------------------------------------
-
-
-def overhead(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """Unicast over multicast ([DIS] section 5.2.1), by link traversals, messages and bytes; and its parts."""
-    traffic = _traffic(records, runs)
-    multicast, unicast = F.col("detail").isin(*MULTICAST), F.col("detail").isin(*UNICAST)
-    migration = F.col("detail").isin(*MIGRATION)
-    unicast_hops = _sum_if(unicast, "hops")
-    overall = traffic.groupBy(*_RUN).agg(
-        _ratio("hops").alias("overhead"),
-        _ratio("count").alias("overhead_messages"),
-        _ratio("bytes").alias("overhead_bytes"),
-        F.coalesce(unicast_hops, F.lit(0)).alias("unicast_hops"),
-        _sum_if(multicast, "hops").alias("multicast_hops"),
-        (100 * F.coalesce(_sum_if(migration, "hops"), F.lit(0)) / unicast_hops).alias("migration_pct"),
-    )
-    return _long(
-        overall,
-        {
-            "overhead": F.col("overhead"),
-            "overhead_messages": F.col("overhead_messages"),
-            "overhead_bytes": F.col("overhead_bytes"),
-            "unicast_hops": F.col("unicast_hops"),
-            "multicast_hops": F.col("multicast_hops"),
-            "subscription_migration_pct": F.col("migration_pct"),
-        },
-    )
-
-
-def overhead_by_kind(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """The overhead ratio's terms: link traversals of each kind of traffic over all multicast ones."""
-    traffic = _traffic(records, runs)
-    by_kind = traffic.groupBy(*_RUN, "detail").agg(
-        F.sum("hops").alias("hops"), F.sum("count").alias("messages")
-    )
-    whole_run = Window.partitionBy("run_id")
-    multicast = F.sum(F.when(F.col("detail").isin(*MULTICAST), F.col("hops"))).over(whole_run)
-    with_total = by_kind.withColumn("multicast", multicast)
-    return _long(
-        with_total,
-        {
-            "hops_of_kind": F.col("hops"),
-            "messages_of_kind": F.col("messages"),
-            "overhead_of_kind": F.col("hops") / F.nullif("multicast", F.lit(0)),
-        },
-        F.col("detail"),
-    )
-
-
-def overhead_over_time(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """The overhead ratio in each bin of the records; the entity is the bin's end in seconds."""
-    traffic = _traffic(records, runs)
-    binned = traffic.groupBy(*_RUN, "time_s").agg(
-        _ratio("hops").alias("ratio"),
-        F.coalesce(_sum_if(F.col("detail").isin(*UNICAST), "hops"), F.lit(0)).alias("unicast_hops"),
-        F.sum("hops").alias("all_hops"),
-    )
-    values = {
-        "overhead_in_bin": F.col("ratio"),
-        "unicast_hops_in_bin": F.col("unicast_hops"),
-        "hops_in_bin": F.col("all_hops"),
-    }
-    return _long(binned, values, F.col("time_s"))
-
-
-def overhead_peak(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """The overhead ratio in the half hour in which it is highest ([DIS] Fig. 4)."""
-    traffic = _traffic(records, runs)
-    half_hour = F.ceil(F.col("time_s") / PEAK_BIN_S).alias("half_hour")
-    binned = traffic.groupBy(*_RUN, half_hour).agg(_ratio("hops").alias("ratio"))
-    peak = binned.groupBy(*_RUN).agg(F.max("ratio").alias("peak"))
-    return _long(peak, {"overhead_peak": F.col("peak")})
-
-
-def _traffic(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """Whole bins of the window: when nobody publishes any more, a ratio means nothing."""
-    return in_window(records, runs).where(F.col("kind") == "traffic")
-
-
-def _ratio(value: str) -> Column:
-    """Unicast over multicast of a group; null where there was no multicast traffic."""
-    unicast = F.coalesce(_sum_if(F.col("detail").isin(*UNICAST), value), F.lit(0))
-    return unicast / F.nullif(_sum_if(F.col("detail").isin(*MULTICAST), value), F.lit(0))
 
 
 # --- all together --------------------------------------------------------------------------------------------
@@ -353,6 +399,7 @@ GROUPS: dict[Metric, tuple[str, ...]] = {
     delivery: (
         "published",
         "received",
+        "received_once",
         "throughput",
         "throughput_per_subscriber",
         "loss_pct",
@@ -363,11 +410,31 @@ GROUPS: dict[Metric, tuple[str, ...]] = {
     broker_subscribers: ("broker_subscribers",),
     latency: ("latency_s_mean", "latency_s_p50", "latency_s_p95", "latency_s_p99"),
     handoff_latency: ("handoff_s_mean", "handoff_s_p50", "handoff_s_p95", "handoff_s_p99"),
+    handoff_quantiles: ("handoff_s_at",),
+    handoff_waits: (
+        "waiting_delay_s_mean",
+        "waiting_delay_s_p50",
+        "waiting_delay_s_p95",
+        "waiting_delay_s_p99",
+        "catch_up_s_mean",
+        "catch_up_s_p50",
+        "catch_up_s_p95",
+        "catch_up_s_p99",
+        "handoffs_served",
+        "handoffs_unserved",
+        "handoffs_idle",
+    ),
+    mobility_delay: (
+        "mobility_delay_s_mean",
+        "mobility_delay_s_p50",
+        "mobility_delay_s_p95",
+        "mobility_delay_s_p99",
+    ),
     moves: ("reconnects", "handoffs"),
     transfers: ("transfers",),
     moves_over_time: ("handoffs_in_bin",),
-    processing: ("processing_s",),
-    buffers: ("buffer_message_s", "buffer_copies_per_message", "buffer_peak_bytes"),
+    processing: ("processing_s", "busy_pct"),
+    buffers: ("buffer_message_s", "memory_byte_s", "buffer_copies_per_message", "buffer_peak_bytes"),
     overhead: (
         "overhead",
         "overhead_messages",
@@ -377,8 +444,9 @@ GROUPS: dict[Metric, tuple[str, ...]] = {
         "subscription_migration_pct",
     ),
     overhead_by_kind: ("hops_of_kind", "messages_of_kind", "overhead_of_kind"),
-    overhead_over_time: ("overhead_in_bin", "unicast_hops_in_bin", "hops_in_bin"),
+    overhead_over_time: ("overhead_in_bin", "unicast_hops_in_bin", "replayed_hops_in_bin", "hops_in_bin"),
     overhead_peak: ("overhead_peak",),
+    traffic_by_kind: ("bytes_of_kind", "peak_bytes_of_kind", "traffic_bytes", "traffic_peak_bytes"),
 }
 """Every group of metrics with the names it yields."""
 
@@ -395,7 +463,7 @@ def metrics_of(records: DataFrame, runs: DataFrame, names: Iterable[str] = NAMES
 
 
 def beside(names: Iterable[str]) -> tuple[str, ...]:
-    """These metrics with all that the same queries yield anyway."""
+    """These metrics, and all others that the same queries compute."""
     wanted = set(names)
     return tuple(name for made in GROUPS.values() if wanted & set(made) for name in made)
 

@@ -25,8 +25,10 @@ H3_RESOLUTIONS: Final = range(16)
 
 
 def site_of(longitude: Column, latitude: Column, sites: str) -> Column:
-    """The site of a position under a rule `grid:METRES`, `h3:RESOLUTION` or `nearest:FILE`."""
+    """The site of a position under a rule `grid:METRES`, `h3:RESOLUTION`, `nearest:FILE` or `plane:METRES`."""
     kind, _, argument = sites.partition(":")
+    if kind == "plane":
+        return plane_site(longitude, latitude, _positive(argument, sites))
     if kind == "grid":
         return grid_site(longitude, latitude, _positive(argument, sites))
     if kind == "h3":
@@ -36,7 +38,9 @@ def site_of(longitude: Column, latitude: Column, sites: str) -> Column:
         return arrow_function(_hexagons(resolution), StringType())(longitude, latitude)
     if kind == "nearest" and argument:
         return arrow_function(_nearest(*read_sites(Path(argument))), StringType())(longitude, latitude)
-    raise ConfigError(f"rule sites: expected grid:METRES, h3:RESOLUTION or nearest:FILE, got {sites!r}")
+    raise ConfigError(
+        f"rule sites: expected grid:METRES, h3:RESOLUTION, nearest:FILE or plane:METRES, got {sites!r}"
+    )
 
 
 def grid_site(longitude: Column, latitude: Column, metres: float) -> Column:
@@ -45,6 +49,11 @@ def grid_site(longitude: Column, latitude: Column, metres: float) -> Column:
     width = METRES_PER_DEGREE * F.cos(F.radians((row + 0.5) * (metres / METRES_PER_DEGREE)))
     column = F.floor(longitude * width / metres)
     return F.concat_ws("_", row.cast("string"), column.cast("string"))
+
+
+def plane_site(x: Column, y: Column, metres: float) -> Column:
+    """Squares of `metres` on a plane, for positions that are metres and not degrees."""
+    return F.concat_ws("_", *(F.floor(axis / metres).cast("string") for axis in (y, x)))
 
 
 def _hexagons(resolution: int) -> Callable[[pa.Array, pa.Array], pa.Array]:

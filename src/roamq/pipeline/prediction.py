@@ -15,12 +15,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from roamq.pipeline.tables import PREDICTION, PREDICTION_SETS, RANKED_TESTS, TRIGRAMS, conform
+from roamq.pipeline.conform import conform
+from roamq.pipeline.schemas import PREDICTION, PREDICTION_SETS, RANKED_TESTS, TRIGRAMS
 
 SET_SIZE_MAX: Final = 50
 TARGETS: Final = (0.9, 0.99)
 CONTEXTS: Final[tuple[tuple[str, ...], ...]] = ((), ("from",), ("before", "from"))
-"""What a prediction of order 0, 1 or 2 knows."""
+"""The columns that a predictor of order 0, 1 or 2 takes as its context."""
 PREDICTORS: Final = ("order-0", "order-1", "order-2", "order-1-backoff", "order-2-backoff")
 
 
@@ -102,7 +103,7 @@ def _ranked(counted: DataFrame, order: int, shorter: DataFrame | None = None) ->
 
 def _rank_and_size() -> Column:
     """One struct (predictor, rank, size) per predictor."""
-    # Nobody moves to where he is: the own site never takes a place on the list.
+    # A client does not move to the site where it is, so that site takes no place on the list.
     popular = F.col("rank_0") - F.coalesce((F.col("own_rank") < F.col("rank_0")).cast("int"), F.lit(0))
     size_0 = F.col("size_0") - F.col("own_rank").isNotNull().cast("int")
     size_1, size_2 = F.col("size_1"), F.col("size_2")

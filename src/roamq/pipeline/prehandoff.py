@@ -1,4 +1,4 @@
-"""Metrics of pre-handoff ([PRE]): how just its time was, and what the virtual consumers cost.
+"""Metrics of pre-handoff ([PRE]): how often it was just in time, and what its virtual consumers cost.
 
 Both take records and runs. `just_in_time` gives one row per bin of the ratio of travel time to route set-up time;
 `prehandoff_summary` rows of `schemas.SUMMARY`, the mean over seeds.
@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from roamq.core.records import CONTROL, MIGRATION
-from roamq.pipeline.metrics import in_window, summary
+from roamq.pipeline.metric_rows import in_window
+from roamq.pipeline.metrics import summary
 from roamq.pipeline.schemas import METRICS, columns
 
 RUN = ["run_id", "scenario", "scheme", "params", "seed"]
@@ -19,6 +20,9 @@ ATTEMPT = ["run_id", "client", "last_server", "new_server", "attempt"]
 PAIR = ["run_id", "last_server", "new_server"]
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Lower edges of the bins of travel time over set-up time; the last one is open."""
+
+PING_PONG_S = 60.0
+"""A client that is back, or expected again, within this time went to and fro."""
 
 HANDING_OVER = sorted(MIGRATION | CONTROL)
 """Traffic that exists to hand clients over, without the events themselves."""
@@ -55,12 +59,12 @@ def attempts(records: DataFrame) -> DataFrame:
 def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
     """Every handoff with the pre-handoff that was made for it: `travel_s`, `setup_s`, `delay_s`, `is_hit`.
 
-    The set-up time is that of the pair of servers, over all their virtual consumers in the run: a client that comes
-    too early never lets its own be seen. The travel time counts from the request that was neither cancelled nor of use
-    before.
+    The travel time begins with the last request that was neither cancelled nor used before, and the set-up time is that
+    of the same attempt: where links are loaded or delays vary, no two are alike. The set-up of a client that came much
+    too early is never completed; it is taken to be the mean of its pair of servers.
     """
     made = attempts(records)
-    setup = made.groupBy(*PAIR).agg(F.avg(F.col("ready_s") - F.col("requested_s")).alias("setup_s"))
+    setup = made.groupBy(*PAIR).agg(F.avg(F.col("ready_s") - F.col("requested_s")).alias("pair_setup_s"))
     came = (
         in_window(records, runs)
         .where((F.col("kind") == "prehandoff") & F.col("detail").isin("hit", "unready", "missed"))
@@ -78,8 +82,20 @@ def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
         F.col("ended_s").isNull() | (F.col("ended_s") >= F.col("came_s"))
     )
     candidates = came.join(made.join(_ends(records), ATTEMPT, "left"), who, "left")
-    travelled = candidates.groupBy(*RUN, "client", "last_server", "new_server", "came_s", "is_hit").agg(
-        (F.col("came_s") - F.max(F.when(is_open, F.col("requested_s")))).alias("travel_s")
+    last = F.max(F.when(is_open, F.struct("requested_s", "ready_s")))
+    travelled = (
+        candidates.groupBy(*RUN, "client", "last_server", "new_server", "came_s", "is_hit")
+        .agg(last.alias("last"))
+        .select(
+            *RUN,
+            "client",
+            "last_server",
+            "new_server",
+            "came_s",
+            "is_hit",
+            (F.col("came_s") - F.col("last.requested_s")).alias("travel_s"),
+            (F.col("last.ready_s") - F.col("last.requested_s")).alias("own_setup_s"),
+        )
     )
     first = _first_messages(records).withColumnsRenamed({name: f"first_{name}" for name in who})
     is_its_first = F.col("came_s").between(F.col("first_from_s"), F.col("first_until_s"))
@@ -88,7 +104,10 @@ def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
     return (
         travelled.join(setup, PAIR, "left")
         .join(first, is_its_first, "left")
-        .drop("first_from_s", "first_until_s", *(f"first_{name}" for name in who))
+        .withColumn("setup_s", F.coalesce("own_setup_s", "pair_setup_s"))
+        .drop(
+            "own_setup_s", "pair_setup_s", "first_from_s", "first_until_s", *(f"first_{name}" for name in who)
+        )
     )
 
 
@@ -97,7 +116,7 @@ def _ends(records: DataFrame) -> DataFrame:
     noted = records.where(F.col("kind") == "prehandoff")
     is_cancelled = (
         F.col("detail") == "cancelled"
-    )  # written by the server that asked; the others where it was asked
+    )  # the asking server writes this record; the asked server writes the others
     ended = noted.where(F.col("detail").isin("cancelled", "hit", "unready")).select(
         "run_id",
         "client",
@@ -137,6 +156,24 @@ def just_in_time(records: DataFrame, runs: DataFrame) -> DataFrame:
             F.avg(relative).alias("delay"),
             (1.96 * F.stddev_samp(relative) / F.sqrt(F.count(relative))).alias("delay_error"),
             F.avg("delay_s").alias("delay_s"),
+        )
+    )
+
+
+def timeliness_by_seed(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """By seed and bin of travel time over set-up time, `EDGES`: handoffs, how many were just in time, and the sum of
+    the delays in set-up times, over `delays` handoffs that had one."""
+    ratio = F.col("travel_s") / F.col("setup_s")
+    compared = arrivals(records, runs).where(ratio.isNotNull())
+    relative = F.col("delay_s") / F.col("setup_s")
+    return (
+        compared.withColumn("bin", _bin(ratio))
+        .groupBy("scheme", "seed", "bin")
+        .agg(
+            F.count("*").alias("handoffs"),
+            F.sum(F.col("is_hit").cast("int")).alias("timely"),
+            F.count(relative).alias("delays"),
+            F.sum(relative).alias("delay"),
         )
     )
 
@@ -192,6 +229,7 @@ def prehandoff_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
     control = traffic.groupBy("run_id").agg(F.sum("hops").alias("control_hops"))
     lived = _lifetimes(records, runs).groupBy("run_id").agg(F.sum("lived_s").alias("lived_s"))
     joined = counted.join(control, "run_id", "left").join(lived, "run_id", "left")
+    joined = joined.join(_ping_pong(records, runs), "run_id", "left")
     handoffs = F.nullif("handoffs", F.lit(0))
     values: dict[str, Column] = {
         "handoffs": F.col("handoffs"),
@@ -200,6 +238,8 @@ def prehandoff_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
         "virtual_consumer_s_per_handoff": F.coalesce("lived_s", F.lit(0.0)) / handoffs,
         "control_hops_per_handoff": F.coalesce("control_hops", F.lit(0)) / handoffs,
         "wasted_events_per_handoff": F.coalesce("wasted", F.lit(0)) / handoffs,
+        "ping_pong_pct": 100 * F.coalesce("returned", F.lit(0)) / handoffs,
+        "again_pct": 100 * F.coalesce("again", F.lit(0)) / F.nullif("requested", F.lit(0)),
     }
     pairs = F.array(
         *(
@@ -214,8 +254,33 @@ def prehandoff_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
     )
 
 
+def _ping_pong(records: DataFrame, runs: DataFrame) -> DataFrame:
+    """By run: handoffs back to the server that the client had left less than `PING_PONG_S` before (`returned`), and
+    requests for a virtual consumer that had been cancelled less than that before (`again`).
+    """
+    by_client = Window.partitionBy("run_id", "client").orderBy("time_s", "position")
+    is_handoff = (F.col("kind") == "connected") & (F.col("peer") != F.col("broker"))
+    is_soon = F.col("time_s") - F.lag("time_s").over(by_client) < PING_PONG_S
+    moved = in_window(records, runs).where(is_handoff)
+    returned = moved.withColumn("is_back", is_soon & (F.lag("peer").over(by_client) == F.col("broker")))
+    by_attempt = Window.partitionBy("run_id", "client", "broker", "peer").orderBy("time_s", "position")
+    asked = in_window(records, runs).where(
+        (F.col("kind") == "prehandoff") & F.col("detail").isin("requested", "cancelled")
+    )
+    is_again = (
+        (F.col("detail") == "requested")
+        & (F.lag("detail").over(by_attempt) == "cancelled")
+        & (F.col("time_s") - F.lag("time_s").over(by_attempt) < PING_PONG_S)
+    )
+    back = returned.groupBy("run_id").agg(F.count_if("is_back").alias("returned"))
+    again = (
+        asked.withColumn("is_again", is_again).groupBy("run_id").agg(F.count_if("is_again").alias("again"))
+    )
+    return back.join(again, "run_id", "full")
+
+
 def _lifetimes(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """How long each virtual consumer was there: from `ready` to the next thing that is said of it at its server."""
+    """How long each virtual consumer existed: from `ready` to the next record about it at its server."""
     life = Window.partitionBy("run_id", "broker", "client").orderBy("time_s", "position")
     noted = in_window(records, runs).where(
         (F.col("kind") == "prehandoff") & F.col("detail").isin("ready", "hit", "wasted")

@@ -9,7 +9,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from roamq.pipeline.tables import DELIVERIES, PUBLICATIONS, TRAFFIC, conform
+from roamq.pipeline.conform import conform
+from roamq.pipeline.schemas import DELIVERIES, PUBLICATIONS, TRAFFIC
 
 
 def publications(records: DataFrame) -> DataFrame:
@@ -38,7 +39,9 @@ SILVER: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
 
 
 def runs_of(records: DataFrame) -> DataFrame:
-    """One row per run that left records, for `metrics`: its window is all of it, and nothing else is known."""
+    """One row per run that wrote records, for `metrics`: the window is the whole run, and the other columns are
+    unknown.
+    """
     times = records.groupBy("dataset", "run_id").agg(
         F.min("time_s").alias("first_s"), F.max("time_s").alias("last_s")
     )

@@ -6,13 +6,17 @@ few hours that a simulation replays.
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import minimum_spanning_tree
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.silver import CONNECTED
@@ -21,18 +25,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HANDOVER_S: Final = 0.5
-"""A trace without disconnection between two sites still has the moment of the change."""
+"""How long a client is disconnected when it changes broker, if the trace shows no gap."""
 
 GREETING_S: Final = 1.0
-"""How long a client shows itself when a replay begins without it."""
+"""How long a client that appears later is connected when the replay begins, so that it can subscribe."""
 
 EXTRA_LINKS: Final = 0.5
-"""Beside a spanning tree a network has this share of its brokers in further links."""
+"""Links beside the spanning tree, per broker."""
 
 SITES_MAX: Final = 20_000
 
 
-class Edge(NamedTuple):
+class MoveCount(NamedTuple):
     """Moves between two sites or brokers, and when the last one was, in UNIX seconds."""
 
     source: str
@@ -49,35 +53,38 @@ class Site(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class LearnedNetwork:
     """A network of brokers that a dataset suggests."""
 
     brokers: tuple[str, ...]
     broker_of: Mapping[str, str]
-    """Site -> the broker that serves it; a site that nothing ties to a broker is out of reach."""
+    """Site -> the broker that serves it. A site without a place and without moves to a broker has none."""
     links: tuple[tuple[str, str], ...]
-    edges: tuple[Edge, ...]
+    edges: tuple[MoveCount, ...]
     """The neighbor graph between brokers: the warm start."""
     has_sites: bool = True
 
 
-def learn_network(spark: "SparkSession", dataset: str, brokers: int) -> Network:
+def learn_network(spark: "SparkSession", dataset: str, brokers: int) -> LearnedNetwork:
     """The busiest sites become brokers; every other site is served by the nearest, or by its main neighbor."""
     of_dataset = F.col("dataset") == dataset
-    sites = (
-        spark.read.table("sites").where(of_dataset).orderBy(F.desc("observations"), "site").limit(SITES_MAX)
-    )
-    known = [Site(*row) for row in sites.select("site", "x", "y", "observations").collect()]
+    sites, graph = (spark.read.table(name).where(of_dataset) for name in ("sites", "neighbor_graph"))
+    return network_from(sites, graph, brokers)
+
+
+def network_from(sites: DataFrame, graph: DataFrame, brokers: int) -> LearnedNetwork:
+    """Gold `sites` and `neighbor_graph` of one dataset -> the network that they suggest."""
+    popular = sites.orderBy(F.desc("observations"), "site").limit(SITES_MAX)
+    known = [Site(*row) for row in popular.select("site", "x", "y", "observations").collect()]
     if not known:
         return ring(brokers)
-    graph = spark.read.table("neighbor_graph").where(of_dataset)
     rows = graph.select("from", "to", "moves", F.unix_seconds("last_seen")).orderBy(
         F.desc("moves"), "from", "to"
     )
-    return network_of(known, [Edge(*row) for row in rows.collect()], brokers)
+    return network_of(known, [MoveCount(*row) for row in rows.collect()], brokers)
 
 
-def network_of(sites: Sequence[Site], edges: Sequence[Edge], brokers: int) -> Network:
+def network_of(sites: Sequence[Site], edges: Sequence[MoveCount], brokers: int) -> LearnedNetwork:
     """Sites by popularity and moves between them -> a network of at most so many brokers."""
     chosen = list(sites[:brokers])
     names = {site.name for site in chosen}
@@ -90,16 +97,17 @@ def network_of(sites: Sequence[Site], edges: Sequence[Edge], brokers: int) -> Ne
         if ends[0] is not None and ends[1] is not None and ends[0] != ends[1]:
             counted, latest = between.get((ends[0], ends[1]), (0, last_seen_s))
             between[ends[0], ends[1]] = (counted + moves, max(latest, last_seen_s))
-    merged = tuple(Edge(*ends, *rest) for ends, rest in sorted(between.items()))
+    merged = tuple(MoveCount(*ends, *rest) for ends, rest in sorted(between.items()))
     order = tuple(site.name for site in chosen)
-    return Network(brokers=order, broker_of=broker_of, links=links_of(order, merged), edges=merged)
+    return LearnedNetwork(brokers=order, broker_of=broker_of, links=links_of(order, merged), edges=merged)
 
 
-def _nearest(site: Site, chosen: Sequence[Site], names: set[str], edges: Sequence[Edge]) -> str | None:
+def _nearest(site: Site, chosen: Sequence[Site], names: set[str], edges: Sequence[MoveCount]) -> str | None:
     if site.name in names:
         return site.name
     if site.x is not None and site.y is not None:
-        # A degree of longitude shrinks with latitude; plan units have small `y` and hardly notice.
+        # A degree of longitude shrinks with latitude. Units of a floor plan are small numbers, so it hardly matters
+        # there.
         x, y = site.x, site.y
         stretch = math.cos(math.radians(y)) if abs(y) <= 90 else 1.0
         placed = [
@@ -111,51 +119,49 @@ def _nearest(site: Site, chosen: Sequence[Site], names: set[str], edges: Sequenc
     return max(tied, key=lambda edge: (edge.moves, edge.target)).target if tied else None
 
 
-def ring(brokers: int) -> Network:
-    """A network for traces that know no sites."""
+def ring(brokers: int) -> LearnedNetwork:
+    """A ring of brokers, for traces without sites."""
     names = tuple(f"b{number}" for number in range(1, brokers + 1))
     links = tuple(
         (names[n], names[(n + 1) % brokers]) for n in range(brokers if brokers > 2 else brokers - 1)
     )
-    return Network(brokers=names, broker_of={}, links=links, edges=(), has_sites=False)
+    return LearnedNetwork(brokers=names, broker_of={}, links=links, edges=(), has_sites=False)
 
 
-def links_of(brokers: Sequence[str], edges: Sequence[Edge]) -> tuple[tuple[str, str], ...]:
-    """Links along the ways clients take: the spanning tree with the most moves, and the busiest ones besides."""
-    weight: dict[tuple[str, str], int] = {}
+def links_of(brokers: Sequence[str], edges: Sequence[MoveCount]) -> tuple[tuple[str, str], ...]:
+    """Links where clients move most: the spanning tree with the most moves, and the busiest other pairs."""
+    if len(brokers) < 2:
+        return ()
+    moves: Counter[tuple[str, str]] = Counter()
     for edge in edges:
-        ends = (edge.source, edge.target) if edge.source < edge.target else (edge.target, edge.source)
-        weight[ends] = weight.get(ends, 0) + edge.moves
-    root = {broker: broker for broker in brokers}
-
-    def top(broker: str) -> str:
-        while root[broker] != broker:
-            broker = root[broker]
-        return broker
-
-    tree: list[tuple[str, str]] = []
-    besides: list[tuple[str, str]] = []
-    for ends in sorted(weight, key=lambda ends: (-weight[ends], ends)):
-        one, other = top(ends[0]), top(ends[1])
-        (besides if one == other else tree).append(ends)
-        root[one] = other
-    for broker in brokers[1:]:  # parts that nobody moves between still need a way for events
-        one, other = top(broker), top(brokers[0])
-        if one != other:
-            tree.append((brokers[0], broker))
-            root[one] = other
-    return tuple(tree + besides[: int(len(brokers) * EXTRA_LINKS)])
+        moves[min(edge.source, edge.target), max(edge.source, edge.target)] += edge.moves
+    busiest = sorted(moves, key=lambda ends: (-moves[ends], ends))
+    # Brokers that nobody moves between still need a link for events: the first broker links to them, as a last choice.
+    first, *others = brokers
+    last_choices = [
+        (first, broker) for broker in others if (min(first, broker), max(first, broker)) not in moves
+    ]
+    choices = [*busiest, *last_choices]
+    number = {broker: n for n, broker in enumerate(brokers)}
+    # The rank of a pair is its weight: no two weigh the same, so there is one lightest tree.
+    ranks = np.arange(1, len(choices) + 1)
+    ends = np.array([(number[source], number[target]) for source, target in choices])
+    graph = coo_array((ranks, (ends[:, 0], ends[:, 1])), shape=(len(brokers), len(brokers)))
+    in_tree = {int(rank) for rank in minimum_spanning_tree(graph).data}
+    tree = [pair for rank, pair in enumerate(choices, 1) if rank in in_tree]
+    besides = [pair for rank, pair in enumerate(busiest, 1) if rank not in in_tree]
+    return (*tree, *besides[: int(len(brokers) * EXTRA_LINKS)])
 
 
 def replay_steps(
-    sojourns: DataFrame, network: Network, *, clients: int, duration_s: float, align: bool
+    sojourns: DataFrame, network: LearnedNetwork, *, clients: int, duration_s: float, align: bool
 ) -> DataFrame:
     """Sojourns of one dataset -> steps (client, time_s, site, connected) of the liveliest clients.
 
     `align`: every client's clock starts at its first row, for traces whose clients were seen on different days;
-    otherwise all share the window of that length with the most stays. A client that comes later than the window opens
-    subscribed some time before: it shows itself for a moment where it will appear, so that its subscriptions are known
-    and no move is invented.
+    otherwise all share the window of that length with the most stays. A client whose first stay begins after the
+    window opens had subscribed before. It connects for a moment, at the broker where it will appear, so that its
+    subscriptions are known and no move is invented.
     """
     connected = sojourns.where(F.col("state") == CONNECTED).select("client", "begin", "end", "site")
     placed = connected.withColumn("broker", _broker_column(network)).where(F.col("broker").isNotNull())
@@ -223,9 +229,9 @@ def _step(time_s: Column, connected: Column) -> Column:
     return F.struct(time_s.alias("time_s"), F.col("broker").alias("site"), connected.alias("connected"))
 
 
-def _broker_column(network: Network) -> Column:
+def _broker_column(network: LearnedNetwork) -> Column:
     if not network.has_sites:
-        # Nobody knows where: any broker, as in [PRO]'s RND, the same one on every run.
+        # The trace has no sites: take any broker, as [PRO]'s RND does, the same one on every run.
         number = F.pmod(F.xxhash64("client", "begin"), F.lit(len(network.brokers)))
         return F.element_at(F.array(*map(F.lit, network.brokers)), (number + 1).cast("int"))
     names = [text for pair in sorted(network.broker_of.items()) for text in pair]

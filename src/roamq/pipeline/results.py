@@ -5,10 +5,11 @@ with the number of experiments, not with the number of records.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from roamq.models.tariff import Tariff
 from roamq.pipeline.campaign import Campaign
-from roamq.pipeline.schemas import METRICS
+from roamq.pipeline.schemas import METRICS, MetricRow, RunRow, SummaryRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,76 +17,42 @@ if TYPE_CHECKING:
 Transform = Callable[["DataFrame", "DataFrame"], "DataFrame"]
 
 
-class Measured(NamedTuple):
-    """One row of `schemas.SUMMARY`: a metric's mean over seeds with its 95% confidence interval."""
-
-    scenario: str
-    scheme: str
-    params: dict[str, str]
-    metric: str
-    entity: str
-    """What was measured: `all`, or a broker, a kind of traffic, the end of a time bin."""
-    runs: int
-    mean: float
-    low: float | None
-    """None where a single run leaves the interval open."""
-    high: float | None
-
-
-class RunRow(NamedTuple):
-    """What became of a run."""
-
-    scenario: str
-    scheme: str
-    seed: int
-    status: str
-    error: str | None
-    replay: str
-    wall_s: float
-    records: int
-
-
-class PerRun(NamedTuple):
-    """One row of `schemas.METRICS`: a metric of one run."""
-
-    run_id: str
-    scenario: str
-    scheme: str
-    params: dict[str, str]
-    seed: int
-    metric: str
-    entity: str
-    value: float
-
-
-def measured(campaign: Campaign, names: Iterable[str] | None = None) -> list[Measured]:
-    """The named metrics, or all, over the seeds of a campaign; sorted, so that equal campaigns print equally."""
+def summary_rows(campaign: Campaign, names: Iterable[str] | None = None) -> list[SummaryRow]:
+    """The named metrics, or all, over the seeds of a campaign; sorted, so that equal campaigns print the same."""
     from roamq.pipeline.metrics import NAMES, metrics_of
 
     return _over_seeds(metrics_of(campaign.records, campaign.runs, NAMES if names is None else names))
 
 
-def per_run(campaign: Campaign, names: Iterable[str]) -> list[PerRun]:
+def per_run(campaign: Campaign, names: Iterable[str]) -> list[MetricRow]:
     """The named metrics of every run."""
     from roamq.pipeline.metrics import metrics_of
 
-    return [PerRun(*row) for row in metrics_of(campaign.records, campaign.runs, names).collect()]
+    return [MetricRow(*row) for row in metrics_of(campaign.records, campaign.runs, names).collect()]
 
 
-def over_seeds(spark: "SparkSession", rows: Sequence[PerRun]) -> list[Measured]:
-    """What `measured` gives for the runs that these rows are of."""
+def with_prices(spark: "SparkSession", rows: Sequence[MetricRow], tariff: Tariff) -> list[MetricRow]:
+    """The metrics of single runs, and the price of each by the tariff."""
+    from roamq.pipeline.price import priced
+
+    found = priced(spark.createDataFrame(rows, schema=METRICS), tariff).collect() if rows else []
+    return [*rows, *(MetricRow(*row) for row in found)]
+
+
+def over_seeds(spark: "SparkSession", rows: Sequence[MetricRow]) -> list[SummaryRow]:
+    """The same as `summary_rows`, from the metrics of single runs."""
     return _over_seeds(spark.createDataFrame(rows, schema=METRICS)) if rows else []
 
 
-def _over_seeds(metrics: "DataFrame") -> list[Measured]:
+def _over_seeds(metrics: "DataFrame") -> list[SummaryRow]:
     from roamq.pipeline.metrics import summary
 
-    found = [Measured(*row) for row in summary(metrics).collect()]
+    found = [SummaryRow(*row) for row in summary(metrics).collect()]
     return sorted(found, key=lambda m: (m.scenario, m.scheme, sorted(m.params.items()), m.metric, m.entity))
 
 
 def run_rows(campaign: Campaign) -> list[RunRow]:
-    """Every run's fate, in order of scheme and seed."""
+    """What became of every run, in order of scheme and seed."""
     rows = campaign.runs.select(*RunRow._fields).orderBy("scenario", "scheme", "seed").collect()
     return [RunRow(*row) for row in rows]
 
@@ -93,3 +60,8 @@ def run_rows(campaign: Campaign) -> list[RunRow]:
 def rows_of(campaign: Campaign, transform: Transform) -> list[dict[str, Any]]:
     """The rows of `transform(records, runs)`, which must be an aggregate."""
     return [row.asDict(recursive=True) for row in transform(campaign.records, campaign.runs).collect()]
+
+
+def trouble_line(row: RunRow) -> str:
+    """A run that failed or broke an invariant: what, where, and how to see it again."""
+    return f"{row.scenario}/{row.scheme} seed {row.seed} {row.status}: {row.error} (replay: {row.replay})"

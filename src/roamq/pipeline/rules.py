@@ -4,13 +4,18 @@ Each field is the parameter of a named rule in `silver`; a format has its own de
 any of them (`--set gap_s=900`). Importable without Spark.
 """
 
+import codecs
 import dataclasses
+import re
 import typing
+import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from roamq.core.errors import ConfigError
+
+_OFFSET: Final = re.compile(r"[+-]\d\d:\d\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,9 @@ class Rules:
     """Silence longer than this ends a stay."""
     silence: Literal["disconnected", "unknown"] = "disconnected"
     """What such a silence is: a disconnection, or missing data that counts as neither."""
+    hole_s: float = 0.0
+    """If nobody at all was observed for longer than this, nobody was looked at: a silence of which no more than `gap_s`
+    is left without such holes is missing data. 0: there are no holes."""
     credit_s: float = 0.0
     """How long after its last observation a client is still taken to be there when silence follows."""
     ping_pong_s: float = 0.0
@@ -33,9 +41,12 @@ class Rules:
     min_observations: int = 1
     """Clients seen less often are left out."""
     sites: str = "given"
-    """Positions to sites: `grid:METRES`, `h3:RESOLUTION` or `nearest:FILE` (site,longitude,latitude)."""
+    """Positions to sites: `grid:METRES`, `h3:RESOLUTION` or `nearest:FILE` (site,longitude,latitude) for degrees,
+    `plane:METRES` for metres."""
     time_zone: str = "UTC"
     """Where days begin and end, and what times without a zone mean."""
+    encoding: str = "utf-8"
+    """How the bytes of the files are letters; lines whose bytes are not valid UTF-8 are quarantined."""
     bin_s: int = 600
     """Width of an arrival bin ([TIME] section 4.1.2 uses ten minutes)."""
     half_life_days: float = 7.0
@@ -54,6 +65,19 @@ class Rules:
                 raise ConfigError(f"rule {name}: must not be negative, got {getattr(self, name)}")
         if not 0 < self.test_share < 1:
             raise ConfigError(f"rule test_share: must lie between 0 and 1, got {self.test_share}")
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise ConfigError(
+                f"rule encoding: {self.encoding!r} is unknown; latin-1, cp1252 and utf-16 are examples"
+            ) from None
+        if not _OFFSET.fullmatch(self.time_zone):
+            try:
+                zoneinfo.ZoneInfo(self.time_zone)
+            except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+                raise ConfigError(
+                    f"rule time_zone: {self.time_zone!r} is unknown; Europe/Berlin and +01:00 are examples"
+                ) from None
         hints = typing.get_type_hints(Rules)
         for name in ("at_one_instant", "silence"):
             known = typing.get_args(hints[name])

@@ -1,185 +1,131 @@
-"""Run the declared tables: one call that brings a warehouse up to date, and the settings that keep it.
+"""Run the pipeline: one call that brings a warehouse up to date.
 
-Spark's own `spark-pipelines` command starts a session of its own, on a fixed port, with no way to choose master and
-catalog together. This module does what that command does after its start-up - make a graph, register the
-definitions, start a run, follow its events - in a session that is ours (docs/decisions/0071).
+A run reads what arrived, dataset by dataset (`arrivals`), and then makes of every derived table what changed
+(`derive`). All of it counts with one commit at the end. Both are plain Spark jobs in a session of ours, on whatever
+master or server (docs/decisions/0077, 0120, 0121).
 """
 
-import collections
-import contextlib
-import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
-from threading import Thread
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from roamq.core.errors import ConfigError, RoamqError
-from roamq.pipeline.landing import Source, landed_bytes, load_sources
-from roamq.pipeline.session import (
-    LESS_TO_COMPILE,
-    QUICK_TO_ALLOCATE,
-    QUICK_TO_COMPILE,
-    QUICK_TO_PLAN,
-    SparkSettings,
-    open_session,
-)
-from roamq.pipeline.tables import BRONZE
-from roamq.pipeline.warehouse import (
-    CHECKPOINTS,
-    about,
-    database_of,
-    enter,
-    forget_arrivals,
-    next_tables,
-    only_writer,
-    open_tables,
-    table_names,
-)
+from roamq.core.errors import ConfigError
+from roamq.pipeline.arrivals import Arrivals, PipelineFailedError, read_arrivals, reason_of
+from roamq.pipeline.books import FAILED, LANDED, LEAVING, FileEntry, Shelf, TraceSource
+from roamq.pipeline.ledger import ConflictError, Ledger, TableChange
+from roamq.pipeline.schemas import BRONZE
+from roamq.pipeline.session import SparkSettings, open_session
+from roamq.pipeline.store import SCHEME, Place, Store
+from roamq.pipeline.tuning import warehouse_settings
+from roamq.pipeline.warehouse import about, contract_of, open_tables, refuse_old_layout, table_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-SMALL_BYTES: Final = 32 << 20
-"""Most of a smaller run is the JVM compiling code that then handles few rows."""
-MODEST_BYTES: Final = 1 << 30
-"""Up to here, plans that adapt themselves cost more than they save."""
+__all__ = ["FilesFailedError", "bring_up_to_date", "look_at", "run_pipeline", "warehouse_settings"]
 
-READ_BYTES: Final = 32 << 20
-"""What one task reads of the input."""
-SHUFFLE_BYTES: Final = 48 << 20
-"""Input behind one partition of a shuffle."""
-SHUFFLE_PARTITIONS_MAX: Final = 200
-"""Spark's default, and what is taken where nobody knows how much there is."""
-
-GRAPH_SETTINGS: Final = {
-    # Spark refuses its own row ids in streams because they begin anew with every batch; positions may (decision 0075).
-    "spark.sql.streaming.unsupportedOperationCheck": "false",
-}
+FAILED_NAMED: Final = 5
+"""An error names at most so many files."""
+DATASETS_AT_ONCE: Final = 4
+ATTEMPTS: Final = 5
+"""How often a run begins anew because another one committed meanwhile."""
 
 Progress = Callable[[str, str], None]
-"""Called with the name of a flow and what became of it: QUEUED, RUNNING, COMPLETED, FAILED."""
-
-_EVENT = re.compile(r"Flow '?(?:[\w`]+\.)*`?(?P<flow>\w+)`?'? (?:is|has) (?P<state>[A-Z]+)")
+"""Called with the name of a table and what became of it: RUNNING, COMPLETED, FAILED."""
 
 
-class PipelineFailedError(RoamqError):
-    """A table could not be brought up to date; the others may be."""
+class FilesFailedError(PipelineFailedError):
+    """The tables are up to date with all files but some, which could not be read."""
 
-
-def warehouse_settings(
-    warehouse: Path,
-    *,
-    remote: str | None = None,
-    master: str = "local[*]",
-    driver_memory: str = "2g",
-    config: dict[str, str] | None = None,
-    input_bytes: int | None = None,
-) -> SparkSettings:
-    """Settings of a session that makes or reads the tables of a warehouse.
-
-    They depend on how much there is to read: `input_bytes`, by default what has landed.
-    """
-    size = landed_bytes(warehouse) if input_bytes is None else input_bytes
-    usual = {
-        "spark.sql.parquet.compression.codec": "zstd",
-        # Numbers, where Spark's default is twelve bytes in an order of their own.
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Windows over a client's rows stay in memory up to this many rows; beyond, they spill.
-        "spark.sql.windowExec.buffer.in.memory.threshold": "65536",
-        # Small inputs are the rule: half a dozen files are not worth half a dozen tasks, and two cores share evenly
-        # what comes in more pieces than two.
-        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-        "spark.sql.files.maxPartitionBytes": str(READ_BYTES),
-    }
-    return SparkSettings(
-        remote=remote,
-        master=master,
-        warehouse=warehouse,
-        driver_memory=driver_memory,
-        shuffle_partitions=max(2, int(min(size / SHUFFLE_BYTES, SHUFFLE_PARTITIONS_MAX))),
-        java_options=f"{QUICK_TO_ALLOCATE} {_compiling(size)}",
-        config=usual | (QUICK_TO_PLAN if size < MODEST_BYTES else {}) | (config or {}),
-    )
-
-
-def _compiling(size: float) -> str:
-    if size < SMALL_BYTES:
-        return QUICK_TO_COMPILE
-    return LESS_TO_COMPILE if size < MODEST_BYTES else ""
+    def __init__(self, failed: Sequence[FileEntry]) -> None:
+        self.summary: list[dict[str, Any]] = []
+        """Rows of the table `summary`: what the run made of the other files."""
+        named = "; ".join(f"{entry.name}: {entry.reason}" for entry in failed[:FAILED_NAMED])
+        more = f"; and {len(failed) - FAILED_NAMED} more" if len(failed) > FAILED_NAMED else ""
+        super().__init__(
+            f"{len(failed)} files could not be read: {named}{more}. The tables hold the other files. "
+            "`roamq pipeline status` lists the files; mend a file and use `roamq pipeline retry`, "
+            "or give it up with `roamq pipeline remove`"
+        )
 
 
 def run_pipeline(
-    spark: "SparkSession",
-    sources: Sequence[Source],
-    warehouse: Path,
-    *,
-    progress: Progress | None = None,
-    full_refresh: bool = False,
+    spark: "SparkSession", warehouse: Place, *, progress: Progress | None = None, full_refresh: bool = False
 ) -> list[str]:
     """Bring all tables up to date with the files that landed; returns their names.
 
-    New files are read, known ones are not; derived tables are made again. `full_refresh` forgets what was read.
-    What arrives and what follows from it are two graphs: the second is made in a database of its own and replaces
-    what was there when it is whole (docs/decisions/0074).
+    The run reads new files only, and makes what changed of the derived tables. `full_refresh` reads all files again and
+    makes everything anew. Raises `FilesFailedError` at the end if files could not be read: the tables then hold the
+    others. If another run commits first, this one begins anew on what that one left.
     """
-    from roamq.pipeline.definitions import declare_arrivals, declare_derived
-
-    run = partial(_run_graph, spark, sources, warehouse, progress or (lambda *_: None))
-    with only_writer(warehouse):
-        forget_arrivals(warehouse, now=full_refresh)
-        open_tables(spark, warehouse)
-        arrived = sorted({f"{BRONZE}{source.format}" for source in sources})
-        for name in arrived:
-            enter(spark, database_of(warehouse), name, warehouse / name)
-        run(declare_arrivals, database_of(warehouse))
-        with next_tables(spark, warehouse, arrived) as database:
-            derived = run(declare_derived, database)
-        open_tables(spark, warehouse)
-    return [*arrived, *derived]
+    refuse_old_layout(Store.at(warehouse))
+    # Delta's timestamps are numbers; Spark's default is twelve bytes in an order of their own.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    for _ in range(ATTEMPTS):
+        try:
+            names, failed = _run(spark, warehouse, progress or (lambda *_: None), full_refresh)
+        except ConflictError:
+            continue
+        if failed:
+            raise FilesFailedError(failed)
+        return names
+    raise ConfigError(f"{warehouse}: other runs keep changing it; wait for them to end")
 
 
-Declare = Callable[["SparkSession", Sequence[Source]], list[str]]
+def _run(
+    spark: "SparkSession", warehouse: Place, report: Progress, again: bool
+) -> tuple[list[str], list[FileEntry]]:
+    """One attempt; returns the tables, and the files that could not be read."""
+    from roamq.pipeline.derive import derive, recipe_of
+
+    shelf = Shelf.of(warehouse)
+    for name in shelf.sources:
+        shelf.book(name)
+    before = shelf.freeze()
+    recipes = {name: recipe_of(source) for name, source in shelf.sources.items()}
+    arrivals = _read_all(spark, shelf, report, again=again)
+    changes = _bronze_changes(shelf, arrivals)
+    changes |= derive(spark, shelf, arrivals, recipes, report, again=again)
+    if changes or shelf.freeze() != before:
+        shelf.ledger.commit(shelf.snapshot, changes | shelf.changes(), f"a run changed {len(changes)} tables")
+    names = open_tables(spark, warehouse)
+    failed = [entry for name in shelf.sources for entry in shelf.book(name) if entry.state == FAILED]
+    return names, failed
 
 
-def _run_graph(
-    spark: "SparkSession",
-    sources: Sequence[Source],
-    warehouse: Path,
-    progress: Progress,
-    declare: Declare,
-    database: str,
-) -> list[str]:
-    """Define a graph of tables and run it to its end."""
-    from pyspark.errors import PySparkException
-    from pyspark.pipelines.graph_element_registry import graph_element_registration_context
-    from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
-    from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
+def _read_all(spark: "SparkSession", shelf: Shelf, report: Progress, *, again: bool) -> list[Arrivals]:
+    """Read what arrived, a few datasets at once; a dataset touches nothing of another."""
 
-    try:
-        graph = create_dataflow_graph(
-            spark, default_catalog=None, default_database=database, sql_conf=GRAPH_SETTINGS
-        )
-        with graph_element_registration_context(SparkConnectGraphElementRegistry(spark, graph)):
-            tables = declare(spark, sources)
-        events = start_run(
-            spark,
-            graph,
-            full_refresh=[],
-            full_refresh_all=False,
-            refresh=[],
-            dry=False,
-            storage=f"file://{warehouse.resolve()}/{CHECKPOINTS}",
-        )
-        _follow(events, progress)
-    except PySparkException as error:
-        raise PipelineFailedError(_brief(str(error))) from error
-    return tables
+    def read(source: TraceSource) -> Arrivals:
+        name = f"{BRONZE}{source.format}_{source.dataset}"
+        report(name, "RUNNING")
+        found = read_arrivals(spark, shelf, source, again=again)
+        report(name, "COMPLETED")
+        return found
+
+    with ThreadPoolExecutor(DATASETS_AT_ONCE, thread_name_prefix="dataset") as pool:
+        return list(pool.map(read, shelf.sources.values()))
+
+
+def _bronze_changes(shelf: Shelf, arrivals: Sequence[Arrivals]) -> dict[str, TableChange]:
+    """The bronze tables whose files change, also by datasets that are gone."""
+    changes: dict[str, TableChange] = {}
+    names = {name for name in shelf.snapshot.tables if name.startswith(BRONZE)} | {a.table for a in arrivals}
+    for table in sorted(names):
+        mine = [found for found in arrivals if found.table == table]
+        files = [file for found in mine for file in found.after]
+        before = shelf.ledger.files(shelf.snapshot, table)
+        if {file.path for file in files} != {
+            file.path for file in before
+        } or table not in shelf.snapshot.tables:
+            lines = sum(shelf.book(found.source.dataset).totals()["lines in"] for found in mine)
+            changes[table] = TableChange(contract=contract_of(table), files=files, rows_in=lines)
+    return changes
 
 
 def bring_up_to_date(
     settings: SparkSettings,
-    warehouse: Path,
+    warehouse: Place,
     report: Callable[[int, int], None],
     *,
     full_refresh: bool = False,
@@ -191,71 +137,84 @@ def bring_up_to_date(
         flows[flow] = state
         report(sum(state == "COMPLETED" for state in flows.values()), len(flows))
 
-    with open_session(settings) as spark:
-        run_pipeline(spark, load_sources(warehouse), warehouse, progress=progress, full_refresh=full_refresh)
-        found = spark.read.table("summary").orderBy("dataset", "layer", "name")
-        return [row.asDict() for row in found.select("dataset", "layer", "name", "rows").collect()]
+    try:
+        if full_refresh or not _is_up_to_date(warehouse):
+            with open_session(settings) as spark:
+                run_pipeline(spark, warehouse, progress=progress, full_refresh=full_refresh)
+    except FilesFailedError as error:
+        error.summary = summary_rows(warehouse)
+        raise
+    return summary_rows(warehouse)
+
+
+def _is_up_to_date(warehouse: Place) -> bool:
+    """Whether nobody needs to start Spark: no file waits, no rule changed, no dataset went, nothing is read in place.
+
+    Raises `FilesFailedError` as a run does.
+    """
+    from roamq.pipeline.derive import recipe_of
+
+    shelf = Shelf.of(warehouse)
+    summary = shelf.ledger.read(shelf.snapshot, "summary")
+    made = set(summary.column("dataset").to_pylist()) if summary is not None else set()
+    if not shelf.sources or not made <= set(shelf.sources):
+        return False
+    for source in shelf.sources.values():
+        in_place = SCHEME.match(source.path) or source.trace_format().read is not None
+        if in_place or source.recipe != recipe_of(source):
+            return False
+        if any(entry.state in (LANDED, LEAVING) for entry in shelf.book(source.dataset)):
+            return False
+    failed = [entry for name in shelf.sources for entry in shelf.book(name) if entry.state == FAILED]
+    if failed:
+        raise FilesFailedError(failed)
+    return True
+
+
+def summary_rows(warehouse: Place) -> list[dict[str, Any]]:
+    """How many rows each table has for each dataset."""
+    ledger = Ledger(Store.at(warehouse))
+    rows = ledger.read(ledger.latest(), "summary")
+    found = rows.to_pylist() if rows is not None else []
+    return sorted(found, key=lambda row: (row["dataset"], row["layer"], row["name"]))
 
 
 def look_at(
     settings: SparkSettings,
-    warehouse: Path,
+    warehouse: Place,
     table: str | None,
     *,
     where: str | None = None,
     order_by: str | None = None,
     rows: int = 20,
     count: bool = False,
+    version: int | None = None,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """The first rows of a table with its columns, or how many there are; without a table, the tables there are."""
     from pyspark.errors import AnalysisException, ParseException
 
-    if not table_names(warehouse):
+    ledger = Ledger(Store.at(warehouse))
+    snapshot = ledger.latest() if version is None else ledger.at(version)
+    known = {name: about(name) for name in table_names(snapshot)}
+    if not known:
         raise ConfigError(f"{warehouse} holds no tables: `roamq pipeline run` makes them")
-    known = {name: about(name) for name in table_names(warehouse)}
     if table is None:
         return ["table", "what it holds"], sorted(known.items())
     if table not in known:
         raise ConfigError(f"there is no table {table!r}; there are {', '.join(sorted(known))}")
     with open_session(settings) as spark:
-        open_tables(spark, warehouse)
+        open_tables(spark, warehouse, version)
         try:
-            found = spark.read.table(table)
+            frame = spark.read.table(table)
             if where:
-                found = found.where(where)
+                frame = frame.where(where)
             if count:
-                return ["rows"], [(found.count(),)]
+                return ["rows"], [(frame.count(),)]
             if order_by:
-                found = found.orderBy(*(_order(part) for part in order_by.split(",")))
-            return list(found.columns), [tuple(row) for row in found.limit(rows).collect()]
+                frame = frame.orderBy(*(_order(part) for part in order_by.split(",")))
+            return list(frame.columns), [tuple(row) for row in frame.limit(rows).collect()]
         except (AnalysisException, ParseException) as error:
-            raise ConfigError(f"table {table}: {_brief(str(error))}") from error
-
-
-def _follow(events: Iterator[dict[str, Any]], progress: Progress) -> None:
-    """Report what becomes of the flows, until all of them are completed or the run ends otherwise.
-
-    Spark itself looks but once a second whether a run has ended; its last words are heard beside what comes next.
-    """
-    waiting: set[str] = set()
-    for event in events:
-        result = event.get("pipeline_event_result")
-        found = result and _EVENT.search(result.event.message)
-        if not found:
-            continue
-        progress(found["flow"], found["state"])
-        if found["state"] != "COMPLETED":
-            waiting.add(found["flow"])
-            continue
-        waiting.discard(found["flow"])
-        if not waiting:
-            Thread(target=_hear_out, args=(events,), daemon=True).start()
-            return
-
-
-def _hear_out(events: Iterator[Any]) -> None:
-    with contextlib.suppress(Exception):  # the session may end first
-        collections.deque(events, maxlen=0)
+            raise ConfigError(f"table {table}: {reason_of(error)}") from error
 
 
 def _order(text: str) -> "Column":
@@ -264,11 +223,3 @@ def _order(text: str) -> "Column":
 
     name, _, direction = text.strip().partition(" ")
     return F.desc(name) if direction.strip().lower() == "desc" else F.asc(name)
-
-
-def _brief(message: str) -> str:
-    """The first sentences of Spark's report: the rest is its stack."""
-    lines = [
-        line.strip() for line in message.splitlines() if line.strip() and not line.strip().startswith("at ")
-    ]
-    return " ".join(lines[:4])

@@ -13,6 +13,7 @@ import functools
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 import warnings
@@ -33,11 +34,16 @@ QUICK_TO_COMPILE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """For queries that run once on few rows: optimised code does not earn back what it costs. With one compiler the virtual
 machine reserves so little for its code that it would soon interpret it: hence the second option."""
 LESS_TO_COMPILE = "-XX:MaxInlineLevel=6 -XX:FreqInlineSize=80 -XX:InlineSmallCode=600"
-"""For a minute of work: half the time of the optimising compiler for code that is hardly slower."""
+"""For a minute of work: the optimising compiler takes half the time, and its code is hardly slower."""
 QUICK_TO_ALLOCATE = "-XX:+UseParallelGC"
 """Spark's rows live for a moment: a collector for throughput costs a tenth less than one that avoids pauses."""
 QUICK_TO_PLAN = {"spark.sql.adaptive.enabled": "false"}
-"""For such queries, plans that adapt themselves between stages do not either."""
+"""For such queries, plans that adapt between stages cost more than they save."""
+NOTHING_TO_COMPILE = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For a few rows: Spark interprets expressions, and neither writes nor compiles Java for each stage of each query."""
 FIRST_CALL_RETRIES = 3
 LOG_TAIL_LINES = 5
 FIXED_AT_START = frozenset({"spark.sql.catalogImplementation", "spark.sql.warehouse.dir"})
@@ -52,14 +58,14 @@ class SparkSettings:
     """A running Spark Connect server, `sc://host:port`; it needs `roamq` installed beside it."""
     master: str = "local[*]"
     """Where an embedded server runs its tasks: `local[N]`, `spark://...`, `yarn`, `k8s://...`."""
-    warehouse: Path | None = None
-    """Where tables live; without one they last as long as the session."""
+    warehouse: str | None = None
+    """The place of the tables that are read: a folder, or an address."""
     driver_memory: str = "2g"
     shuffle_partitions: int = 4
     java_options: str = ""
     """Further options of the embedded server's virtual machine."""
     config: Mapping[str, str] = field(default_factory=dict)
-    """Further Spark settings; they win over ours."""
+    """Further Spark settings; they override ours."""
 
 
 @contextlib.contextmanager
@@ -71,6 +77,11 @@ def open_session(settings: SparkSettings | None = None) -> Iterator["SparkSessio
     settings = settings or SparkSettings()
     if settings.remote is not None:
         _require_address(settings.remote)
+        fixed = sorted(key for key in settings.config if not _is_of_session(key))
+        if fixed:
+            raise ConfigError(
+                f"--conf {fixed[0]}: a server that runs already (--remote) takes spark.sql settings only"
+            )
         with _client(settings.remote, settings) as spark:
             yield spark
         return
@@ -80,7 +91,7 @@ def open_session(settings: SparkSettings | None = None) -> Iterator["SparkSessio
 
 @functools.cache
 def _scratch() -> Path:
-    """This process's folder for what Spark writes and nobody keeps; it goes when the process does.
+    """This process's folder for Spark's temporary files; it is removed when the process ends.
 
     It outlives a session because the virtual machine does: a second session finds the first one's settings.
     """
@@ -94,7 +105,7 @@ def runtime_settings(settings: SparkSettings) -> dict[str, str]:
     """The settings that belong to a session, embedded or remote: they decide what queries mean."""
     return {
         "spark.sql.session.timeZone": "UTC",
-        # Errors come as sentences; the virtual machine's own stack says nothing about our code.
+        # Errors are one message; the stack of the virtual machine says nothing about our code.
         "spark.sql.connect.serverStacktrace.enabled": "false",
         "spark.sql.pyspark.jvmStacktrace.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -103,25 +114,23 @@ def runtime_settings(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.maxConcurrentOutputFileWriters": "4",
         # Overwriting a partitioned table replaces the partitions that were written, not the whole table.
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    } | {
-        key: value
-        for key, value in settings.config.items()
-        if key.startswith("spark.sql.") and key not in FIXED_AT_START
-    }
+    } | {key: value for key, value in settings.config.items() if _is_of_session(key)}
+
+
+def _is_of_session(key: str) -> bool:
+    return key.startswith("spark.sql.") and key not in FIXED_AT_START
 
 
 def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[str, str]:
     """The settings that belong to an embedded server and are fixed once it runs."""
-    warehouse = settings.warehouse.resolve() if settings.warehouse else scratch / "warehouse"
     return {
         "spark.app.name": "roamq",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **driver_address(settings.master),
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(scratch / "local"),
-        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.extraJavaOptions": (
             f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} {settings.java_options}".strip()
         ),
@@ -137,6 +146,24 @@ def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[
         "spark.python.worker.reuse": "true",
         **settings.config,
     }
+
+
+def driver_address(master: str) -> dict[str, str]:
+    """Where executors find the driver: on loopback if they run in this process; otherwise at the address of this
+    machine from which packets to the master leave. Where the master has no address (`yarn`), Spark finds its own.
+    """
+    if master.startswith("local"):
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    first = master.partition(",")[0].removeprefix("k8s://")
+    address = urlsplit(first if "://" in first else f"//{first}")
+    try:
+        port = address.port or 443
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((address.hostname or "", port))  # a datagram socket sends nothing to connect
+            host: str = probe.getsockname()[0]
+    except (OSError, ValueError):
+        return {}
+    return {} if host == "0.0.0.0" else {"spark.driver.host": host}  # noqa: S104 - nothing is bound here
 
 
 @contextlib.contextmanager
@@ -183,7 +210,7 @@ def _client(url: str, settings: SparkSettings) -> Iterator["SparkSession"]:
     try:
         try:
             spark: Any = ConnectSession.builder.remote(url).create()
-            # The client's own patience is ten minutes: good in the middle of work, not with a wrong address.
+            # The client retries for ten minutes: good in the middle of work, too long for a wrong address.
             patience = spark.client.get_retry_policies()
             spark.client.set_retry_policies([DefaultPolicy(max_retries=FIRST_CALL_RETRIES)])
             with warnings.catch_warnings(action="ignore"):  # our own error says it better

@@ -5,7 +5,7 @@ shuffles and sorts the observations once, however many rules follow. Run ends ar
 row that opens the next stay knows when the last one was seen.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
+from roamq.pipeline.conform import conform
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import MOVES, OBSERVATIONS, SOJOURNS, STAYS, conform
+from roamq.pipeline.schemas import MOVES, OBSERVATIONS, SOJOURNS, STAYS
 from roamq.pipeline.vectorised import arrow_function
 
 CONNECTED: Final = "connected"
@@ -27,8 +28,15 @@ _BY_TIME = ("time", "tie")
 _BY_BEGIN = ("begin", "tie")
 
 
-def sojourns(observations: DataFrame, rules: Rules, *, dataset: str) -> DataFrame:
-    """Observations -> silver `sojourns`: all rules in their order."""
+Holes = Sequence[tuple[int, int]]
+"""Begins and ends in microseconds since 1970."""
+
+
+def sojourns(observations: DataFrame, rules: Rules, *, dataset: str, holes: Holes = ()) -> DataFrame:
+    """Observations -> silver `sojourns`: all rules in their order.
+
+    `holes`: when nobody at all was observed (`holes_of`, over all clients).
+    """
     seen = observations
     if rules.at_one_instant == "sticky":
         seen = keep_site_while_listed(seen)
@@ -41,11 +49,24 @@ def sojourns(observations: DataFrame, rules: Rules, *, dataset: str) -> DataFram
         found = absorb_ping_pong(found, rules.ping_pong_s)
     if rules.min_observations > 1:
         found = leave_out_rare_clients(found, rules.min_observations)
-    return sojourns_of(found, rules, dataset=dataset)
+    return sojourns_of(found, rules, dataset=dataset, holes=holes)
+
+
+def holes_of(observations: DataFrame, hole_s: float) -> DataFrame:
+    """Observations of all clients -> (begin, end) in microseconds: when nobody was observed for longer than `hole_s`.
+
+    Only the first and the last time of bins of half that length are sorted; a longer gap lies between two bins.
+    """
+    micros = F.unix_micros("time")
+    bins = observations.groupBy(F.floor(micros / (hole_s * 500_000)).alias("bin")).agg(
+        F.min(micros).alias("first"), F.max(micros).alias("last")
+    )
+    gaps = bins.select(F.lag("last").over(Window.orderBy("bin")).alias("begin"), F.col("first").alias("end"))
+    return gaps.where(F.col("end") - F.col("begin") > hole_s * 1_000_000)
 
 
 def last_of_each_instant(observations: DataFrame) -> DataFrame:
-    """One row per client and instant, the last: exact duplicates and contradictions go, the newest word counts."""
+    """Keep the last row per client and instant; exact duplicates and contradictions go."""
     following = F.lead("time").over(Window.partitionBy("client").orderBy(*_BY_TIME))
     is_last = following.isNull() | (following != F.col("time"))
     return conform(observations.withColumn("is_last", is_last).where("is_last"), OBSERVATIONS)
@@ -61,7 +82,7 @@ def keep_site_while_listed(observations: DataFrame) -> DataFrame:
     instant = Window.partitionBy("client", "time").orderBy("tie")
     everything = instant.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     lists = (
-        observations.repartition("client")  # the one shuffle; the window over instants is content with it
+        observations.repartition("client")  # the one shuffle; the window over instants needs no other
         .withColumns(
             {"listed": F.collect_list("site").over(everything), "number": F.row_number().over(instant)}
         )
@@ -93,7 +114,7 @@ def drop_position_spikes(observations: DataFrame, max_speed_mps: float) -> DataF
     """
     by_time = Window.partitionBy("client").orderBy(*_BY_TIME)
     too_fast = [
-        _metres(F.col("x"), F.col("y"), neighbour("x").over(by_time), neighbour("y").over(by_time))
+        metres_between(F.col("x"), F.col("y"), neighbour("x").over(by_time), neighbour("y").over(by_time))
         > F.abs(_seconds("time") - _seconds(neighbour("time").over(by_time))) * max_speed_mps
         for neighbour in (F.lag, F.lead)
     ]
@@ -178,12 +199,23 @@ def merge_stays(marked: DataFrame) -> DataFrame:
 
 
 def leave_out_rare_clients(found: DataFrame, min_observations: int) -> DataFrame:
-    """Clients with fewer observations in all are not evidence of anything."""
+    """Drop the stays of clients with fewer observations in all: so few are no evidence."""
     total = F.sum("observations").over(Window.partitionBy("client"))
     return conform(found.withColumn("total", total).where(F.col("total") >= min_observations), STAYS)
 
 
-def sojourns_of(found: DataFrame, rules: Rules, *, dataset: str) -> DataFrame:
+def _within(holes: Holes, begin: Column | str, end: Column | str) -> Column:
+    """Microseconds of holes between two observations; a hole lies between them whole or not at all."""
+    known = F.array(*(F.struct(F.lit(b).alias("begin"), F.lit(e).alias("end")) for b, e in holes))
+    first, last = F.unix_micros(begin), F.unix_micros(end)
+    return F.aggregate(
+        F.filter(known, lambda hole: (hole["begin"] >= first) & (hole["end"] <= last)),
+        F.lit(0).cast("bigint"),
+        lambda total, hole: total + hole["end"] - hole["begin"],
+    )
+
+
+def sojourns_of(found: DataFrame, rules: Rules, *, dataset: str, holes: Holes = ()) -> DataFrame:
     """Stays -> sojourns: a stay lasts until the next one, or until last seen where silence follows."""
     by_begin = Window.partitionBy("client").orderBy(*_BY_BEGIN)
     is_place = F.col("connected") & F.col("site").isNotNull()
@@ -204,9 +236,16 @@ def sojourns_of(found: DataFrame, rules: Rules, *, dataset: str) -> DataFrame:
             "came_from": F.when(is_place & (site_before != F.col("site")), site_before),
         }
     )
-    is_unknown = rules.silence == UNKNOWN
-    begins_open = F.col("is_first") | (F.col("follows_silence") & F.lit(is_unknown))
-    ends_open = F.col("next").isNull() | (F.col("silent_after") & F.lit(is_unknown))
+    is_unknown = F.lit(rules.silence == UNKNOWN)
+    if holes:
+        silent_us = F.unix_micros("next") - F.unix_micros("last_seen")
+        looked_at = silent_us - _within(holes, "last_seen", "next") > rules.gap_s * 1_000_000
+        is_unknown = is_unknown | (F.col("silent_after") & F.coalesce(~looked_at, F.lit(False)))
+    rows = rows.withColumn("unknown_after", is_unknown)
+    rows = rows.withColumn("unknown_before", F.coalesce(F.lag("unknown_after").over(by_begin), F.lit(False)))
+    unknown_after = F.col("unknown_after")
+    begins_open = F.col("is_first") | (F.col("follows_silence") & F.col("unknown_before"))
+    ends_open = F.col("next").isNull() | (F.col("silent_after") & unknown_after)
     turned_on = F.col("connected") & (F.col("follows_silence") | ~F.col("was_connected"))
     turns_off = F.col("connected") & (F.col("silent_after") | ~F.col("stays_connected"))
     so_far = by_begin.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -234,13 +273,13 @@ def sojourns_of(found: DataFrame, rules: Rules, *, dataset: str) -> DataFrame:
         on_complete=F.when(turns_off, ~F.col("period.open") & ~ends_open),
     )
     silence = _sojourn(
-        state=F.lit(rules.silence),
+        state=F.when(unknown_after, UNKNOWN).otherwise(rules.silence),
         site=F.lit(None).cast("string"),
         begin=end,
         end=F.col("next"),
         last_seen=F.col("last_seen"),
         observations=F.lit(0).cast("bigint"),
-        complete=F.lit(not is_unknown),
+        complete=~unknown_after,
         on_since=F.lit(None).cast("timestamp"),
         on_complete=F.lit(None).cast("boolean"),
     )
@@ -302,7 +341,7 @@ def _seconds(time: Column | str) -> Column:
     return F.unix_micros(time) / 1_000_000
 
 
-def _metres(x: Column, y: Column, other_x: Column, other_y: Column) -> Column:
+def metres_between(x: Column, y: Column, other_x: Column, other_y: Column) -> Column:
     """Distance on the ground between two places in degrees, by the haversine formula."""
     half_lat = F.radians(other_y - y) / 2
     half_lon = F.radians(other_x - x) / 2

@@ -18,7 +18,7 @@ EXPECTS = f'stroke="{PATH}" stroke-width="2.2" stroke-dasharray="5 3"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class AreaScene:
     """One moment of one client."""
 
     region: Region
@@ -31,7 +31,7 @@ class Scene:
     """Where its virtual consumers are."""
 
 
-def area_map(scene: Scene) -> str:
+def area_map(scene: AreaScene) -> str:
     """The scene as one SVG element."""
     sheet = Sheet(scene.region)
     parts = [
@@ -48,14 +48,14 @@ def area_map(scene: Scene) -> str:
     return "".join(parts)
 
 
-def described(scene: Scene) -> str:
+def described(scene: AreaScene) -> str:
     where = "switched off" if scene.serving is None else f"at {scene.serving}"
     expected = ", ".join(sorted(scene.virtual)) or "none"
     return f"The client is {where}; virtual consumers: {expected}."
 
 
 class Sheet:
-    """The paper: places become points on it, north is up."""
+    """The sheet that the map is drawn on: it turns places into points, with north up."""
 
     def __init__(self, region: Region) -> None:
         places = [corner for cell in region.areas.broker_of for corner in corners(cell)]
@@ -79,7 +79,7 @@ class Sheet:
         return "".join(shapes)
 
 
-def _area(scene: Scene, sheet: Sheet, number: int, broker: BrokerId) -> str:
+def _area(scene: AreaScene, sheet: Sheet, number: int, broker: BrokerId) -> str:
     cells = scene.region.areas.cells(broker)
     border = [cell for cell in cells if cell in scene.region.border_cells(broker)]
     interior = [cell for cell in cells if cell not in scene.region.border_cells(broker)]
@@ -93,7 +93,7 @@ def _area(scene: Scene, sheet: Sheet, number: int, broker: BrokerId) -> str:
     )
 
 
-def _streets(scene: Scene, sheet: Sheet) -> str:
+def _streets(scene: AreaScene, sheet: Sheet) -> str:
     routes = scene.region.routes
     if routes is None:
         return ""
@@ -104,7 +104,7 @@ def _streets(scene: Scene, sheet: Sheet) -> str:
     return f'<path d="{"".join(lines)}" fill="none" stroke="{INK}" stroke-opacity=".22" stroke-width=".9"/>'
 
 
-def _server(scene: Scene, sheet: Sheet, broker: BrokerId) -> str:
+def _server(scene: AreaScene, sheet: Sheet, broker: BrokerId) -> str:
     x, y = sheet.at(scene.servers[broker])
     look = 'fill-opacity=".85"'
     if broker == scene.serving:
@@ -118,7 +118,7 @@ def _server(scene: Scene, sheet: Sheet, broker: BrokerId) -> str:
     )
 
 
-def _way(scene: Scene, sheet: Sheet) -> str:
+def _way(scene: AreaScene, sheet: Sheet) -> str:
     points = [sheet.at(place) for place in scene.way]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     x, y = points[-1]

@@ -1,7 +1,8 @@
 """Figures: one function, one kind of figure. Drawn as SVG with text as text, for light and dark pages alike.
 
-Colours are Okabe and Ito's, which people with any common colour vision can tell apart; line styles and markers
-differ too. Ours is drawn solid, what a paper published hollow and dashed in the same colour.
+The first eight colours are Okabe and Ito's, which people with any common colour vision can tell apart; line styles and
+markers differ too, and ten series have ten looks. Our results are drawn solid; published ones are hollow and dashed in
+the same colour.
 """
 
 import io
@@ -14,16 +15,42 @@ from roamq.report.exhibits import Figure, Series
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#B8A400")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-DASHES = ("-", (0, (6, 1.5)), (0, (3, 1.2)), "-.", ":", "-", (0, (6, 1.5)), "-.")
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#7F7F7F",
+    "#B8A400",
+    "#6A3D9A",
+    "#8C2D04",
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p", "h")
+DASHES = (
+    "-",
+    (0, (6, 1.5)),
+    (0, (3, 1.2)),
+    "-.",
+    ":",
+    "-",
+    (0, (6, 1.5)),
+    "-.",
+    (0, (8, 1, 1, 1)),
+    (0, (2, 2)),
+)
 INK = "#010203"
-"""Stands for the page's own text colour. The page also chooses the shade of each of `COLOURS`: a drawing refers
+"""A placeholder for the page's own text colour. The page also chooses the shade of each of `COLOURS`: a drawing refers
 to them as `--s0`, `--s1`, ..., so that they stay readable on a dark page."""
 
 SIZE_IN = (6.4, 3.6)
 FEW_DECADES = 100.0
 """A logarithmic axis over less than this has labels at 2 and 5 too."""
+ROOM_FOR_NAMES = 64
+"""So many characters of names fit under the bars of a figure; more stand beside bars that lie on their side."""
+BAR_IN, BETWEEN_BARS_IN = 0.13, 0.16
+"""Inches of height for a bar that lies on its side, and for the gap to the next name."""
 MOST_MARKERS = 40
 """A line through more points than this is a curve, and needs no markers."""
 LEGEND_CHARACTERS = 80
@@ -65,11 +92,12 @@ def draw(figure: Figure) -> str:
     from matplotlib.ticker import LogLocator
 
     with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=SIZE_IN, layout="constrained")
+        canvas = Canvas(figsize=_size(figure), layout="constrained")
         axes = canvas.add_subplot()
         DRAW[figure.kind](axes, figure)
-        axes.set_xlabel(figure.x_label)
-        axes.set_ylabel(figure.y_label)
+        lying = figure.kind in ("bar", "stack") and _lies(figure)
+        axes.set_xlabel(figure.y_label if lying else figure.x_label)
+        axes.set_ylabel(figure.x_label if lying else figure.y_label)
         for wanted, scale, axis in (
             (figure.x_log, axes.set_xscale, axes.xaxis),
             (figure.y_log, axes.set_yscale, axes.yaxis),
@@ -125,7 +153,8 @@ def distributions(axes: "Axes", figure: Figure) -> None:
 
 def bars(axes: "Axes", figure: Figure) -> None:
     """Groups of bars over names; published values are hollow."""
-    names = list(dict.fromkeys(x for series in figure.series for x in series.x))
+    names = _names(figure)
+    lying = _lies(figure)
     width = 0.8 / max(len(figure.series), 1)
     for number, (series, look) in enumerate(_looks(figure.series)):
         places = [names.index(x) + (number - (len(figure.series) - 1) / 2) * width for x in series.x]
@@ -134,41 +163,71 @@ def bars(axes: "Axes", figure: Figure) -> None:
             below = [max(y - low, 0.0) for y, low in zip(series.y, series.low, strict=True)]
             above = [max(high - y, 0.0) for y, high in zip(series.y, series.high, strict=True)]
             error = [below, above]
-        axes.bar(
-            places,
-            series.y,
-            width * 0.92,
-            label=look["label"],
-            facecolor="none" if series.published else look["color"],
-            edgecolor=look["color"],
-            linewidth=1.4,
-            linestyle="--" if series.published else "-",
-            yerr=error,
-            error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 2},
-        )
-    _name_bars(axes, names)
-    _from_zero(axes, figure)
+        drawing: dict[str, Any] = {
+            "label": look["label"],
+            "facecolor": "none" if series.published else look["color"],
+            "edgecolor": look["color"],
+            "linewidth": 1.4,
+            "linestyle": "--" if series.published else "-",
+            "error_kw": {"ecolor": INK, "elinewidth": 1, "capsize": 2},
+        }
+        if lying:
+            axes.barh(places, series.y, width * 0.92, xerr=error, **drawing)
+        else:
+            axes.bar(places, series.y, width * 0.92, yerr=error, **drawing)
+    _name_bars(axes, names, lying)
+    _from_zero(axes, figure, lying)
 
 
 def stacks(axes: "Axes", figure: Figure) -> None:
     """One bar per name, in which each series is a layer: for parts of a whole."""
-    names = list(dict.fromkeys(x for series in figure.series for x in series.x))
-    bottom = dict.fromkeys(names, 0.0)
+    names = _names(figure)
+    lying = _lies(figure)
+    ends = dict.fromkeys(names, 0.0)
     for series, look in _looks(figure.series):
-        places, starts = [names.index(x) for x in series.x], [bottom[x] for x in series.x]
-        axes.bar(places, series.y, 0.55, bottom=starts, color=look["color"], label=look["label"])
+        places, starts = [names.index(x) for x in series.x], [ends[x] for x in series.x]
+        if lying:
+            axes.barh(places, series.y, 0.55, left=starts, color=look["color"], label=look["label"])
+        else:
+            axes.bar(places, series.y, 0.55, bottom=starts, color=look["color"], label=look["label"])
         for x, y in zip(series.x, series.y, strict=True):
-            bottom[x] += y
-    _name_bars(axes, names)
-    _from_zero(axes, figure)
+            ends[x] += y
+    _name_bars(axes, names, lying)
+    _from_zero(axes, figure, lying)
 
 
-def _name_bars(axes: "Axes", names: Sequence[Any]) -> None:
-    axes.set_xticks(range(len(names)), [str(name) for name in names])
-    axes.tick_params(axis="x", length=0)
-    axes.set_xlim(-0.5 - max(0, 3 - len(names)) / 2, len(names) - 0.5 + max(0, 3 - len(names)) / 2)
-    if len(names) > 6 and max(len(str(name)) for name in names) > 6:
-        axes.tick_params(axis="x", rotation=30)
+def _names(figure: Figure) -> list[Any]:
+    return list(dict.fromkeys(x for series in figure.series for x in series.x))
+
+
+def _lies(figure: Figure) -> bool:
+    """Whether the names under the bars would collide: then the bars lie on their side, and names stand beside them."""
+    return sum(len(str(name)) + 2 for name in _names(figure)) > ROOM_FOR_NAMES
+
+
+def _size(figure: Figure) -> tuple[float, float]:
+    """Bars that lie on their side need height for each of them."""
+    width, height = SIZE_IN
+    if figure.kind not in ("bar", "stack") or not _lies(figure):
+        return width, height
+    each = BETWEEN_BARS_IN + BAR_IN * (len(figure.series) if figure.kind == "bar" else 1.2)
+    return width, max(height, 1.2 + each * len(_names(figure)))
+
+
+def _name_bars(axes: "Axes", names: Sequence[Any], lying: bool) -> None:
+    labels = [str(name) for name in names]
+    spare = max(0, 3 - len(names)) / 2
+    ends = -0.5 - spare, len(names) - 0.5 + spare
+    if lying:
+        axes.set_yticks(range(len(names)), labels)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(ends[1], ends[0])  # the first name at the top
+        axes.grid(visible=True, axis="x")
+        axes.grid(visible=False, axis="y")
+    else:
+        axes.set_xticks(range(len(names)), labels)
+        axes.tick_params(axis="x", length=0)
+        axes.set_xlim(*ends)
 
 
 DRAW: dict[str, Callable[["Axes", Figure], None]] = {
@@ -182,19 +241,19 @@ DRAW: dict[str, Callable[["Axes", Figure], None]] = {
 
 def _looks(series: Sequence[Series]) -> list[tuple[Series, dict[str, Any]]]:
     """Each series with its colour, dash and marker: a published one shares the colour of its namesake."""
-    names = list(dict.fromkeys(one.name for one in series))
+    names = list(dict.fromkeys(curve.name for curve in series))
     looks = []
-    for one in series:
-        number = names.index(one.name)
+    for curve in series:
+        number = names.index(curve.name)
         look: dict[str, Any] = {
-            "label": f"{one.name} (published)" if one.published else one.name,
+            "label": f"{curve.name} (published)" if curve.published else curve.name,
             "color": COLOURS[number % len(COLOURS)],
             "marker": MARKERS[number % len(MARKERS)],
-            "linestyle": (0, (1, 1.5)) if one.published else DASHES[number % len(DASHES)],
+            "linestyle": (0, (1, 1.5)) if curve.published else DASHES[number % len(DASHES)],
         }
-        if one.published:
+        if curve.published:
             look |= {"markerfacecolor": "none", "linewidth": 1.2, "markersize": 7}
-        looks.append((one, look))
+        looks.append((curve, look))
     return looks
 
 
@@ -205,14 +264,19 @@ def _legend(axes: "Axes") -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderaxespad=0.2, handlelength=2.2)
 
 
-def _from_zero(axes: "Axes", figure: Figure) -> None:
+def _from_zero(axes: "Axes", figure: Figure, lying: bool = False) -> None:
     if not figure.y_log and all(y >= 0 for series in figure.series for y in series.y):
-        nothing = not any(y > 0 for series in figure.series for y in series.y)
-        axes.set_ylim(bottom=0, top=1 if nothing else None)
+        top = None if any(y > 0 for series in figure.series for y in series.y) else 1
+        if lying:
+            axes.set_xlim(0, top)
+        else:
+            axes.set_ylim(0, top)
 
 
 def _inline(svg: str, title: str) -> str:
-    """Ready to stand inside a page: no prologue, no fixed size, the page's text colour, a name for readers."""
+    """Make the drawing part of a page: no prologue, no fixed size, the page's text colour, a name for screen
+    readers.
+    """
     body = svg[svg.index("<svg") :]
     body = re.sub(r'(<svg[^>]*?) (?:height|width)="[^"]*"', r"\1", body, count=1)
     body = re.sub(r'(<svg[^>]*?) (?:height|width)="[^"]*"', r"\1", body, count=1)

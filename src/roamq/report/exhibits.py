@@ -1,11 +1,11 @@
 """Exhibits: the figures and tables of a report, as plain values that survive JSON.
 
-Who has something to show (a claim, a campaign, a study) makes exhibits; `charts.py` draws them and `html.py`
-puts them on the page. A series marked `published` holds a paper's own points and is drawn beside ours.
+A claim, a campaign or a study makes exhibits; `charts.py` draws them and `html.py` puts them on the page. A series
+marked `published` holds a paper's own points and is drawn beside ours.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["line", "bar", "stack", "cdf", "step"]
@@ -24,7 +24,7 @@ class Series:
     high: Sequence[float] | None = None
     published: bool = False
     joined: bool = True
-    """False: points that no line connects, as of runs that a curve was fitted to."""
+    """Whether a line connects the points; False for runs that a curve was fitted to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Film:
-    """Pictures of one thing over time, drawn already: SVG of one size each, with the sentence under it."""
+    """Frames of one thing over time, as SVG of one size, each with a sentence under it."""
 
     title: str
     frames: Sequence[str]
@@ -91,13 +91,11 @@ class Section:
 
     title: str
     text: str = ""
+    command: str = ""
+    """What to type to make this section again."""
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
     films: Sequence[Film] = ()
-
-
-def to_jsonable(exhibit: Figure | Table | Section | Series) -> dict[str, Any]:
-    return asdict(exhibit)
 
 
 def figure_from(data: Mapping[str, Any]) -> Figure:
@@ -108,6 +106,7 @@ def section_from(data: Mapping[str, Any]) -> Section:
     return Section(
         title=data["title"],
         text=data.get("text", ""),
+        command=data.get("command", ""),
         figures=[figure_from(figure) for figure in data.get("figures", ())],
         tables=[Table(**table) for table in data.get("tables", ())],
         films=[Film(**film) for film in data.get("films", ())],

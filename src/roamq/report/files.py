@@ -10,7 +10,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_name(path: Path) -> None:
-    """Before any work is done: can a figure have this name?"""
+    """Raise `ConfigError` unless a figure can be written under this name; called before any work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: the name of a figure must end with {', '.join(SUFFIXES)}")
 

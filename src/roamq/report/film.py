@@ -16,7 +16,7 @@ STYLE = """
 """
 
 SCRIPT = """
-for (const film of document.querySelectorAll(".film")) {
+for (const film of document.querySelectorAll(".film:not(.still)")) {
   const frames = film.querySelectorAll(".frame"), slider = film.querySelector("input");
   const button = film.querySelector("button");
   const show = (n) => { frames.forEach((f, i) => f.classList.toggle("shown", i === n)); slider.value = n; };
@@ -39,9 +39,12 @@ def film_markup(film: Film) -> str:
         for place, (svg, text) in enumerate(zip(film.frames, film.texts, strict=True))
     )
     title = escape(film.title)
-    return (
-        f'<div class="film"><h3>{title}</h3>{frames}'
+    controls = (
         f'<div class="controls"><button type="button">Play</button><input type="range" min="0" '
         f'max="{len(film.frames) - 1}" value="0" aria-label="{title}: frame"></div>'
-        f'<p class="note">{escape(film.caption)}</p></div>'
+    )
+    # A single picture has nothing to play.
+    kind, shown = ("film", controls) if len(film.frames) > 1 else ("film still", "")
+    return (
+        f'<div class="{kind}"><h3>{title}</h3>{frames}{shown}<p class="note">{escape(film.caption)}</p></div>'
     )

@@ -17,7 +17,7 @@ SATURATION = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class MobileBrokerScene:
     """One moment. Nodes are numbered by their row in `positions`."""
 
     side_m: float
@@ -29,13 +29,13 @@ class Scene:
     copies: Mapping[int, str]
     """Brokers that hold the event, and as what."""
     handed: Sequence[tuple[int, int]] = ()
-    """Who gave a copy to whom."""
+    """Pairs of brokers: the first gave a copy to the second."""
     waiting: Sequence[int]
     """Subscribers that want the event and have not got it."""
     served: Sequence[int]
 
 
-def frame(scene: Scene) -> str:
+def frame(scene: MobileBrokerScene) -> str:
     """The scene as one SVG element."""
     scale = SIZE / scene.side_m
     at = [(x * scale, SIZE - y * scale) for x, y in scene.positions]
@@ -55,7 +55,7 @@ def frame(scene: Scene) -> str:
     return "".join(parts)
 
 
-def _regions(scene: Scene, scale: float) -> list[str]:
+def _regions(scene: MobileBrokerScene, scale: float) -> list[str]:
     """The cell of every broker, cut off at the edge of the field."""
     cells = voronoi_cells(np.array([scene.positions[broker] for broker in scene.brokers]), scene.side_m)
     drawn = []
@@ -82,7 +82,7 @@ def voronoi_cells(points: NDArray[np.float64], side: float) -> list[NDArray[np.f
     return cells
 
 
-def _nodes(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
+def _nodes(scene: MobileBrokerScene, at: Sequence[tuple[float, float]]) -> list[str]:
     """A dot for each node, in the color of the region it is attached to; bridges have a dark rim."""
     bridges = {bridge for bridge, _ in scene.bridges}
     drawn = []
@@ -94,7 +94,7 @@ def _nodes(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
     return drawn
 
 
-def _subscribers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
+def _subscribers(scene: MobileBrokerScene, at: Sequence[tuple[float, float]]) -> list[str]:
     rings = [(node, "#111", ' stroke-dasharray="3 2"') for node in scene.waiting]
     rings += [(node, "#1e8449", "") for node in scene.served]
     return [
@@ -104,7 +104,7 @@ def _subscribers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
     ]
 
 
-def _handovers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
+def _handovers(scene: MobileBrokerScene, at: Sequence[tuple[float, float]]) -> list[str]:
     """A band from who gave a copy to who took it, in the color of the taker, narrow at its end."""
     drawn = []
     for giver, taker in scene.handed:
@@ -117,7 +117,7 @@ def _handovers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
     return drawn
 
 
-def _brokers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
+def _brokers(scene: MobileBrokerScene, at: Sequence[tuple[float, float]]) -> list[str]:
     drawn = []
     for broker in scene.brokers:
         x, y = at[broker]
@@ -129,7 +129,7 @@ def _brokers(scene: Scene, at: Sequence[tuple[float, float]]) -> list[str]:
     return drawn
 
 
-def _legend(scene: Scene) -> list[str]:
+def _legend(scene: MobileBrokerScene) -> list[str]:
     top, below = SIZE + 20, SIZE + 44
     drawn = [
         f'<rect x="10" y="{top - 8}" width="8" height="8" fill="#111"/><text x="24" y="{top}">broker</text>',
@@ -163,8 +163,8 @@ def _line(one: tuple[float, float], other: tuple[float, float]) -> str:
     )
 
 
-def _hue(scene: Scene, broker: int, lightness: int) -> str:
-    """A color for each broker, far from its neighbors' in the list; grey for one that is none any more."""
+def _hue(scene: MobileBrokerScene, broker: int, lightness: int) -> str:
+    """A color for each broker, unlike that of the next in the list; grey for a node that is a broker no more."""
     if broker not in scene.brokers:
         return "#999"
     hue = (list(scene.brokers).index(broker) * GOLDEN_ANGLE) % 360

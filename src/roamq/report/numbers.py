@@ -17,6 +17,16 @@ def cell(value: Any) -> str:
     return f"{value:.4g}"
 
 
+def short_number(value: float) -> str:
+    """Three significant digits in at most six characters: `0.0123`, `12.3`, `12.3k`, `1.23M`."""
+    if math.isnan(value):
+        return NOTHING
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.0e}"
+
+
 def with_interval(mean: float, high: float | None) -> str:
     """`1.01 ± 0.86`: half the interval to two digits, the mean to the same place."""
     half = 0.0 if high is None else high - mean
@@ -25,3 +35,22 @@ def with_interval(mean: float, high: float | None) -> str:
     place = math.floor(math.log10(half)) - 1
     decimals = max(-place, 0)
     return f"{round(mean, -place):,.{decimals}f} ± {round(half, -place):,.{decimals}f}"
+
+
+def span(value: float, low: float, high: float) -> str:
+    """`1.27 (1.08 to 1.49)`: no digit beyond what the interval tells; without an interval two digits."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"{value:.2g} (?)"
+    width = high - low
+    if width <= 1e-9 * abs(value):
+        return cell(float(value))
+    place = math.floor(math.log10(width / 2)) - 1
+    decimals = max(-place, 0)
+    shown = (f"{round(number, -place):,.{decimals}f}" for number in (value, low, high))
+    return "{} ({} to {})".format(*shown)
+
+
+def rounded(value: float, low: float, high: float) -> tuple[str, str]:
+    """The same as two texts: `1.27` and `1.08 to 1.49`."""
+    number, _, ends = span(value, low, high).partition(" (")
+    return number, ends.removesuffix(")")

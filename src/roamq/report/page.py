@@ -21,6 +21,8 @@ class ScoreRow:
     ours: str
     verdict: str
     why: str = ""
+    command: str = ""
+    """What to type to judge this claim again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ def read_page(folder: Path) -> Page:
     path = folder / FILE_NAME
     if not path.exists():
         raise ConfigError(
-            f"{folder}: no {FILE_NAME} in it; name a folder that `roamq simulate`, `reproduce` or `demo` wrote"
+            f"{folder}: no {FILE_NAME} in it; name a folder that `roamq simulate`, `study`, `reproduce` or `demo` wrote"
         )
     try:
         data = json.loads(path.read_text())

@@ -1,62 +1,67 @@
 """The page of a simulation: schemes side by side, from a summary's rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
+from roamq.pipeline.schemas import RunRow, SummaryRow
 from roamq.report.exhibits import Figure, Kind, Section, Series, Table
 from roamq.report.numbers import cell, with_interval
 from roamq.report.page import Page
-
-
-class SummaryRow(Protocol):
-    """A row of `pipeline.schemas.SUMMARY`."""
-
-    scenario: str
-    scheme: str
-    metric: str
-    entity: str
-    runs: int
-    mean: float
-    low: float | None
-    high: float | None
-
 
 TRAFFIC_NAMES = {
     "control": "control",
     "closing": "closing words",
     "context": "contexts",
     "stored_event": "stored events",
-    "stored_delivery": "stored events, last hop",
     "event_ids": "event ids",
     "mobile_subscribe": "subscriptions moved",
     "mobile_unsubscribe": "unsubscriptions moved",
     "forward": "forwarded events",
 }
 
-BROKERS_SHOWN_MAX = 24
+BARS_SHOWN_MAX = 40
+"""A figure with more bars than this is a wall."""
 LOG_FROM = 50
 """A distribution that spans more than this factor is drawn on a logarithmic axis."""
 
-TABLE_METRICS = {
-    "received": "messages received",
-    "throughput": "received per second",
-    "loss_pct": "loss, %",
-    "duplication_pct": "duplicates, %",
-    "transferred_pct": "by state transfer, %",
-    "latency_s_mean": "latency, mean s",
-    "latency_s_p99": "latency, p99 s",
-    "handoffs": "handoffs",
-    "handoff_s_mean": "handoff, mean s",
-    "handoff_s_p95": "handoff, p95 s",
-    "overhead": "overhead ratio",
-    "buffer_message_s": "buffered, message-seconds",
-    "buffer_peak_bytes": "buffers' peak, bytes",
+TABLES = {
+    "What clients received": {
+        "received": "received",
+        "throughput": "per second",
+        "loss_pct": "lost, %",
+        "duplication_pct": "twice, %",
+        "transferred_pct": "by transfer, %",
+    },
+    "How long it took": {
+        "waiting_delay_s_mean": "waiting delay, s",
+        "waiting_delay_s_p95": "its p95, s",
+        "catch_up_s_mean": "catch-up, s",
+        "mobility_delay_s_mean": "late, s",
+        "mobility_delay_s_p95": "its p95, s",
+        "latency_s_mean": "latency, s",
+    },
+    "What it cost": {
+        "handoffs": "handoffs",
+        "overhead": "overhead ratio",
+        "traffic_bytes": "bytes over links",
+        "traffic_peak_bytes": "in the busiest bin",
+        "buffer_message_s": "stored, message-s",
+        "buffer_peak_bytes": "buffers' peak, bytes",
+    },
 }
+"""The tables at the top of the page: metric -> label, few enough for a phone."""
+
+TABLE_NOTE = (
+    "Mean over seeds ± half the 95% confidence interval. Waiting delay: from a reconnect at another broker to the "
+    "first message that was waiting. Catch-up: to the last of them. Late: how much later a message came than to a "
+    "client that never moved. Latency counts from publication, and includes the time a client was away."
+)
 
 
 def simulation_page(
-    summary: Sequence[Any],
-    runs: Sequence[Any],
+    summary: Sequence[SummaryRow],
+    runs: Sequence[RunRow],
     distribution: Iterable[Mapping[str, Any]],
     *,
     title: str | None,
@@ -77,12 +82,11 @@ def simulation_page(
         facts=[
             ("runs", f"{len(runs):,}"),
             ("records", f"{records:,}"),
-            ("handoffs per run", cell(_worst(summary, "handoffs"))),
-            ("lost, at most", f"{cell(_worst(summary, 'loss_pct'))}%"),
-            ("duplicated, at most", f"{cell(_worst(summary, 'duplication_pct'))}%"),
+            ("handoffs per run", cell(_largest(summary, "handoffs"))),
+            *_harm_facts(summary),
         ],
         sections=[
-            Section(title="At a glance", tables=[_glance(summary, schemes)]),
+            Section(title="At a glance", tables=_glance(summary, schemes)),
             _delivery(summary, schemes, distribution),
             _traffic(summary, schemes),
         ],
@@ -90,29 +94,42 @@ def simulation_page(
     )
 
 
-def _glance(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Table:
+def _glance(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> list[Table]:
+    """One row per scheme, in as many tables as keep them narrow."""
     found = {(row.scheme, row.metric): row for row in summary if row.entity == "all"}
-    rows: list[list[Any]] = []
-    for metric, label in TABLE_METRICS.items():
-        present = [found.get((scheme, metric)) for scheme in schemes]
-        if any(row is not None for row in present):
-            rows.append(
-                [label, *(None if row is None else with_interval(row.mean, row.high) for row in present)]
-            )
-    return Table(
-        title="Schemes side by side",
-        columns=["", *schemes],
-        rows=rows,
-        note="Mean over seeds ± half the 95% confidence interval.",
-    )
+    tables = []
+    for title, metrics in TABLES.items():
+        shown = {m: label for m, label in metrics.items() if any((s, m) in found for s in schemes)}
+        rows: list[list[Any]] = [
+            [scheme, *(_shown(found.get((scheme, metric))) for metric in shown)] for scheme in schemes
+        ]
+        if shown:
+            tables.append(Table(title=title, columns=["scheme", *shown.values()], rows=rows))
+    if tables:
+        tables[-1] = replace(tables[-1], note=TABLE_NOTE)
+    return tables
+
+
+def _shown(row: SummaryRow | None) -> str | None:
+    return None if row is None else with_interval(row.mean, row.high)
+
+
+def _harm_facts(summary: Sequence[SummaryRow]) -> list[tuple[str, str]]:
+    """Lost and repeated messages, by the scheme that did worst, which is named."""
+    facts = []
+    for metric, what in (("loss_pct", "lost"), ("duplication_pct", "received twice")):
+        rows = [row for row in summary if row.metric == metric and row.entity == "all"]
+        if rows:
+            worst = max(rows, key=lambda row: row.mean)
+            by = f"{what}, most by {worst.scheme}" if worst.mean > 0 else f"{what}, by any scheme"
+            facts.append((by, f"{worst.mean:.2g}%"))
+    return facts
 
 
 def _delivery(
     summary: Sequence[SummaryRow], schemes: Sequence[str], distribution: Iterable[Mapping[str, Any]]
 ) -> Section:
-    latency = _bars(
-        summary, schemes, {"latency_s_mean": "mean", "latency_s_p95": "p95", "latency_s_p99": "p99"}
-    )
+    late = _bars(summary, schemes, {"mobility_delay_s_mean": "mean", "mobility_delay_s_p95": "p95"})
     harm = _bars(summary, schemes, {"loss_pct": "lost", "duplication_pct": "duplicated"})
     harmless = bool(harm) and not any(y for series in harm for y in series.y)
     brokers = {row.entity for row in summary if row.metric == "broker_throughput"}
@@ -123,13 +140,20 @@ def _delivery(
         for scheme in schemes
     ]
     figures = [
-        _handoff_latency(schemes, distribution),
-        _figure("End-to-end latency", "bar", "", "seconds", latency, "From publication to the subscriber."),
+        _waiting_delay(schemes, distribution),
+        _figure(
+            "Mobility delay",
+            "bar",
+            "",
+            "seconds",
+            late,
+            "How much later a message came than it would have come to a client that never moved.",
+        ),
     ]
     if not harmless:
         caption = "Of the messages due to clients, and of those received."
         figures.append(_figure("Loss and duplication", "bar", "", "% of messages", harm, caption))
-    if 1 < len(brokers) <= BROKERS_SHOWN_MAX:
+    if len(brokers) > 1 and len(brokers) * len(schemes) <= BARS_SHOWN_MAX:
         caption = "Messages delivered to clients by each broker."
         figures.append(
             _figure("Throughput by broker", "bar", "broker", "messages per second", per_broker, caption)
@@ -141,7 +165,7 @@ def _delivery(
     )
 
 
-def _handoff_latency(schemes: Sequence[str], distribution: Iterable[Mapping[str, Any]]) -> Figure:
+def _waiting_delay(schemes: Sequence[str], distribution: Iterable[Mapping[str, Any]]) -> Figure:
     curves: dict[str, list[tuple[float, float]]] = {}
     for row in distribution:
         curves.setdefault(row["scheme"], []).append((row["value"], row["probability"]))
@@ -150,16 +174,17 @@ def _handoff_latency(schemes: Sequence[str], distribution: Iterable[Mapping[str,
         if scheme in curves:
             x, y = zip(*sorted(curves[scheme]), strict=True)
             series.append(Series(name=scheme, x=x, y=y))
-    values = [x for one in series for x in one.x]
+    values = [x for curve in series for x in curve.x]
     return Figure(
-        title="Handoff latency",
+        title="Waiting delay",
         kind="cdf",
-        x_label="seconds from reconnect to the first message",
+        x_label="seconds from reconnect to the first message that was waiting",
         y_label="share of handoffs",
         series=series,
-        # A local delivery takes milliseconds, a wait for the next event may take seconds: both should show.
+        # A local delivery takes milliseconds, a transfer may take seconds: the axis shows both.
         x_log=bool(values) and min(values) > 0 and max(values) > LOG_FROM * min(values),
-        caption="How long a client waits at its new broker, as a cumulative distribution over all handoffs.",
+        caption="How long a client waits at its new broker, as a cumulative distribution over the handoffs for which "
+        "a message was waiting.",
     )
 
 
@@ -202,7 +227,7 @@ def _traffic(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Section:
 def _figure(
     title: str, kind: Kind, x_label: str, y_label: str, series: Sequence[Series], caption: str
 ) -> Figure:
-    shown = [one for one in series if len(one.x)]
+    shown = [curve for curve in series if len(curve.x)]
     return Figure(title=title, kind=kind, x_label=x_label, y_label=y_label, series=shown, caption=caption)
 
 
@@ -234,7 +259,7 @@ def _with_bounds(name: str, x: Sequence[Any], rows: Sequence[SummaryRow]) -> Ser
     )
 
 
-def _worst(summary: Sequence[SummaryRow], metric: str) -> float | None:
+def _largest(summary: Sequence[SummaryRow], metric: str) -> float | None:
     """The largest mean of any scheme."""
     return max((row.mean for row in summary if row.metric == metric and row.entity == "all"), default=None)
 

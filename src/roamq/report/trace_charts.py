@@ -21,6 +21,7 @@ PERIODS: Final = {
     "stay": "at one site",
     "handoff": "between two sites",
 }
+MAP_WIDTH_IN: Final = 7.0
 PREDICTOR_NAMES: Final = {
     "order-0": "popularity",
     "order-1": "neighbor graph",
@@ -40,7 +41,7 @@ def trace_section(dataset: str, learned: Mapping[str, Rows]) -> Section:
     films = []
     drawn = neighbor_map(learned["sites"], learned["neighbor_graph"])
     if drawn is not None:
-        caption = "Sites by popularity, ways by the number of moves; the busiest are shown."
+        caption = "Dot size: visits. Line width: moves. Busiest only."
         films.append(Film(title="Neighbor graph", frames=[drawn], texts=[""], caption=caption))
     return Section(
         title=f"What {dataset} taught",
@@ -53,7 +54,7 @@ def trace_section(dataset: str, learned: Mapping[str, Rows]) -> Section:
     )
 
 
-def neighbor_map(sites: Rows, edges: Rows, *, width_in: float = 7.0) -> str | None:
+def neighbor_map(sites: Rows, edges: Rows) -> str | None:
     """The graph as SVG, sites where they are; None where the dataset has no places."""
     places = {site["site"]: (site["x"], site["y"]) for site in sites if site["x"] is not None}
     shown = [edge for edge in edges if edge["from"] in places and edge["to"] in places]
@@ -62,7 +63,7 @@ def neighbor_map(sites: Rows, edges: Rows, *, width_in: float = 7.0) -> str | No
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure as Canvas
 
-    canvas = Canvas(figsize=(width_in, width_in * 0.8), layout="constrained")
+    canvas = Canvas(figsize=(MAP_WIDTH_IN, MAP_WIDTH_IN * 0.8), layout="constrained")
     axes = canvas.add_subplot()
     busiest = max((edge["moves"] for edge in shown), default=1)
     lines = LineCollection(
@@ -84,6 +85,8 @@ def neighbor_map(sites: Rows, edges: Rows, *, width_in: float = 7.0) -> str | No
     middle = sum(y for _, y in places.values()) / len(places)
     axes.set_aspect(1 / max(0.1, math.cos(math.radians(middle))) if abs(middle) < 89 else 1.0)
     axes.tick_params(labelsize=7)
+    axes.set_xlabel("longitude, or x of the plan", fontsize=8)
+    axes.set_ylabel("latitude, or y of the plan", fontsize=8)
     text = io.StringIO()
     canvas.savefig(text, format="svg")
     drawn = text.getvalue()
@@ -102,7 +105,7 @@ def ccdf_figure(period: str, points: Rows, fits: Rows) -> Figure | None:
         if row["period"] == period and row["family"] is not None:
             above = fit_of(row).sf(times)
             kept = [(time, float(share)) for time, share in zip(times, above, strict=True) if share > 1e-4]
-            name = f"{row['family']}{' (best)' if row['best'] else ''}"
+            name = _family(row)
             series.append(Series(name=name, x=[time for time, _ in kept], y=[share for _, share in kept]))
     return Figure(
         title=f"How long clients are {PERIODS[period]}",
@@ -112,8 +115,13 @@ def ccdf_figure(period: str, points: Rows, fits: Rows) -> Figure | None:
         series=series,
         x_log=True,
         y_log=True,
-        caption="Complete durations of all clients; fits by maximum likelihood.",
+        caption="Durations of all clients, by Kaplan and Meier; fits by maximum likelihood.",
     )
+
+
+def _family(row: Mapping[str, Any]) -> str:
+    """The name of a fit. The closest of the families may still be far from the data: its distance stands beside it."""
+    return f"{row['family']} (closest, KS {row['ks_statistic']:.2f})" if row["best"] else str(row["family"])
 
 
 def fit_of(row: Mapping[str, Any]) -> Fit:
@@ -198,12 +206,13 @@ def _fits_table(rows: Rows) -> Table:
             [
                 PERIODS[row["period"]],
                 *(row[name] for name in ("n", "censored", "mean_s", "median_s", "p90_s")),
-                f"{row['family']}{' (best)' if row['best'] else ''}" if row["family"] else None,
+                _family(row) if row["family"] else None,
                 *(row[name] for name in ("fit_mean_s", "ks_statistic", "ks_pvalue")),
             ]
             for row in rows
         ],
-        note="Censored: an end was not observed; these are counted, not fitted. Best by AIC.",
+        note="Censored: an end was not observed; these are counted, not fitted. Closest: the lowest AIC of the "
+        "families tried; KS says how far even that one is from the data.",
     )
 
 

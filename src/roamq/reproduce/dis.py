@@ -1,33 +1,41 @@
 """[DIS] section 5.2: the overhead of four schemes in three scenarios, Figures 3 to 9.
 
-Ratios are link traversals of unicast over those of regular messages (docs/decisions/0030), over the whole run after
-its warm-up, means of five seeds with 95% intervals. Where a number of the paper is checked, the tolerance is said.
+Ratios are link traversals of unicast over those of regular messages (docs/decisions/0030 and 0037), over the whole run
+after its warm-up, of five seeds. A value that the paper calls "about" so much, or that is read off its plot, must be
+met within a tenth (`judging.ABOUT`). What the paper leaves open is settled in every way that fits (`dis_open`).
 """
 
+import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from statistics import fmean
 
+from roamq.models.paired import Estimate, interval, ratio
 from roamq.pipeline.jobs import Job
-from roamq.report.exhibits import Figure, Series, Table
-from roamq.reproduce.dis_runs import SCHEMES, Checks, Values, by_population, populations, runs
-from roamq.reproduce.registry import Evidence, Outcome, claim
+from roamq.report.exhibits import Cell, Figure, Series, Table
+from roamq.reproduce.dis_open import (
+    ENDS_H,
+    PEAKS_MIN,
+    Counted,
+    Model,
+    Said,
+    about_standard,
+    at_edges,
+    fit_jobs,
+    judged,
+    overrides,
+)
+from roamq.reproduce.dis_runs import FEWER_SEEDS, SCHEMES, Values, by_population, populations, runs
+from roamq.reproduce.evidence import Evidence, Seeds
+from roamq.reproduce.judging import ABOUT, Judgement, Wanted, about
+from roamq.reproduce.registry import Outcome, claim
 from roamq.sim.scenario import load_scenario, mobility_of
 
 OVERHEAD = "message overhead ratio"
-HALF_HOUR_S = 1800.0
-QUICK = "quick: small populations, one seed; published values are for 800 and are not compared"
-
-
-def commute_jobs(quick: bool) -> list[Job]:
-    return by_population("commute", quick)
 
 
 def random_jobs(quick: bool) -> list[Job]:
     return by_population("random", quick)
-
-
-def pervasive_jobs(quick: bool) -> list[Job]:
-    return by_population("pervasive", quick)
 
 
 def by_population_figure(
@@ -53,31 +61,77 @@ def by_population_figure(
     )
 
 
-def rises(values: Values, scheme: str, xs: tuple[int, ...], metric: str = "overhead") -> bool:
-    means = [values.get(scheme, x, metric).mean for x in xs]
-    return all(a < b for a, b in itertools.pairwise(means))
-
-
 # --- commute -------------------------------------------------------------------------------------------------
+
+
+def commute_jobs(quick: bool) -> list[Job]:
+    """Figures 3 and 4, the runs that models are fitted on, and logging of all events at the largest population."""
+    return [*by_population("commute", quick), *logged_jobs(quick), *fit_jobs(quick)]
+
+
+def logged_jobs(quick: bool) -> list[Job]:
+    most = {"clients": str(populations(quick)[-1])}
+    return [] if quick else runs("commute", ["logging"], {**most, **overrides("stop", "all")}, quick=False)
+
+
+def said_of_figure_3(counted: Counted) -> list[Said]:
+    of, most = counted.average, counted.most
+
+    def grows(scheme: str) -> Callable[[Model], Estimate]:
+        steps = [*itertools.pairwise(populations(counted.quick))]
+
+        def smallest_step(model: Model) -> Estimate:
+            found = (
+                ratio(of(scheme, model, b), of(scheme, model, a), comparisons=len(steps)) for a, b in steps
+            )
+            return min(found, key=lambda step: step.low)
+
+        return smallest_step
+
+    return [
+        about_standard(counted)[0],
+        Said(
+            text="commute: standard rises with the population",
+            wanted=Wanted(above=1.0),
+            measure=grows("standard"),
+            uses=("hop", "end_h"),
+        ),
+        Said(
+            text="commute: home broker rises with the population",
+            wanted=Wanted(above=1.0),
+            measure=grows("home-broker"),
+            uses=("hop", "end_h"),
+        ),
+        Said(
+            text="commute: logging is below standard",
+            wanted=Wanted(below=1.0),
+            measure=lambda model: ratio(of("logging", model), of("standard", model)),
+            uses=("hop", "log", "end_h"),
+        ),
+        Said(
+            text="commute: prefetching has almost no overhead",
+            wanted=Wanted(below=0.05),
+            measure=lambda model: interval([*of("prefetching", model, most).values()]),
+            uses=("hop", "end_h"),
+        ),
+        Said(
+            text="commute: home broker is by far the highest (over standard)",
+            wanted=Wanted(above=3.0),
+            measure=lambda model: ratio(of("home-broker", model), of("standard", model)),
+            uses=("hop", "end_h"),
+        ),
+    ]
 
 
 @claim("DIS-F3", jobs=commute_jobs)
 def average_overhead_in_commute(evidence: Evidence) -> Outcome:
     quick, xs = evidence.quick, populations(evidence.quick)
-    values = Values(evidence.summary(commute_jobs(quick), ["overhead"]), "clients")
+    drawn = by_population("commute", quick)
+    values = Values(evidence.summary(drawn, ["overhead"]), "clients")
+    counted = Counted(evidence, commute_jobs(quick))
     at = {scheme: values.get(scheme, xs[-1]) for scheme in SCHEMES}
-    standard, home = at["standard"].mean, at["home-broker"].mean
-    checks = Checks()
-    if not quick:
-        checks.expect(0.6 <= standard <= 1.0, f"standard about 0.8 at 800 (within a quarter): {standard:.2f}")
-    checks.expect(rises(values, "standard", xs), "standard rises with the population")
-    checks.expect(rises(values, "home-broker", xs), "home broker rises with the population")
-    checks.expect(at["logging"].mean < standard, "logging is below standard")
-    checks.expect(at["prefetching"].mean < 0.05, f"prefetching is near 0: {at['prefetching']}")
-    checks.expect(home > 3 * standard, f"home broker is far above all: {home:.2f}")
-    return checks.outcome(
+    return judged(counted, said_of_figure_3(counted)).outcome(
         f"at {xs[-1]}: " + ", ".join(f"{scheme} {value}" for scheme, value in at.items()),
-        note=QUICK if quick else "",
         figures=[
             by_population_figure(
                 "Fig. 3: average overhead, commute", values, quick, published={"standard": 0.8}
@@ -86,33 +140,62 @@ def average_overhead_in_commute(evidence: Evidence) -> Outcome:
     )
 
 
+def said_of_figure_4(counted: Counted) -> list[Said]:
+    average, peak = counted.average, counted.peak
+    uses = ("hop", "end_h", "peak_min")
+
+    def factor(scheme: str) -> Callable[[Model], Estimate]:
+        return lambda model: ratio(peak(scheme, model), average(scheme, model))
+
+    return [
+        about_standard(counted)[1],
+        Said(
+            text="commute: home broker over 25 at 800 in the peak",
+            wanted=Wanted(above=25.0),
+            measure=lambda model: interval([*peak("home-broker", model).values()]),
+            uses=uses,
+            in_quick=False,
+        ),
+        Said(
+            text="commute: standard in the peak almost 3 times its average",
+            wanted=about(2.85),
+            measure=factor("standard"),
+            uses=uses,
+        ),
+        Said(
+            text="commute: home broker in the peak more than 4 times its average",
+            wanted=Wanted(above=4.0),
+            measure=factor("home-broker"),
+            uses=uses,
+        ),
+        Said(
+            text="commute: logging is below standard in the peak",
+            wanted=Wanted(below=1.0),
+            measure=lambda model: ratio(peak("logging", model), peak("standard", model)),
+            uses=("hop", "log", "end_h", "peak_min"),
+        ),
+        Said(
+            text="commute: the peak begins between 5:00 and 5:30 pm (hours)",
+            wanted=Wanted(at_least=17.0, at_most=17.5),
+            measure=lambda model: interval([*counted.peak_h("standard", model).values()]),
+            uses=uses,
+        ),
+    ]
+
+
 @claim("DIS-F4", jobs=commute_jobs)
 def peak_overhead_in_commute(evidence: Evidence) -> Outcome:
     quick, xs = evidence.quick, populations(evidence.quick)
-    values = Values(evidence.summary(commute_jobs(quick), ["overhead", "overhead_peak"]), "clients")
+    drawn = by_population("commute", quick)
+    values = Values(evidence.summary(drawn, ["overhead", "overhead_peak"]), "clients")
+    counted = Counted(evidence, commute_jobs(quick))
     most = xs[-1]
-    peak = {scheme: values.get(scheme, most, "overhead_peak").mean for scheme in SCHEMES}
-    factor = {scheme: peak[scheme] / values.get(scheme, most).mean for scheme in SCHEMES}
-    checks = Checks()
-    if not quick:
-        checks.expect(
-            1.84 <= peak["standard"] <= 2.76,
-            f"standard about 2.3 at 800 (within a fifth): {peak['standard']:.2f}",
-        )
-        checks.expect(
-            peak["home-broker"] > 22.5, f"home broker over 25 (within a tenth): {peak['home-broker']:.1f}"
-        )
-    checks.expect(2.4 <= factor["standard"] <= 3.6, f"roughly 3 x its average: {factor['standard']:.2f} x")
-    checks.expect(peak["logging"] < peak["standard"], "logging is below standard")
-    table = Table(
-        title=f"Peak half hour over average, at {most} subscribers",
-        columns=["scheme", "average", "peak", "peak / average"],
-        rows=[[s, values.get(s, most).mean, peak[s], factor[s]] for s in SCHEMES],
-        note="The paper gives these factors for standard (almost 3) and home broker (over 4).",
-    )
-    return checks.outcome(
-        f"at {most}: " + ", ".join(f"{s} {peak[s]:.3g} ({factor[s]:.2g} x average)" for s in SCHEMES),
-        note=QUICK if quick else which_end(evidence),
+    mean = {scheme: values.get(scheme, most, "overhead_peak").mean for scheme in SCHEMES}
+    return judged(counted, said_of_figure_4(counted)).outcome(
+        f"at {most}, half hours until 8:30 pm: "
+        + ", ".join(
+            f"{s} {mean[s]:.3g} ({mean[s] / values.get(s, most).mean:.2g} x average)" for s in SCHEMES
+        ),
         figures=[
             by_population_figure(
                 "Fig. 4: peak overhead, commute",
@@ -122,32 +205,30 @@ def peak_overhead_in_commute(evidence: Evidence) -> Outcome:
                 {"standard": 2.3, "home-broker": 25.0},
             )
         ],
-        tables=[table],
+        tables=[peak_table(counted)],
     )
 
 
-def which_end(evidence: Evidence) -> str:
-    """What the average of a home broker is if the run ends earlier: the paper does not say when its run does."""
-    most = populations(False)[-1]
-    metrics = ["hops_in_bin", "unicast_hops_in_bin"]
-    values = Values(evidence.summary(timeline_jobs(False), metrics), "clients")
-    hops = values.entities("home-broker", most, "hops_in_bin")
-    unicast = values.entities("home-broker", most, "unicast_hops_in_bin")
-    clock_s = mobility_of(load_scenario("commute")).clock_s  # type: ignore[attr-defined]
-
-    def ratio(bins: Iterable[str]) -> float:
-        """Unicast over regular traffic, which is all the rest: a home broker transfers nothing."""
-        forwarded, all_hops = (sum(of[b].mean for b in bins) for of in (unicast, hops))
-        return forwarded / (all_hops - forwarded)
-
-    def until(hour: float) -> float:
-        return ratio([b for b in hops if clock_s + float(b) <= hour * 3600])
-
-    at_last = ratio([max(hops, key=float)])
-    return (
-        "a home broker's factor, over 4 in the paper, is a matter of when the run ends, which it does not say: after "
-        f"all are home its ratio stays at {at_last:.0f}, and until 6:30 and 7 pm its average is {until(18.5):.1f} and "
-        f"{until(19):.1f}; standard's factor of 3 needs the quiet time after that"
+def peak_table(counted: Counted) -> Table:
+    """Average and peak of each scheme, by what they depend on; the last hop as the preset has it."""
+    models = [Model(end_h=end, peak_min=minutes) for end in ENDS_H for minutes in PEAKS_MIN]
+    rows: list[list[Cell]] = [
+        [
+            f"{model.end_h:g}",
+            model.peak_min,
+            scheme,
+            str(interval([*counted.average(scheme, model).values()])),
+            str(interval([*counted.peak(scheme, model).values()])),
+            str(ratio(counted.peak(scheme, model), counted.average(scheme, model))),
+        ]
+        for model in models
+        for scheme in SCHEMES
+    ]
+    return Table(
+        title=f"Average and peak at {counted.most} subscribers, by what the paper leaves open",
+        columns=["end, h", "peak, min", "scheme", "average", "peak", "peak / average"],
+        rows=rows,
+        note="The paper gives factors for standard (almost 3) and home broker (over 4).",
     )
 
 
@@ -170,21 +251,59 @@ def cost_over_time_in_commute(evidence: Evidence) -> Outcome:
         found = values.entities(scheme, most, metric)
         return [found[b].mean if b in found else 0.0 for b in bins]
 
-    handoffs = curve("standard", "handoffs_in_bin")
-    follows = {s: correlation(curve(s, "unicast_hops_in_bin"), handoffs) for s in SCHEMES}
+    seeds = Seeds(evidence.per_seed(timeline_jobs(quick), metrics))
+
+    def by_seed(scheme: str, metric: str) -> dict[int, list[float]]:
+        """Seed -> the value in each bin."""
+        found = seeds.entities(scheme, metric, clients=most)
+        numbers = sorted({seed for of in found.values() for seed in of})
+        return {seed: [found.get(b, {}).get(seed, 0.0) for b in bins] for seed in numbers}
+
     after = [i for i, hour in enumerate(hours) if hour * 3600 > arrived_s + 300]
-    left = {s: sum(curve(s, "unicast_hops_in_bin")[i] for i in after) / len(after) for s in SCHEMES}
-    costs = {s: sum(curve(s, "hops_in_bin")[i] for i in after) / len(after) for s in SCHEMES}
-    checks = Checks()
+
+    def afterwards(scheme: str, metric: str) -> dict[int, float]:
+        return {seed: fmean(by_bin[i] for i in after) for seed, by_bin in by_seed(scheme, metric).items()}
+
+    handoffs = curve("standard", "handoffs_in_bin")
+    moved = by_seed("standard", "handoffs_in_bin")
+    follows = {
+        s: {
+            seed: correlation(by_bin, moved[seed])
+            for seed, by_bin in by_seed(s, "unicast_hops_in_bin").items()
+        }
+        for s in SCHEMES
+    }
+    left = {s: afterwards(s, "unicast_hops_in_bin") for s in SCHEMES}
+    costs = {s: afterwards(s, "hops_in_bin") for s in SCHEMES}
+    judgement = Judgement()
     for scheme in ("standard", "logging"):
-        checks.expect(
-            follows[scheme] > 0.9, f"{scheme} follows the number of transfers: r = {follows[scheme]:.3f}"
+        judgement.says(
+            f"{scheme} follows the number of transfers (correlation)",
+            interval([*follows[scheme].values()]),
+            above=0.9,
         )
     for scheme in ("standard", "logging", "prefetching"):
-        checks.expect(left[scheme] < 1, f"{scheme} costs nothing more after all have reconnected")
-    same = max(costs[s] for s in SCHEMES[:3]) <= 1.001 * min(costs[s] for s in SCHEMES[:3])
-    checks.expect(same, "the other three have identical costs then")
-    checks.expect(costs["home-broker"] > 2 * costs["standard"], "home broker stays high")
+        judgement.says(
+            f"{scheme} costs nothing more after all have reconnected (unicast hops in a bin)",
+            interval([*left[scheme].values()]),
+            below=1.0,
+        )
+    for scheme in ("logging", "prefetching"):
+        judgement.says(
+            f"{scheme} has the costs of standard then",
+            ratio(costs[scheme], costs["standard"]),
+            at_least=0.999,
+            at_most=1.001,
+        )
+    judgement.says("home broker stays high", ratio(costs["home-broker"], costs["standard"]), above=2.0)
+    densest = {
+        seed: max(window(by_bin)) / most for seed, by_bin in by_seed("standard", "handoffs_in_bin").items()
+    }
+    judgement.says(
+        "at most 10% of the clients reconnect concurrently (in ten minutes)",
+        interval([*densest.values()]),
+        at_most=0.1 * (1 + ABOUT),
+    )
     series = [Series(name=s, x=hours, y=[hops / 5 for hops in curve(s, "hops_in_bin")]) for s in SCHEMES]
     figures = [
         Figure(
@@ -204,12 +323,18 @@ def cost_over_time_in_commute(evidence: Evidence) -> Outcome:
             series=[Series(name="reconnections", x=hours, y=handoffs)],
         ),
     ]
-    return checks.outcome(
-        f"correlation with reconnections: standard {follows['standard']:.3f}, logging {follows['logging']:.3f}; "
-        f"after all are home home broker costs {costs['home-broker'] / costs['standard']:.1f} x the others",
-        note=QUICK if quick else "",
+    return judgement.outcome(
+        f"correlation with reconnections: standard {fmean(follows['standard'].values()):.3f}, logging "
+        f"{fmean(follows['logging'].values()):.3f}; after all are home home broker costs "
+        f"{ratio(costs['home-broker'], costs['standard'])} x the others; the densest ten minutes hold "
+        f"{fmean(densest.values()):.1%} of the clients",
         figures=figures,
     )
+
+
+def window(by_bin: Sequence[float]) -> list[float]:
+    """Sums of two bins in a row: ten minutes."""
+    return [a + b for a, b in itertools.pairwise(by_bin)]
 
 
 def correlation(xs: list[float], ys: list[float]) -> float:
@@ -224,17 +349,47 @@ def correlation(xs: list[float], ys: list[float]) -> float:
 # --- pervasive -----------------------------------------------------------------------------------------------
 
 
+def pervasive_jobs(quick: bool) -> list[Job]:
+    most = {"clients": str(populations(quick)[-1])}
+    edges = [] if quick else at_edges("pervasive", [(scheme, most) for scheme in SCHEMES], seeds=FEWER_SEEDS)
+    return [*by_population("pervasive", quick), *edges, *fit_jobs(quick)]
+
+
+def said_of_figure_9(counted: Counted) -> list[Said]:
+    of = functools.partial(counted.ratio, "pervasive")
+
+    def beside(scheme: str, other: str) -> Callable[[Model], Estimate]:
+        return lambda model: ratio(of(scheme, model), of(other, model))
+
+    return [
+        *(
+            Said(
+                text=f"pervasive: {scheme} performs as well as standard",
+                wanted=about(1.0),
+                measure=beside(scheme, "standard"),
+                uses=("edge", "hop"),
+            )
+            for scheme in ("logging", "prefetching")
+        ),
+        *(
+            Said(
+                text=f"pervasive: home broker is above {scheme}",
+                wanted=Wanted(above=1.0),
+                measure=beside("home-broker", scheme),
+                uses=("edge", "hop"),
+            )
+            for scheme in SCHEMES[:3]
+        ),
+    ]
+
+
 @claim("DIS-F9", jobs=pervasive_jobs)
 def average_overhead_in_pervasive(evidence: Evidence) -> Outcome:
     quick, xs = evidence.quick, populations(evidence.quick)
-    values = Values(evidence.summary(pervasive_jobs(quick), ["overhead"]), "clients")
+    values = Values(evidence.summary(by_population("pervasive", quick), ["overhead"]), "clients")
+    counted = Counted(evidence, pervasive_jobs(quick))
     at = {scheme: values.get(scheme, xs[-1]) for scheme in SCHEMES}
-    three = [at[scheme].mean for scheme in SCHEMES[:3]]
-    checks = Checks()
-    checks.expect(max(three) <= 1.25 * min(three), f"the three about equal (within a quarter): {three}")
-    checks.expect(at["home-broker"].mean > 2 * max(three), "home broker is highest")
-    return checks.outcome(
+    return judged(counted, said_of_figure_9(counted)).outcome(
         f"at {xs[-1]}: " + ", ".join(f"{scheme} {value}" for scheme, value in at.items()),
-        note=QUICK if quick else "",
         figures=[by_population_figure("Fig. 9: average overhead, pervasive", values, quick)],
     )

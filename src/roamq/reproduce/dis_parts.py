@@ -1,19 +1,25 @@
 """[DIS] what the overhead is made of (5.2.2 to 5.2.4), what covering changes (5.2.5), what Eq. 1-5 predict (4)."""
 
+import functools
+from collections.abc import Callable, Mapping
+from statistics import fmean
 from typing import Final
 
 from roamq.core.records import MIGRATION
+from roamq.models.paired import Estimate, difference, interval, ratio
 from roamq.models.transfer_cost import Reconnection, transfer_cost
 from roamq.pipeline.jobs import Job
 from roamq.report.exhibits import Figure, Series, Table
-from roamq.reproduce.dis import QUICK
-from roamq.reproduce.dis_runs import SCHEMES, Checks, Values, populations, runs
-from roamq.reproduce.registry import Evidence, Outcome, claim
+from roamq.reproduce.dis_open import Counted, Model, Said, at_edges, fit_jobs, judged
+from roamq.reproduce.dis_runs import FEWER_SEEDS, SCHEMES, Values, populations, runs
+from roamq.reproduce.evidence import Evidence, Seeds
+from roamq.reproduce.judging import Judgement, Wanted, about
+from roamq.reproduce.registry import Outcome, claim
 from roamq.sim.scenario import load_scenario, mobility_of, workload_of
 
 SCENARIOS: Final = ("commute", "random", "pervasive")
 LEVELS_UP: Final = 3
-"""A subscription of a leaf crosses so many links to the root: [DIS] counts it as one message in Eq. 2."""
+"""Links that a subscription crosses from a leaf to the root; [DIS] counts it as one message in Eq. 2."""
 
 ON_DEVICE: Final = ("standard", "standard+on-device", "logging+on-device")
 
@@ -21,10 +27,65 @@ ON_DEVICE: Final = ("standard", "standard+on-device", "logging+on-device")
 # --- the share of subscription migration -----------------------------------------------------------------------
 
 
-def share_jobs(quick: bool) -> list[Job]:
+def drawn_shares(quick: bool) -> list[Job]:
     clients = {"clients": str(populations(quick)[-1])}
     jobs = [job for scenario in SCENARIOS for job in runs(scenario, SCHEMES[:3], clients, quick=quick)]
     return jobs + runs("pervasive", ON_DEVICE[1:], clients, quick=quick)
+
+
+def share_jobs(quick: bool) -> list[Job]:
+    """Those above; random and pervasive at every edge of the city, which decides how far clients move."""
+    if quick:
+        return [*drawn_shares(quick), *fit_jobs(quick)]
+    most = {"clients": str(populations(quick)[-1])}
+    random = at_edges("random", [("standard", most), ("logging", most)])
+    pervasive = at_edges("pervasive", [(scheme, most) for scheme in SCHEMES], seeds=FEWER_SEEDS)
+    return [*drawn_shares(quick), *random, *pervasive, *fit_jobs(quick)]
+
+
+def migrated(counted: Counted, scenario: str, scheme: str, model: Model) -> dict[int, float]:
+    """The percentage of unicast link traversals that migrate subscriptions, seed by seed."""
+    kinds = [counted.of_kind(scenario, scheme, model, kind) for kind in MIGRATION]
+    found = {}
+    for seed, hops in counted.hops(scenario, scheme, model).items():
+        unicast = hops.unicast + (hops.replayed if model.hop == "unicast" else 0.0)
+        found[seed] = 100 * sum(kind.get(seed, 0.0) for kind in kinds) / unicast if unicast else 0.0
+    return found
+
+
+def said_of_shares(counted: Counted) -> list[Said]:
+    of = functools.partial(migrated, counted)
+
+    def share(scenario: str, scheme: str) -> Callable[[Model], Estimate]:
+        return lambda model: interval([*of(scenario, scheme, model).values()])
+
+    said = []
+    for scheme in ("standard", "logging"):
+        said += [
+            Said(
+                text=f"random: {scheme} spends about 2% on migrating subscriptions",
+                wanted=Wanted(at_least=1.5, at_most=2.5),
+                measure=share("random", scheme),
+                uses=("edge", "hop", "log") if scheme == "logging" else ("edge", "hop"),
+            ),
+            Said(
+                text=f"pervasive: {scheme} spends about 60% on migrating subscriptions",
+                wanted=about(60.0),
+                measure=share("pervasive", scheme),
+                uses=("edge", "hop"),
+            ),
+        ]
+    return [
+        *said,
+        Said(
+            text="pervasive: even more for prefetching (percentage points above standard)",
+            wanted=Wanted(above=0.0),
+            measure=lambda model: difference(
+                of("pervasive", "prefetching", model), of("pervasive", "standard", model)
+            ),
+            uses=("edge", "hop"),
+        ),
+    ]
 
 
 @claim("DIS-share", jobs=share_jobs)
@@ -32,62 +93,62 @@ def share_of_subscription_migration(evidence: Evidence) -> Outcome:
     quick = evidence.quick
     at = str(populations(quick)[-1])
     metrics = ["subscription_migration_pct", "overhead", "hops_of_kind", "unicast_hops"]
-    rows = evidence.summary(share_jobs(quick), metrics)
+    rows = evidence.summary(drawn_shares(quick), metrics)
     values = {s: Values((row for row in rows if row.scenario == s), "clients") for s in SCENARIOS}
 
     def share(scenario: str, scheme: str) -> float:
         return values[scenario].get(scheme, at, "subscription_migration_pct").mean
 
-    checks = Checks()
-    left = values["random"].get("logging", at).mean / values["random"].get("standard", at).mean
-    reasons = {"logging": f"{LOGGED}: {left:.0%} of standard's messages are left" if left < 1 else ""}
+    commute = [job for job in drawn_shares(quick) if job.scenario == "commute"]
+    seeds = Seeds(evidence.per_seed(commute, ["subscription_migration_pct"]))
+    counted = Counted(evidence, share_jobs(quick))
+    judgement = judged(counted, said_of_shares(counted))
     for scheme in ("standard", "logging"):
-        checks.expect(
-            share("commute", scheme) < 1, f"{scheme} in commute under 1%: {share('commute', scheme):.2f}%"
+        judgement.says(
+            f"commute: {scheme} spends less than 1% on migrating subscriptions",
+            interval([*seeds.of(scheme, "subscription_migration_pct").values()]),
+            below=1.0,
         )
-        checks.expect(
-            1 <= share("random", scheme) <= 4,
-            f"{scheme} in random about 2%: {share('random', scheme):.1f}%",
-            reasons.get(scheme, ""),
-        )
-        checks.expect(
-            50 <= share("pervasive", scheme) <= 70,
-            f"{scheme} in pervasive about 60%: {share('pervasive', scheme):.0f}%",
-        )
-    checks.expect(
-        share("pervasive", "prefetching") > share("pervasive", "standard"), "even higher for prefetching"
-    )
     names = (*SCHEMES[:3], *ON_DEVICE[1:])
     saved = {s: values["pervasive"].get(s, at).mean for s in names}
     shares = Table(
         title=f"Subscription migration in unicast traffic, {at} subscribers (%)",
-        columns=["scenario", *SCHEMES[:3]],
-        rows=[[scenario, *(round(share(scenario, s), 2) for s in SCHEMES[:3])] for scenario in SCENARIOS],
-        note="Messages that describe, subscribe and unsubscribe; the rest is control messages and events.",
+        columns=["scenario", *SCHEMES[:3], "standard: subscribing, of stored events"],
+        rows=[
+            [
+                scenario,
+                *(round(share(scenario, s), 2) for s in SCHEMES[:3]),
+                beside_events(values[scenario], at),
+            ]
+            for scenario in SCENARIOS
+        ],
+        note="Messages that describe, subscribe and unsubscribe; the rest is control messages and events. The last "
+        "column is that of section 5.2.5: subscriptions and unsubscriptions over forwarded stored events.",
     )
     device = Table(
         title="Subscriptions on the device, pervasive: what the paper expects to be beneficial",
         columns=["scheme", "overhead ratio", "of standard's"],
         rows=[[s, round(saved[s], 3), round(saved[s] / saved["standard"], 3)] for s in names],
     )
-    return checks.outcome(
+    return judgement.outcome(
         "standard/logging: "
         + ", ".join(f"{s} {share(s, 'standard'):.2g}/{share(s, 'logging'):.2g}%" for s in SCENARIOS)
         + f"; prefetching in pervasive {share('pervasive', 'prefetching'):.2g}%; "
         + f"on the device saves {1 - saved['standard+on-device'] / saved['standard']:.0%} of standard there",
-        note=QUICK if quick else without_closing_words(values["pervasive"], at),
+        note=without_closing_words(values["pervasive"], at),
         tables=[shares, device],
     )
 
 
-LOGGED = (
-    "a log saves events and no subscription, so the same messages are a larger share of what remains; the paper has "
-    "one figure for both schemes"
-)
+def beside_events(values: Values, at: str) -> str:
+    """Subscriptions and unsubscriptions over stored events, by link traversals."""
+    kinds = values.entities("standard", at, "hops_of_kind")
+    subscribed = sum(kinds[kind].mean for kind in ("mobile_subscribe", "mobile_unsubscribe") if kind in kinds)
+    return f"{100 * subscribed / kinds['stored_event'].mean:.3g}" if "stored_event" in kinds else "no events"
 
 
 def without_closing_words(values: Values, at: str) -> str:
-    """The share that is left if a transfer that brings nothing ends without a word."""
+    """The share that is left if a transfer without events sends no closing messages."""
     kinds = values.entities("standard", at, "hops_of_kind")
     moved = sum(hops.mean for kind, hops in kinds.items() if kind in MIGRATION)
     closing = kinds["closing"].mean if "closing" in kinds else 0.0
@@ -116,7 +177,9 @@ def cover_jobs(quick: bool) -> list[Job]:
 
 def _cover_jobs(scenario: str, variant: str, quick: bool) -> list[Job]:
     clients = populations(quick)[0 if scenario == "commute" else -1]
-    return runs(scenario, ["standard"], {"clients": str(clients), **VARIANTS[variant]}, quick=quick, seeds=3)
+    return runs(
+        scenario, ["standard"], {"clients": str(clients), **VARIANTS[variant]}, quick=quick, seeds=FEWER_SEEDS
+    )
 
 
 @claim("DIS-cover", jobs=cover_jobs)
@@ -124,40 +187,45 @@ def effect_of_covering_and_advertisements(evidence: Evidence) -> Outcome:
     quick = evidence.quick
     metrics = ["overhead", "unicast_hops", "multicast_hops"]
     rows, told = [], []
-    checks = Checks()
+    judgement = Judgement()
     for scenario in SCENARIOS:
-        found = {}
+        seeds = {
+            variant: Seeds(evidence.per_seed(_cover_jobs(scenario, variant, quick), metrics))
+            for variant in VARIANTS
+        }
+
+        def change(variant: str, metric: str, seeds: Mapping[str, Seeds] = seeds) -> Estimate:
+            plain = seeds["plain"].of("standard", metric)
+            return ratio(seeds[variant].of("standard", metric), plain)
+
         for variant in VARIANTS:
-            summary = evidence.summary(_cover_jobs(scenario, variant, quick), metrics)
-            found[variant] = {row.metric: row.mean for row in summary}
-        plain = found["plain"]
-        for variant, measured in found.items():
-            change = {m: measured[m] / plain[m] - 1 for m in metrics}
-            rows.append(
-                [scenario, variant, round(measured["overhead"], 4), *(f"{change[m]:+.1%}" for m in metrics)]
-            )
-        saved = found["both"]["unicast_hops"] / plain["unicast_hops"] - 1
-        told.append(f"{scenario} {saved:+.1%}")
-        if scenario != "pervasive":
-            checks.expect(abs(saved) < 0.05, f"negligible in {scenario}: {saved:+.1%} of unicast messages")
-    return checks.outcome(
+            overhead = interval([*seeds[variant].of("standard", "overhead").values()])
+            rows.append([scenario, variant, str(overhead), *(str(change(variant, m)) for m in metrics)])
+        told.append(f"{scenario} {change('both', 'unicast_hops').mean - 1:+.1%}")
+        judgement.says(
+            f"negligible in {scenario}: the overhead with both, over that without",
+            change("both", "overhead"),
+            at_least=0.95,
+            at_most=1.05,
+        )
+    return judgement.outcome(
         "both together change unicast messages by " + ", ".join(told),
-        note=QUICK if quick else COVER,
         tables=[
             Table(
                 title="Covering and advertisements, standard",
-                columns=["scenario", "switched on", "overhead", "overhead changes", "unicast", "regular"],
+                columns=[
+                    "scenario",
+                    "switched on",
+                    "overhead",
+                    "over plain: overhead",
+                    "unicast",
+                    "regular",
+                ],
                 rows=rows,
                 note="Three seeds; commute at 200 subscribers, the others at 800.",
             )
         ],
     )
-
-
-COVER = (
-    "the paper's argument, that transferred events dominate, is about commute and random; in pervasive, where "
-    "subscriptions are most of the cost, covering does save some of them"
-)
 
 
 # --- the analytical model --------------------------------------------------------------------------------------
@@ -172,37 +240,53 @@ def prediction_beside_the_simulated_count(evidence: Evidence) -> Outcome:
     """Messages per reconnection, predicted by Eq. 1-5 and counted; hops are not in the model (section 4.2)."""
     quick = evidence.quick
     at = populations(quick)[-1]
-    values = Values(
-        evidence.summary(model_jobs(quick), ["messages_of_kind", "transfers", "reconnects"]), "clients"
-    )
     scenario = load_scenario("random")
     moves, load = mobility_of(scenario), workload_of(scenario)
     rate = load.publishers_count / 27 / load.period_s  # type: ignore[attr-defined]
     away_s, stay_s = sum(moves.travel_s) / 2, sum(moves.stay_s) / 2  # type: ignore[attr-defined]
 
-    def counted(scheme: str, *kinds: str) -> float:
-        by_kind = values.entities(scheme, at, "messages_of_kind")
-        total = sum(by_kind[kind].mean for kind in kinds if kind in by_kind)
+    seeds = Seeds(evidence.per_seed(model_jobs(quick), ["messages_of_kind", "transfers", "reconnects"]))
+
+    def counted(scheme: str, *kinds: str) -> dict[int, float]:
+        """Messages of these kinds per move of a client, seed by seed."""
+        by_kind = seeds.entities(scheme, "messages_of_kind", clients=at)
         # A home broker forwards to a client that comes back to the same visited broker as to any other. Elsewhere a
         # move costs one transfer, which prefetching makes when the client leaves, long before its reconnection.
-        moves = "reconnects" if scheme == "home-broker" else "transfers"
-        return total / values.get(scheme, at, moves).mean
+        moved = seeds.of(scheme, "reconnects" if scheme == "home-broker" else "transfers", clients=at)
+        return {
+            seed: sum(by_kind.get(kind, {}).get(seed, 0.0) for kind in kinds) / number
+            for seed, number in moved.items()
+        }
 
-    def simulated(scheme: str) -> tuple[float, float]:
-        subscriptions = counted(scheme, "context")
-        subscriptions += counted(scheme, "mobile_subscribe", "mobile_unsubscribe") / LEVELS_UP
-        return subscriptions, counted(scheme, "stored_event", "forward")
+    def simulated(scheme: str) -> dict[int, tuple[float, float]]:
+        """Seed -> messages that move subscriptions, and events."""
+        contexts, events = counted(scheme, "context"), counted(scheme, "stored_event", "forward")
+        moved = counted(scheme, "mobile_subscribe", "mobile_unsubscribe")
+        return {seed: (contexts[seed] + moved[seed] / LEVELS_UP, events[seed]) for seed in contexts}
 
-    logged = max(0.0, 1 - simulated("logging")[1] / simulated("standard")[1])
+    standard, logging = simulated("standard"), simulated("logging")
+    logged = {seed: max(0.0, 1 - logging[seed][1] / standard[seed][1]) for seed in logging}
     reconnection = Reconnection(rates=[rate], disconnected_s=away_s, transfer_s=TRANSFER_S)
     rows: list[list[str | float]] = []
     errors, predicted, found = {}, [], []
+    judgement = Judgement()
     for scheme in SCHEMES:
-        cost = transfer_cost(reconnection, scheme, logged_share=logged, away_s=stay_s)
-        subscriptions, events = simulated(scheme)
+        share = fmean(logged.values())
+        cost = transfer_cost(reconnection, scheme, logged_share=share, away_s=stay_s)
+        messages = simulated(scheme)
+        subscriptions, events = (fmean(both[i] for both in messages.values()) for i in (0, 1))
         predicted.append(cost.messages)
         found.append(subscriptions + events)
-        errors[scheme] = found[-1] / predicted[-1] - 1
+        errors[scheme] = interval([sum(both) / cost.messages - 1 for both in messages.values()])
+        # Eq. 5 needs the share of events that logs hold, which the paper does not give: it is taken from the same runs,
+        # so that logging's event messages are no prediction.
+        judgement.says(
+            f"{scheme}: counted over predicted messages, less one",
+            errors[scheme],
+            at_least=-0.1,
+            at_most=0.1,
+            calibrated=scheme == "logging",
+        )
         rows.append(
             [
                 scheme,
@@ -210,17 +294,11 @@ def prediction_beside_the_simulated_count(evidence: Evidence) -> Outcome:
                 round(subscriptions, 3),
                 round(cost.event_messages, 2),
                 round(events, 2),
-                f"{errors[scheme]:+.1%}",
+                f"{errors[scheme].mean:+.1%}",
             ]
         )
-    checks = Checks()
-    for scheme, error in errors.items():
-        checks.expect(abs(error) <= (0.3 if quick else 0.1), f"{scheme} within 10%: {error:+.1%}")
-    return checks.outcome(
-        "simulated against predicted: " + ", ".join(f"{s} {error:+.1%}" for s, error in errors.items()),
-        note=QUICK
-        if quick
-        else "logging's share of logged events, which Eq. 5 leaves open, is the simulated one",
+    return judgement.outcome(
+        "simulated against predicted: " + ", ".join(f"{s} {error.mean:+.1%}" for s, error in errors.items()),
         figures=[
             Figure(
                 title="Eq. 1-5 beside the simulation: unicast messages per reconnection, random",

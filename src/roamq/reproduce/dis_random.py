@@ -1,21 +1,27 @@
-"""[DIS] section 5.2.3: the random scenario, Figures 6 to 8; and beyond it, populations up to 20,000."""
+"""[DIS] section 5.2.3: the random scenario, Figures 6 to 8; and beyond it, larger populations."""
 
+import functools
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import linear_regression
 from typing import Final
 
+from roamq.models.paired import Estimate, interval, ratio
 from roamq.pipeline.jobs import Job
 from roamq.report.exhibits import Figure, Series, Table
-from roamq.reproduce.dis import OVERHEAD, QUICK, by_population_figure, random_jobs, rises
-from roamq.reproduce.dis_runs import SCHEMES, Checks, Values, populations, runs
-from roamq.reproduce.dis_why import ENDLESS, FEW, LOCAL, MANY, TURN, Why, choices_table, edge, why_jobs
-from roamq.reproduce.registry import Evidence, Outcome, claim
+from roamq.reproduce.dis import OVERHEAD, by_population_figure, random_jobs
+from roamq.reproduce.dis_open import Counted, Model, Said, about_standard, at_edges, fit_jobs, judged
+from roamq.reproduce.dis_runs import FEWER_SEEDS, SCHEMES, Values, populations, runs, seeds_at
+from roamq.reproduce.dis_why import endless_jobs, endless_table, gap, outermost, sweep_jobs, sweep_table
+from roamq.reproduce.evidence import Evidence, Seeds
+from roamq.reproduce.judging import ABOUT, Wanted, about
+from roamq.reproduce.registry import Outcome, claim
 
-LARGE_POPULATIONS: Final = (1600, 3200, 6400, 12800, 20000)
-LARGE_SEEDS: Final = 2
+LARGE_POPULATIONS: Final = (1600, 3200, 6400)
+LARGE_SEEDS: Final = 1
 LARGE_RUN: Final = {"duration_s": "4200.0", "records.level": "traffic"}
-"""Half an hour after the same warm-up, against an hour below."""
+"""Large runs last half an hour after the same warm-up; smaller ones an hour."""
 
 LOCALITIES: Final = ("0.3", "0.6", "0.9")
 LOG_SIZES: Final = ("800", "1000", "1200")
@@ -32,72 +38,112 @@ def large_jobs() -> list[Job]:
     ]
 
 
-@claim("DIS-F6", jobs=random_jobs, beyond=lambda: [*large_jobs(), *why_jobs()])
+FIGURE_6: Final = (
+    *((scheme, {"clients": "800"}) for scheme in SCHEMES),
+    *((scheme, {"clients": "200"}) for scheme in ("standard", "logging")),
+)
+"""What the sentences of Figure 6 need at every edge of the city: (scheme, parameters)."""
+
+
+def figure_6_jobs(quick: bool) -> list[Job]:
+    return [*random_jobs(quick), *([] if quick else at_edges("random", FIGURE_6)), *fit_jobs(quick)]
+
+
+def said_of_figure_6(counted: Counted) -> list[Said]:
+    of = functools.partial(counted.ratio, "random")
+    few, uses = counted.few, ("edge", "hop", "log")
+
+    def growth(scheme: str) -> Callable[[Model], Estimate]:
+        return lambda model: ratio(of(scheme, model), of(scheme, model, clients=few))
+
+    def beside(scheme: str, other: str) -> Callable[[Model], Estimate]:
+        return lambda model: ratio(of(scheme, model), of(other, model))
+
+    return [
+        about_standard(counted)[2],
+        Said(
+            text="random: logging less than 70% of standard at 800",
+            wanted=Wanted(below=0.7),
+            measure=beside("logging", "standard"),
+            uses=uses,
+            in_quick=False,
+        ),
+        Said(
+            text="random: logging increases marginally from 200 to 800",
+            wanted=about(1.0),
+            measure=growth("logging"),
+            uses=uses,
+            in_quick=False,
+        ),
+        Said(
+            text="random: standard rises with the population",
+            wanted=Wanted(above=1.0),
+            measure=growth("standard"),
+            uses=uses[:2],
+        ),
+        Said(
+            text="random: logging is below standard",
+            wanted=Wanted(below=1.0),
+            measure=beside("logging", "standard"),
+            uses=uses,
+        ),
+        Said(
+            text="random: prefetching is small",
+            wanted=Wanted(below=0.1),
+            measure=lambda model: interval([*of("prefetching", model).values()]),
+            uses=uses[:2],
+        ),
+        *(
+            Said(
+                text=f"random: home broker is above {scheme}",
+                wanted=Wanted(above=1.0),
+                measure=beside("home-broker", scheme),
+                uses=uses,
+            )
+            for scheme in ("standard", "logging")
+        ),
+    ]
+
+
+@claim("DIS-F6", jobs=figure_6_jobs, beyond=lambda: [*large_jobs(), *endless_jobs()])
 def average_overhead_in_random(evidence: Evidence) -> Outcome:
     quick, xs = evidence.quick, populations(evidence.quick)
     jobs = [*random_jobs(quick), *(large_jobs() if evidence.beyond else ())]
-    values = Values(evidence.summary(jobs, ["overhead", "broker_subscribers"]), "clients")
-    at = {scheme: values.get(scheme, xs[-1]) for scheme in SCHEMES}
-    standard, logging = at["standard"].mean, at["logging"].mean
-    growth = {s: values.get(s, xs[-1]).mean / values.get(s, xs[0]).mean for s in SCHEMES}
-    why = Why(evidence) if evidence.beyond else None
-    reason = edge_of(values, xs[-1])
-    checks = Checks()
-    if not quick:
-        checks.expect(0.8 <= standard <= 1.2, f"standard about 1.0 at 800 (within a fifth): {standard:.2f}")
-        checks.expect(logging < 0.7 * standard, f"logging under 70%: {logging / standard:.0%}", reason)
-        checks.expect(
-            growth["logging"] < growth["standard"] and growth["logging"] < 1.25,
-            f"logging almost flat: x {growth['logging']:.2f} from 200 to 800, standard x {growth['standard']:.2f}",
-            reason + (flatter(why) if why else ""),
-        )
-    checks.expect(rises(values, "standard", xs), "standard rises with the population")
-    checks.expect(logging < standard, "logging is below standard")
-    checks.expect(at["prefetching"].mean < 0.1, f"prefetching is small: {at['prefetching']}")
-    checks.expect(at["home-broker"].mean > max(standard, logging), "home broker is highest")
+    values = Values(evidence.summary(jobs, ["overhead"]), "clients")
+    looked_at = [*random_jobs(quick), *(endless_jobs() if evidence.beyond else ())]
+    seeds = Seeds(evidence.per_seed(looked_at, ["overhead", "broker_subscribers"]))
+    counted = Counted(evidence, figure_6_jobs(quick))
+    judgement = judged(counted, said_of_figure_6(counted))
+    most = xs[-1]
+    at = {scheme: values.get(scheme, most) for scheme in SCHEMES}
     figures = [
         by_population_figure("Fig. 6: average overhead, random", values, quick, published={"standard": 1.0})
     ]
     tables = []
-    if why is not None:
+    if evidence.beyond:
         figures.append(growth_figure(values))
-        tables += [growth_table(values), choices_table(why, values, logging / standard)]
-    return checks.outcome(
-        f"at {xs[-1]}: "
+        tables += [growth_table(values), endless_table(seeds)]
+    return judgement.outcome(
+        f"at {most}: "
         + ", ".join(f"{scheme} {value}" for scheme, value in at.items())
-        + f"; logging {logging / standard:.0%} of standard",
-        note=QUICK if quick else "",
+        + f"; logging {at['logging'].mean / at['standard'].mean:.0%} of standard",
+        note=outermost(seeds, most),
         figures=figures,
         tables=tables,
-    )
-
-
-def edge_of(values: Values, at: object) -> str:
-    subscribers = values.entities("logging", at, "broker_subscribers")
-    return edge({broker: value.mean for broker, value in subscribers.items()})
-
-
-def flatter(why: Why) -> str:
-    few, many = (why.ratio("logging", clients, ENDLESS) for clients in (FEW, MANY))
-    turned = [why.ratio("logging", clients, TURN) for clients in (FEW, MANY)]
-    return (
-        f"; with an endless log it goes from {few:.2f} to {many:.2f}, x {many / few:.2f}. If they turned around "
-        f"(mobility.edge=turn) it would go from {turned[0]:.2f} to {turned[1]:.2f}, x {turned[1] / turned[0]:.2f}, but "
-        f"standard would come to {why.ratio('standard', MANY, TURN):.2f}"
     )
 
 
 def growth_figure(values: Values) -> Figure:
     xs = (*populations(False), *LARGE_POPULATIONS)
     return Figure(
-        title="Beyond the paper: overhead in random for populations up to 20,000",
+        title="Beyond the paper: overhead in random for larger populations",
         kind="line",
         x_label="number of subscribers",
         y_label=OVERHEAD,
         x_log=True,
         y_log=True,
         series=[values.series(scheme, scheme, xs) for scheme in SCHEMES],
-        caption=f"Above 800: half an hour simulated after the warm-up, {LARGE_SEEDS} seeds.",
+        caption="Above 800: half an hour simulated after the warm-up, one seed.",
     )
 
 
@@ -134,7 +180,14 @@ def level(xs: Sequence[int], ratios: Sequence[float]) -> tuple[float, float]:
     return 1 / offset, 9 * slope / offset
 
 
-def locality_jobs(quick: bool) -> list[Job]:
+FIGURE_7: Final = tuple(
+    (scheme, {"clients": "800", "workload.locality": locality})
+    for scheme in SCHEMES
+    for locality in (LOCALITIES if scheme == "logging" else (LOCALITIES[0], LOCALITIES[-1]))
+)
+
+
+def drawn_localities(quick: bool) -> list[Job]:
     clients = str(populations(quick)[-1])
     return [
         job
@@ -143,77 +196,144 @@ def locality_jobs(quick: bool) -> list[Job]:
     ]
 
 
-AXIS = ". On Fig. 7's axis, which ends at 12, the gap is a fortieth"
+def locality_jobs(quick: bool) -> list[Job]:
+    return [
+        *drawn_localities(quick),
+        *([] if quick else at_edges("random", FIGURE_7, seeds=FEWER_SEEDS)),
+        *fit_jobs(quick),
+    ]
 
 
-@claim("DIS-F7", jobs=locality_jobs, beyond=why_jobs)
+def said_of_figure_7(counted: Counted) -> list[Said]:
+    uses = ("edge", "hop", "log")
+
+    def change(scheme: str, low: str, high: str) -> Callable[[Model], Estimate]:
+        def measure(model: Model) -> Estimate:
+            before, after = (
+                counted.ratio("random", scheme, model, workload__locality=locality)
+                for locality in (low, high)
+            )
+            return ratio(after, before, comparisons=2)
+
+        return measure
+
+    return [
+        *(
+            Said(
+                text=f"random: logging falls from a locality of {low} to {high}",
+                wanted=Wanted(below=1.0),
+                measure=change("logging", low, high),
+                uses=uses,
+            )
+            for low, high in itertools.pairwise(LOCALITIES)
+        ),
+        Said(
+            text="random: logging matches prefetching at 0.9 (the gap, of standard's overhead)",
+            wanted=Wanted(at_most=0.1),
+            measure=lambda model: gap(counted, LOCALITIES[-1], model),
+            uses=uses,
+        ),
+        *(
+            Said(
+                text=f"random: {scheme} does not fall from 0.3 to 0.9",
+                wanted=Wanted(at_least=1 - ABOUT),
+                measure=change(scheme, LOCALITIES[0], LOCALITIES[-1]),
+                uses=uses[:2],
+            )
+            for scheme in ("standard", "prefetching", "home-broker")
+        ),
+    ]
+
+
+@claim("DIS-F7", jobs=locality_jobs, beyond=sweep_jobs)
 def effect_of_interest_locality(evidence: Evidence) -> Outcome:
     quick = evidence.quick
-    metrics = ["overhead", "broker_subscribers"]
-    values = Values(evidence.summary(locality_jobs(quick), metrics), "workload.locality")
+    values = Values(evidence.summary(drawn_localities(quick), ["overhead"]), "workload.locality")
+    counted = Counted(evidence, [*locality_jobs(quick), *(sweep_jobs() if evidence.beyond else ())])
+    judgement = judged(counted, said_of_figure_7(counted))
+    most = counted.most
+    tables = [sweep_table(counted)] if evidence.beyond else []
     curves = {s: [values.get(s, x).mean for x in LOCALITIES] for s in SCHEMES}
-    logging, prefetching = curves["logging"], curves["prefetching"]
-    checks = Checks()
-    checks.expect(logging[0] > logging[1] > logging[2], f"logging falls: {logging}")
-    checks.expect(
-        logging[2] - prefetching[2] < 0.1 * curves["standard"][2],
-        f"logging reaches prefetching at 90%: {logging[2]:.3f} against {prefetching[2]:.3f}",
-        edge_of(values, LOCALITIES[2]) + (nearer(Why(evidence)) if evidence.beyond else "") + AXIS,
-    )
-    for scheme in ("standard", "prefetching", "home-broker"):
-        checks.expect(curves[scheme][2] >= curves[scheme][0], f"{scheme} does not fall: {curves[scheme]}")
     series = [values.series(s, s, LOCALITIES) for s in SCHEMES]
     percent = [
         type(line)(name=line.name, x=[100 * x for x in line.x], y=line.y, low=line.low, high=line.high)
         for line in series
     ]
-    return checks.outcome(
+    return judgement.outcome(
         "; ".join(f"{s} " + "/".join(f"{value:.3g}" for value in curve) for s, curve in curves.items()),
-        note=QUICK if quick else "",
         figures=[
             Figure(
-                title=f"Fig. 7: effect of locality, random, {populations(quick)[-1]} subscribers",
+                title=f"Fig. 7: effect of locality, random, {most} subscribers",
                 kind="line",
                 x_label="interest locality (%)",
                 y_label=OVERHEAD,
                 series=percent,
             )
         ],
+        tables=tables,
     )
 
 
-def nearer(why: Why) -> str:
-    endless = why.ratio("logging", MANY, ENDLESS, LOCAL)
-    return (
-        f"; with an endless log logging comes to {endless:.2f} at 90%, and the rest are leaves with a handful of "
-        "subscribers"
-    )
+FIGURE_8: Final = tuple(
+    ("logging", {"clients": clients, "scheme.log_size": size})
+    for clients in ("200", "800")
+    for size in ("800", "1200")
+)
 
 
-def log_size_jobs(quick: bool) -> list[Job]:
+def drawn_log_sizes(quick: bool) -> list[Job]:
     return [
         job
         for clients in populations(quick)
         for size in LOG_SIZES
-        for job in runs("random", ["logging"], log_size(clients, size), quick=quick)
+        for job in runs("random", ["logging"], log_size(clients, size), quick=quick, seeds=seeds_at(clients))
+    ]
+
+
+def log_size_jobs(quick: bool) -> list[Job]:
+    return [
+        *drawn_log_sizes(quick),
+        *([] if quick else at_edges("random", FIGURE_8, seeds=FEWER_SEEDS)),
+        *fit_jobs(quick),
     ]
 
 
 def log_size(clients: int, size: str) -> dict[str, str]:
-    """The preset's size, 1000, is left unsaid, so that these runs are those of Figure 6."""
+    """The preset's log size, 1000, is not given as an override, so that these runs are the same as those of Figure
+    6.
+    """
     return {"clients": str(clients), **({} if size == "1000" else {"scheme.log_size": size})}
 
 
-@claim("DIS-F8", jobs=log_size_jobs, beyond=why_jobs)
+def saved(counted: Counted, clients: int, model: Model) -> Estimate:
+    """1 less logging's overhead with a log of 1200 events over that with one of 800."""
+    small, large = (
+        counted.ratio("random", "logging", model, clients=clients, scheme__log_size=size)
+        for size in ("800", "1200")
+    )
+    return interval([1 - large[seed] / small[seed] for seed in small], comparisons=2)
+
+
+def said_of_figure_8(counted: Counted) -> list[Said]:
+    return [
+        Said(
+            text=f"random: a log of 1200 saves only marginally against one of 800, at {clients}",
+            wanted=Wanted(at_least=-0.02, at_most=0.1),
+            measure=functools.partial(saved, counted, clients),
+            uses=("edge", "hop", "log"),
+        )
+        for clients in (counted.few, counted.most)
+    ]
+
+
+@claim("DIS-F8", jobs=log_size_jobs)
 def effect_of_the_log_size(evidence: Evidence) -> Outcome:
     quick, xs = evidence.quick, populations(evidence.quick)
-    checks = Checks()
-    series, falls = [], []
     by_size = {}
-    metrics = ["overhead", "broker_subscribers"]
     for clients in xs:
-        jobs = [j for j in log_size_jobs(quick) if j.params["clients"] == str(clients)]
-        by_size[clients] = Values(evidence.summary(jobs, metrics), "scheme.log_size", "1000")
+        jobs = [j for j in drawn_log_sizes(quick) if j.params["clients"] == str(clients)]
+        by_size[clients] = Values(evidence.summary(jobs, ["overhead"]), "scheme.log_size", "1000")
+    series = []
     for size in LOG_SIZES:
         points = [by_size[clients].get("logging", size) for clients in xs]
         series.append(
@@ -221,20 +341,11 @@ def effect_of_the_log_size(evidence: Evidence) -> Outcome:
                 size, xs, [p.mean for p in points], [p.low for p in points], [p.high for p in points]
             )
         )
-    for clients in xs:
-        small, large = (by_size[clients].get("logging", size).mean for size in ("800", "1200"))
-        falls.append(1 - large / small)
-    checks.expect(
-        all(-0.01 <= fall <= 0.1 for fall in falls),
-        "the overhead falls by at most 10% from 800 to 1200: " + ", ".join(f"{fall:.1%}" for fall in falls),
-        edge_of(by_size[xs[-1]], "1000")
-        + ", and each hundred events more reach back a minute further"
-        + (marginal(Why(evidence)) if evidence.beyond else ""),
-    )
-    return checks.outcome(
+    counted = Counted(evidence, log_size_jobs(quick))
+    judgement = judged(counted, said_of_figure_8(counted))
+    return judgement.outcome(
         "from 800 to 1200 events it falls by "
-        + ", ".join(f"{fall:.1%} at {clients}" for clients, fall in zip(xs, falls, strict=True)),
-        note=QUICK if quick else "",
+        + ", ".join(f"{saved(counted, clients, Model()).mean:.1%} at {clients}" for clients in xs),
         figures=[
             Figure(
                 title="Fig. 8: effect of the log size on logging, random",
@@ -245,11 +356,6 @@ def effect_of_the_log_size(evidence: Evidence) -> Outcome:
             )
         ],
     )
-
-
-def marginal(why: Why) -> str:
-    few, many = why.saved_by_a_larger_log(FEW), why.saved_by_a_larger_log(MANY)
-    return f". If they turned around (mobility.edge=turn) it would fall by {few:.0%} at {FEW} and {many:.0%} at {MANY}"
 
 
 def _log_size_series(

@@ -1,113 +1,116 @@
-"""[DIS] section 5.2.3: why Figures 6 to 8 differ. The random scenario with one choice made otherwise.
+"""[DIS] section 5.2.3: what explains the random scenario's figures: the size of the log, and how interests are shared.
 
-What the paper leaves open is chosen in docs/decisions/0035: who reaches the edge of the city stops there, and Table 2's
-log of 1000 events is taken by its word. These runs turn travellers around at the edge, or give the log no end.
+Runs give the log no end, and sweep interest locality from the 90% of Figure 7 to 100%.
 """
 
-from collections.abc import Mapping
+from statistics import fmean
 from typing import Final
 
+from roamq.models.paired import Estimate, ratio
 from roamq.pipeline.jobs import Job
-from roamq.report.exhibits import Table
-from roamq.reproduce.dis_runs import Values, runs
-from roamq.reproduce.registry import Evidence
+from roamq.report.exhibits import Cell, Table
+from roamq.reproduce.dis_open import Counted, Model, overrides
+from roamq.reproduce.dis_runs import FEWER_SEEDS, SEEDS, runs
+from roamq.reproduce.evidence import Seeds
 
 FEW, MANY = 200, 800
-TURN: Final = {"mobility.edge": "turn"}
 ENDLESS: Final = {"scheme.log_size": "1000000"}
 LOCAL: Final = {"workload.locality": "0.9"}
-SEEDS: Final = 2
+
+TURN: Final = Model(edge="turn")
+SWEPT: Final = ("0.9", "0.95", "0.99", "1.0")
+SWEEP_SCHEMES: Final = ("standard", "logging", "prefetching")
 
 
-def why_jobs() -> list[Job]:
-    """Both choices at the smallest and the largest population, and with high locality at the largest."""
-    alternatives: list[tuple[str, int, Mapping[str, str]]] = [
-        ("logging", MANY, {**ENDLESS, **LOCAL}),
-        ("logging", MANY, {**TURN, **LOCAL}),
-        ("prefetching", MANY, {**TURN, **LOCAL}),
-    ]
-    for clients in (FEW, MANY):
-        alternatives += [
-            ("standard", clients, TURN),
-            ("logging", clients, TURN),
-            ("logging", clients, ENDLESS),
-        ]
-        alternatives += [("logging", clients, {**TURN, "scheme.log_size": size}) for size in ("800", "1200")]
+def endless_jobs() -> list[Job]:
+    """Logging with a log that never turns over: what the size of the log leaves to be explained."""
     return [
         job
-        for scheme, clients, changed in alternatives
-        for job in runs("random", [scheme], {"clients": str(clients), **changed}, quick=False, seeds=SEEDS)
+        for overrides in ({"clients": str(FEW)}, {"clients": str(MANY)}, {"clients": str(MANY), **LOCAL})
+        for job in runs("random", ["logging"], {**overrides, **ENDLESS}, quick=False, seeds=SEEDS)
     ]
 
 
-class Why:
-    """The overhead ratios of the runs with one choice made otherwise."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        rows = evidence.summary(why_jobs(), ["overhead"])
-        self._ratios = {(row.scheme, frozenset(row.params.items())): row.mean for row in rows}
-
-    def ratio(self, scheme: str, clients: int, *changes: Mapping[str, str]) -> float:
-        params = {"clients": str(clients)}
-        for change in changes:
-            params |= change
-        return self._ratios[scheme, frozenset(params.items())]
-
-    def growth(self, scheme: str, change: Mapping[str, str]) -> float:
-        return self.ratio(scheme, MANY, change) / self.ratio(scheme, FEW, change)
-
-    def saved_by_a_larger_log(self, clients: int) -> float:
-        """What a log of 1200 saves against one of 800 where travellers turn around."""
-        small, large = ({"scheme.log_size": size} for size in ("800", "1200"))
-        return 1 - self.ratio("logging", clients, TURN, large) / self.ratio("logging", clients, TURN, small)
+def sweep_jobs() -> list[Job]:
+    """Interest locality from 0.9 to 1, where travellers turn around at the edge: every leaf is alike then."""
+    return [
+        job
+        for locality in SWEPT
+        for job in runs(
+            "random",
+            SWEEP_SCHEMES,
+            {"clients": str(MANY), "workload.locality": locality, **overrides(TURN.edge)},
+            quick=False,
+            seeds=FEWER_SEEDS,
+        )
+    ]
 
 
-def edge(subscribers: Mapping[str, float]) -> str:
-    """Where subscribers gather who stop at the edge; `subscribers` is their mean number at each broker."""
-    outermost = sum(sorted(subscribers.values())[-2:]) / (sum(subscribers.values()) or 1.0)
-    return (
-        f"travellers stop at the city's edge, so {outermost:.0%} of the subscribers are at its two outermost leaves; a "
-        "log of 1000 there takes in all 27 kinds of events and turns over in ten minutes, absences last 10 to 30"
+def gap(counted: Counted, locality: str, model: Model) -> Estimate:
+    """What logging still costs more than prefetching, as a share of standard."""
+    logging, prefetching, standard = (
+        counted.ratio("random", scheme, model, workload__locality=locality)
+        for scheme in ("logging", "prefetching", "standard")
+    )
+    return ratio({seed: logging[seed] - prefetching[seed] for seed in logging}, standard)
+
+
+def sweep_table(counted: Counted) -> Table:
+    """What of the gap between logging and prefetching is left as interests become alike, and what it is made of."""
+    rows: list[list[Cell]] = []
+    for locality in SWEPT:
+        sent, kept = (
+            counted.of_kind("random", scheme, TURN, "stored_event", workload__locality=locality)
+            for scheme in ("standard", "logging")
+        )
+        means = [
+            fmean(counted.ratio("random", scheme, TURN, workload__locality=locality).values())
+            for scheme in SWEEP_SCHEMES
+        ]
+        left = ratio({seed: kept.get(seed, 0.0) for seed in sent}, sent)
+        rows.append(
+            [
+                locality,
+                *(round(mean, 3) for mean in means),
+                str(gap(counted, locality, TURN)),
+                str(left),
+                f"{1 - float(locality):.2g}",
+            ]
+        )
+    return Table(
+        title="Interest locality from 0.9 to 1, edge=turn",
+        columns=[
+            "locality",
+            *SWEEP_SCHEMES,
+            "gap, of standard",
+            "logging still transfers, of standard's stored events",
+            "clients with another interest",
+        ],
+        rows=rows,
+        note="A log of the new broker holds what its other clients want: events of the shared interest. What clients "
+        "with another interest missed is transferred. Where the last two columns are alike, that is all that is left.",
     )
 
 
-def choices_table(why: Why, stop: Values, share: float) -> Table:
-    """What either choice at the edge does to each sentence of the paper; `stop` is by population, as in Figure 6."""
-    standard, logging = stop.get("standard", MANY).mean, stop.get("logging", MANY).mean
-    turned = {scheme: why.ratio(scheme, MANY, TURN) for scheme in ("standard", "logging")}
+def outermost(seeds: Seeds, clients: int) -> str:
+    """How many subscribers are at the two leaves that have most of them, computed from the runs."""
+    by_broker = seeds.entities("logging", "broker_subscribers", clients=clients, scheme__log_size=None)
+    means = sorted(sum(of.values()) / len(of) for of in by_broker.values())
+    return f"the two leaves with most subscribers have {sum(means[-2:]) / (sum(means) or 1.0):.0%} of them"
+
+
+def endless_table(seeds: Seeds) -> Table:
+    """What an endless log does to logging, beside the log of Table 2."""
+
+    def of(clients: int, size: str | None) -> dict[int, float]:
+        return seeds.of(
+            "logging", "overhead", clients=clients, scheme__log_size=size, workload__locality=None
+        )
+
+    endless = ENDLESS["scheme.log_size"]
+    what = f"logging at {MANY} / at {FEW}"
+    bounded, free = ratio(of(MANY, None), of(FEW, None)), ratio(of(MANY, endless), of(FEW, endless))
+    rows: list[list[Cell]] = [[what, str(bounded), str(free)]]
     return Table(
-        title=f"Why: travellers who reach the edge stop there or turn around, at {MANY} subscribers",
-        columns=["", "paper", "stop", "turn", "stop, endless log"],
-        rows=[
-            ["standard", "about 1.0", f"{standard:.2f}", f"{turned['standard']:.2f}", ""],
-            [
-                "logging / standard",
-                "under 70%",
-                f"{share:.0%}",
-                f"{turned['logging'] / turned['standard']:.0%}",
-                f"{why.ratio('logging', MANY, ENDLESS) / standard:.0%}",
-            ],
-            [
-                f"logging at {MANY} / at {FEW}",
-                "almost flat",
-                f"{logging / stop.get('logging', FEW).mean:.2f}",
-                f"{why.growth('logging', TURN):.2f}",
-                f"{why.growth('logging', ENDLESS):.2f}",
-            ],
-            [
-                "a log of 1200 against one of 800 saves",
-                "marginal",
-                "Fig. 8",
-                f"{why.saved_by_a_larger_log(FEW):.0%} at {FEW}, {why.saved_by_a_larger_log(MANY):.0%} at {MANY}",
-                "",
-            ],
-            [
-                "locality 90%: logging, prefetching",
-                "equal",
-                "Fig. 7",
-                f"{why.ratio('logging', MANY, TURN, LOCAL):.2f}, {why.ratio('prefetching', MANY, TURN, LOCAL):.2f}",
-                f"{why.ratio('logging', MANY, ENDLESS, LOCAL):.2f}",
-            ],
-        ],
-        note=f"The paper does not say which. Turned around and endless: {SEEDS} seeds.",
+        title="What the size of the log decides", columns=["", "a log of 1000", "an endless log"], rows=rows
     )

@@ -4,20 +4,20 @@ from collections.abc import Iterator
 
 from roamq.core.events import BrokerId, Event, EventId
 from roamq.core.records import Record
-from roamq.manet.experiment import Setting, build
-from roamq.manet.network import Network
-from roamq.manet.ports import Parameters
+from roamq.manet.protocol.ports import Parameters
+from roamq.manet.simulation.experiment import Setting, build
+from roamq.manet.simulation.network import AdHocNetwork
 from roamq.report.exhibits import Film
-from roamq.report.manet_frames import Scene, frame
+from roamq.report.manet_frames import MobileBrokerScene, frame
 
 SEED = 3
-"""Of the first seeds one whose event reaches all its subscribers, and neither at once nor too late to watch."""
+"""A seed whose event reaches all its subscribers, neither at once nor too late to watch."""
 LOOK_EVERY_S = 0.05
 MOVE_ON_S = 3.0
-"""A frame after so long even if nothing happened to the event: nodes move."""
+"""A frame is drawn after this time even if nothing happened to the event, because nodes move."""
 LOOK_FOR_S = 60.0
 WANTED_BY = range(4, 9)
-"""An event that a handful of subscribers want makes the picture worth looking at."""
+"""The film takes an event with this number of subscribers: few enough to follow in the picture."""
 
 
 def one_event(quick: bool) -> Film:
@@ -40,7 +40,7 @@ def one_event(quick: bool) -> Film:
     )
 
 
-def _first_event(network: Network, setting: Setting) -> Record:
+def _first_event(network: AdHocNetwork, setting: Setting) -> Record:
     time = setting.warm_up_s
     while True:
         time += 0.01
@@ -52,7 +52,7 @@ def _first_event(network: Network, setting: Setting) -> Record:
                 return record
 
 
-def _looks(network: Network, event: Record) -> Iterator[tuple[Scene, str]]:
+def _looks(network: AdHocNetwork, event: Record) -> Iterator[tuple[MobileBrokerScene, str]]:
     """A scene whenever something about the event has changed."""
     before, looked_s = None, 0.0
     while network.engine.now < event.time_s + LOOK_FOR_S:
@@ -72,7 +72,7 @@ def _looks(network: Network, event: Record) -> Iterator[tuple[Scene, str]]:
         network.run(network.engine.now + LOOK_EVERY_S)
 
 
-def _scene(network: Network, event: Record) -> Scene:
+def _scene(network: AdHocNetwork, event: Record) -> MobileBrokerScene:
     brokers = network.brokers()
     number = {f"n{node.me}": node.me for node in brokers}
     made = [r for r in network.records if r.kind == "copied" and _of(r, event)]
@@ -90,7 +90,7 @@ def _scene(network: Network, event: Record) -> Scene:
         if node.broker is not None
         for route in node.broker.contacts.reachable(node.neighbors, network.engine.now)
     ]
-    return Scene(
+    return MobileBrokerScene(
         side_m=1000.0,
         positions=[(float(x), float(y)) for x, y in network.field.positions],
         local_broker=[node.local_broker for node in network.nodes],
@@ -103,7 +103,7 @@ def _scene(network: Network, event: Record) -> Scene:
     )
 
 
-def _stored(network: Network, published: Record) -> Event:
+def _stored(network: AdHocNetwork, published: Record) -> Event:
     """The event itself, from a broker that holds it."""
     assert published.origin is not None
     assert published.sequence is not None
@@ -116,8 +116,8 @@ def _of(record: Record, event: Record) -> bool:
     return (record.origin, record.sequence) == (event.origin, event.sequence)
 
 
-def _thin(looks: list[tuple[Scene, str]], most: int) -> list[tuple[Scene, str]]:
-    """Not more than so many, the first and the last among them."""
+def _thin(looks: list[tuple[MobileBrokerScene, str]], most: int) -> list[tuple[MobileBrokerScene, str]]:
+    """At most this many frames, the first and the last among them."""
     if len(looks) <= most:
         return looks
     return [looks[round(place * (len(looks) - 1) / (most - 1))] for place in range(most)]

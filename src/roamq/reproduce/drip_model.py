@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roamq.manet.walk import WalkModel, delays
+from roamq.manet.simulation.walk import WalkModel, delays
+from roamq.models.paired import Estimate, interval
 from roamq.models.region_delay import RegionDelay, brokers_for_delay
 from roamq.report.exhibits import Cell, Figure, Series, Table
 from roamq.reproduce.drip_runs import spread
-from roamq.reproduce.registry import Evidence, Outcome, Verdict, claim
+from roamq.reproduce.evidence import Evidence
+from roamq.reproduce.judging import Judgement, about
+from roamq.reproduce.registry import Outcome, claim
 
 WALK_CELLS = 1600
 WALK_BROKERS = 40
@@ -20,23 +24,33 @@ REACHES = (10, 20, 40, 80, 160, 320)
 """Numbers of brokers at which the meeting time of two is compared: the more, the shorter their reach."""
 
 
+BATCHES = 10
 REDRAWN = 20_000
 EARLY = 0.05
 """A meeting within this share of the mean is early."""
 
 
 class WalkRow(NamedTuple):
-    """One l and m: the mean delay as simulated, and what becomes of the meeting times of two walkers otherwise."""
+    """One l and m: the mean delay as simulated, and as three models derive it from the meeting times of two walkers."""
 
     destinations: int
     copies: int
-    simulated: float
+    batches: tuple[float, ...]
+    """The simulated means of equal shares of the walks, which tell how certain their mean is."""
     redrawn: float
     """Carriers and destinations that meet independently, after times drawn from those simulated for two."""
     exact: float
     """The same, after exponential times of the same mean: H_l/(m lambda)."""
     paper: float
     """Eq. 2."""
+
+    @property
+    def simulated(self) -> float:
+        return fmean(self.batches)
+
+    def over_simulated(self, mean: float, comparisons: int) -> Estimate:
+        """What a formula gives over what the walks gave."""
+        return interval([mean / batch for batch in self.batches], comparisons=comparisons)
 
 
 @claim("DRIP-eq")
@@ -55,16 +69,21 @@ def region_delay(evidence: Evidence) -> Outcome:
     )
     early = float((pairs <= EARLY * pairs.mean()).mean())
     meetings = [meeting_row(k, trials, random) for k in REACHES]
-    return Outcome(
-        verdict=Verdict.DIFFERS,
-        ours=f"H_l/(m lambda) is {exact} off the random walk; as printed {paper}",
-        why=(
-            "the printed series integrates to (5l - l^2)/(4 m lambda), and exactly the mean is H_l/(m lambda); "
-            f"what is left is the exponential: {early:.0%} of the pairs meet within {EARLY:.0%} of the mean time, not "
-            f"{1 - math.exp(-EARLY):.0%}, for they begin near each other; with meeting times drawn from those "
-            f"simulated for two, {redrawn}; and 1/lambda of [9] holds for a short reach only: for "
-            f"k={meetings[0][0]} it gives {meetings[0][3] / meetings[0][2]:.1f} times the simulated meeting time, "
-            f"for k={meetings[-1][0]} {meetings[-1][3] / meetings[-1][2]:.1f} times"
+    judgement = Judgement()
+    for row in rows:
+        judgement.says(
+            f"Eq. 2 gives the delay of the walk, l={row.destinations}, m={row.copies} (ratio)",
+            row.over_simulated(row.paper, len(rows)),
+            about(1.0),
+        )
+    shortest, longest = meetings[0], meetings[-1]
+    return judgement.outcome(
+        f"as printed {paper} off the random walk; H_l/(m lambda), the exact mean of exponential meetings, {exact}",
+        note=(
+            f"{early:.0%} of the pairs meet within {EARLY:.0%} of the mean time, where exponential ones would be "
+            f"{1 - math.exp(-EARLY):.0%}; with meeting times drawn from those simulated for two, {redrawn}; 1/lambda "
+            f"is {shortest[3] / shortest[2]:.1f} times the simulated meeting time for k={shortest[0]}, and "
+            f"{longest[3] / longest[2]:.1f} times for k={longest[0]}"
         ),
         figures=[walk_figure(rows), meeting_figure(meetings)],
         tables=[brokers_table()],
@@ -80,7 +99,8 @@ def walk_row(
 ) -> WalkRow:
     """`pairs` are the simulated meeting times of two walkers."""
     model = WalkModel(n=WALK_CELLS, k=WALK_BROKERS, l=destinations, m=copies)
-    simulated = float(delays(model, trials, random).mean())
+    walks = delays(model, trials, random)
+    batches = tuple(float(share.mean()) for share in np.array_split(walks, BATCHES))
     formula = RegionDelay(
         grid_cells=WALK_CELLS, brokers=WALK_BROKERS, copies=copies, destinations=destinations
     )
@@ -89,7 +109,7 @@ def walk_row(
     exact, paper = (
         formula.mean_s(kind) / formula.meeting_s() * float(pairs.mean()) for kind in ("exact", "paper")
     )
-    return WalkRow(destinations, copies, simulated, redrawn, exact, paper)
+    return WalkRow(destinations, copies, batches, redrawn, exact, paper)
 
 
 def walk_figure(rows: Sequence[WalkRow]) -> Figure:

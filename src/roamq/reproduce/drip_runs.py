@@ -1,18 +1,24 @@
-"""The runs of [DRIP], in the paper's setting: what is varied, and what they came to.
+"""The runs of [DRIP], in the paper's setting: what is varied, and how their results are looked up.
 
 Runs of one seed share movements, subscriptions and events; only the protocol differs.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
 
-from roamq.manet.experiment import Setting
-from roamq.manet.ports import Parameters
-from roamq.pipeline.jobs import Job
+from roamq.manet.protocol.ports import Parameters
+from roamq.manet.simulation.experiment import Setting, run_job
+from roamq.models.paired import Estimate, interval, ratio
+from roamq.pipeline.jobs import AFTER_THE_RUN, Job, Runner
 from roamq.report.exhibits import Cell, Figure, Series, Table
-from roamq.reproduce.registry import Evidence
+from roamq.reproduce.evidence import Evidence
+from roamq.reproduce.judging import Judgement, Wanted
 
-RUNNER = "roamq.manet.experiment:run_job"
+MOBILE_BROKERS = Runner(run=run_job, unrelated=AFTER_THE_RUN | {"cli", "fieldtest", "net"})
+"""Simulates a network whose brokers move; the payload is a `Setting` as plain data."""
+
 COVERAGE, DELAY, RATIO = "broker_coverage", "delivery_delay_s", "delivery_ratio"
 TRANSMISSIONS = "transmissions_per_delivery"
 WANTED_BY = "wanted_by"
@@ -22,12 +28,13 @@ PUBLICATION, SPREADING, BY_SOURCE = "publication_delay_s", "spreading_s", "deliv
 
 
 class Grid(NamedTuple):
-    """What is varied."""
+    """The parameters that are varied."""
 
     ks: tuple[int, ...]
     ms: tuple[int, ...]
     seeds: int
     publishing_s: float
+    """The paper's runs last 500 time units. Seeds differ more than the parts of a run do: more and shorter runs."""
     event_bytes: tuple[int, ...]
     """Sizes of events on the contended channel."""
     nodes: tuple[int, ...]
@@ -38,13 +45,13 @@ class Grid(NamedTuple):
 FULL = Grid(
     (10, 20, 30, 40),
     (1, 2, 4),
-    3,
-    500.0,
-    (512, 4096, 16384),
+    10,
+    100.0,
+    (512, 16384),
     (200, 500, 1000, 2000, 5000),
     (25, 50, 100, 500),
 )
-QUICK = Grid((10, 30), (1, 4), 1, 60.0, (), (200, 500), (10, 500))
+QUICK = Grid((10, 30), (1, 4), 2, 60.0, (), (200, 500), (10, 500))
 
 
 def grid(quick: bool) -> Grid:
@@ -52,93 +59,139 @@ def grid(quick: bool) -> Grid:
 
 
 def setting(k: int, l: int, m: int = 1, *, scheme: str = "drip", quick: bool) -> Setting:  # noqa: E741
-    """The paper's, with these k, l and m. SF has no m; it runs with m = 1 and does not look at it."""
+    """The paper's setting with these k, l and m. SF has no m; it runs with m = 1 and ignores it."""
     return Setting(scheme=scheme, parameters=Parameters(k=k, l=l, m=m), publishing_s=grid(quick).publishing_s)
 
 
 def jobs_of(settings: Iterable[Setting], seeds: int) -> list[Job]:
-    return [job_of(one, seed) for one in settings for seed in range(1, seeds + 1)]
+    return [job_of(chosen, seed) for chosen in settings for seed in range(1, seeds + 1)]
 
 
-def job_of(one: Setting, seed: int) -> Job:
-    run_s = one.warm_up_s + one.publishing_s + one.drain_s
+def job_of(chosen: Setting, seed: int) -> Job:
+    run_s = chosen.warm_up_s + chosen.publishing_s + chosen.drain_s
     return Job(
         scenario="drip",
-        scheme=one.scheme,
+        scheme=chosen.scheme,
         seed=seed,
-        params=params_of(one),
-        payload=one.to_payload(),
-        runner=RUNNER,
-        cost=one.nodes * one.parameters.k * run_s,
+        params=params_of(chosen),
+        payload=chosen.to_payload(),
+        runner=MOBILE_BROKERS,
+        cost=chosen.nodes * chosen.parameters.k * run_s,
         replay="roamq reproduce DRIP",
     )
 
 
-def params_of(one: Setting) -> dict[str, str]:
-    """What tells the settings of this module apart; the same setting always has the same."""
-    parameters = one.parameters
+def params_of(chosen: Setting) -> dict[str, str]:
+    """The parameters that tell the settings of this module apart; equal settings have equal parameters."""
+    parameters = chosen.parameters
     return {
         "k": str(parameters.k),
         "l": str(parameters.l),
         "m": str(parameters.m),
-        "selection": one.selection,
-        "nodes": str(one.nodes),
-        "channel": "free" if one.channel is None else "contended",
-        "event_bytes": str(one.workload.event_bytes),
+        "selection": chosen.selection,
+        "nodes": str(chosen.nodes),
+        "channel": "free" if chosen.channel is None else "contended",
+        "event_bytes": str(chosen.workload.event_bytes),
         "buffer_events": str(parameters.buffer_events),
+        "events_per_s": f"{chosen.workload.events_per_s:g}",
+        "interval": f"{chosen.workload.length_mean:g}",
+        "publishing_s": f"{chosen.publishing_s:g}",
     }
 
 
 class Results:
-    """The summary of runs, looked up by setting."""
+    """What every seed measured, looked up by setting."""
 
     def __init__(self, evidence: Evidence, jobs: Sequence[Job]) -> None:
-        from roamq.pipeline.regions import region_summary  # needs PySpark, which listing the claims does not
+        from roamq.pipeline.regions import region_metrics  # needs PySpark, which listing the claims does not
 
-        rows = evidence.rows(region_summary, jobs)
-        self._rows = {
-            (row["scheme"], tuple(sorted(dict(row["params"]).items())), row["metric"], row["entity"]): row
-            for row in rows
-        }
+        self._seeds: dict[tuple[str, tuple[tuple[str, str], ...], str, str], dict[int, float]] = {}
+        for row in evidence.rows(region_metrics, jobs):
+            key = row["scheme"], tuple(sorted(dict(row["params"]).items())), row["metric"], row["entity"]
+            self._seeds.setdefault(key, {})[row["seed"]] = row["value"]
 
-    def mean(self, one: Setting, metric: str, entity: str = "all") -> float:
-        return float(self._row(one, metric, entity)["mean"])
+    def seeds(self, chosen: Setting, metric: str, entity: str = "all") -> dict[int, float]:
+        """Seed -> value. Runs of one seed share movements and events, whatever the setting."""
+        return self._seeds[chosen.scheme, tuple(sorted(params_of(chosen).items())), metric, entity]
+
+    def mean(self, chosen: Setting, metric: str, entity: str = "all") -> float:
+        return fmean(self.seeds(chosen, metric, entity).values())
 
     def series(self, name: str, xs: Sequence[int], settings: Sequence[Setting], metric: str) -> Series:
-        rows = [self._row(one, metric, "all") for one in settings]
-        has_interval = all(row["low"] is not None for row in rows)
+        found = [interval([*self.seeds(chosen, metric).values()]) for chosen in settings]
+        has_interval = all(math.isfinite(one.width) for one in found)
         return Series(
             name=name,
             x=xs,
-            y=[float(row["mean"]) for row in rows],
-            low=[float(row["low"]) for row in rows] if has_interval else None,
-            high=[float(row["high"]) for row in rows] if has_interval else None,
+            y=[one.mean for one in found],
+            low=[one.low for one in found] if has_interval else None,
+            high=[one.high for one in found] if has_interval else None,
         )
-
-    def _row(self, one: Setting, metric: str, entity: str) -> dict[str, Any]:
-        return self._rows[one.scheme, tuple(sorted(params_of(one).items())), metric, entity]
 
 
 class Trends(NamedTuple):
-    """How a metric moves over the grid of Figure 3: along m, along k, and against SF."""
+    """How a quantity moves over the grid of Figure 3, seed by seed: along m, along k, and against SF."""
 
-    with_m: list[float]
-    """For every k: the value at the largest m over that at the smallest, less one."""
-    with_k: list[float]
-    """For every m: the value at the largest k over that at the smallest, less one."""
-    to_sf: list[float]
-    """For every k and m: the value over SF's, less one."""
+    with_m: dict[int, Estimate]
+    """k -> the value at the largest m over that at the smallest."""
+    with_k: dict[int, Estimate]
+    """m -> the value at the largest k over that at the smallest."""
+    to_sf: dict[tuple[int, int], Estimate]
+    """k and m -> the value over SF's."""
 
 
-def trends(results: Results, metric: str, l: int, quick: bool) -> Trends:  # noqa: E741
+Measure = Callable[[Setting], dict[int, float]]
+
+
+def trends(measure: Measure, l: int, quick: bool) -> Trends:  # noqa: E741
+    """`measure` gives a quantity of a setting, seed by seed."""
     ks, ms = grid(quick).ks, grid(quick).ms
-    value = {(k, m): results.mean(setting(k, l, m, quick=quick), metric) for k in ks for m in ms}
-    epidemic = {k: results.mean(setting(k, l, scheme="sf", quick=quick), metric) for k in ks}
+    value = {(k, m): measure(setting(k, l, m, quick=quick)) for k in ks for m in ms}
+    epidemic = {k: measure(setting(k, l, scheme="sf", quick=quick)) for k in ks}
+    every = len(ks) * len(ms)
     return Trends(
-        with_m=[value[k, ms[-1]] / value[k, ms[0]] - 1 for k in ks],
-        with_k=[value[ks[-1], m] / value[ks[0], m] - 1 for m in ms],
-        to_sf=[value[k, m] / epidemic[k] - 1 for k in ks for m in ms],
+        with_m={k: ratio(value[k, ms[-1]], value[k, ms[0]], comparisons=len(ks)) for k in ks},
+        with_k={m: ratio(value[ks[-1], m], value[ks[0], m], comparisons=len(ms)) for m in ms},
+        to_sf={(k, m): ratio(value[k, m], epidemic[k], comparisons=every) for k in ks for m in ms},
     )
+
+
+def judge_trends(
+    judgement: Judgement, found: Mapping[str, Trends], *, with_m: str, with_k: str, quick: bool
+) -> None:
+    """The three sentences of Figure 3: how a quantity goes with m and k (`falls` or `grows`), and that it is below SF.
+
+    `found` has the trends for every way to measure the quantity.
+    """
+    wanted = {"falls": Wanted(below=1.0), "grows": Wanted(above=1.0)}
+    ks, ms = grid(quick).ks, grid(quick).ms
+    for k in ks:
+        judgement.says(
+            f"{with_m} with m, at k={k} (ratio)",
+            {name: one.with_m[k] for name, one in found.items()},
+            wanted[with_m],
+        )
+    for m in ms:
+        judgement.says(
+            f"{with_k} with k, at m={m} (ratio)",
+            {name: one.with_k[m] for name, one in found.items()},
+            wanted[with_k],
+        )
+    for k in ks:
+        for m in ms:
+            judgement.says(
+                f"stays below SF, at k={k}, m={m} (ratio)",
+                {name: one.to_sf[k, m] for name, one in found.items()},
+                below=1.0,
+            )
+
+
+def told(found: Trends, quick: bool) -> str:
+    """The trends as ranges over the grid."""
+    ks, ms = grid(quick).ks, grid(quick).ms
+    changes = ([one.mean - 1 for one in some.values()] for some in (found.with_m, found.with_k, found.to_sf))
+    along_m, along_k, to_sf = map(spread, changes)
+    return f"{along_m} from m={ms[0]} to {ms[-1]}, {along_k} from k={ks[0]} to {ks[-1]}, {to_sf} against SF"
 
 
 def figure_3_settings(l: int, quick: bool) -> list[Setting]:  # noqa: E741
@@ -164,16 +217,18 @@ def figure_3(results: Results, metric: str, y_label: str, title: str, l: int, qu
 
 
 def beyond_the_paper(results: Results, l: int, quick: bool) -> Table:  # noqa: E741
-    """Delivery ratio and cost, of which the paper reports none."""
+    """Delivery ratio and cost, which the paper does not report."""
     rows: list[list[Cell]] = [
         [
-            one.parameters.k,
-            "SF" if one.scheme == "sf" else f"DRIP, m={one.parameters.m}",
-            *(round(results.mean(one, metric), 4) for metric in (RATIO, COVERAGE, DELAY, SPREADING)),
-            round(results.mean(one, TRANSMISSIONS), 1),
-            round(results.mean(one, TRANSMISSIONS, "event"), 2),
+            chosen.parameters.k,
+            "SF" if chosen.scheme == "sf" else f"DRIP, m={chosen.parameters.m}",
+            *(round(results.mean(chosen, metric), 4) for metric in (RATIO, COVERAGE, DELAY, SPREADING)),
+            round(results.mean(chosen, TRANSMISSIONS), 1),
+            round(results.mean(chosen, TRANSMISSIONS, "event"), 2),
         ]
-        for one in sorted(figure_3_settings(l, quick), key=lambda one: (one.parameters.k, one.scheme))
+        for chosen in sorted(
+            figure_3_settings(l, quick), key=lambda chosen: (chosen.parameters.k, chosen.scheme)
+        )
     ]
     return Table(
         title=f"Beyond the paper: delivery ratio and transmissions per delivered event, l = {l}",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from roamq.core.events import BrokerId
 from roamq.core.records import Record
 from roamq.geo.cells import Place
-from roamq.report.area_map import Scene, area_map, described
+from roamq.report.area_map import AreaScene, area_map, described
 from roamq.report.exhibits import Film
 from roamq.sim.scenario import Simulation, load_scenario, mobility_of, world_of
 from roamq.sim.streets import Streets
@@ -37,7 +37,7 @@ def one_client() -> Film:
     way = _way(simulation)
     servers = {BrokerId(name): Place(*at) for name, at in scenario.network.areas.items()}
     scenes = [
-        Scene(
+        AreaScene(
             region=region,
             servers=servers,
             way=[place for time_s, place in way if time_s <= moment.time_s + 0.1],

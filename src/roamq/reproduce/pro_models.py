@@ -13,8 +13,11 @@ from roamq.models.markov import (
     random_mobility,
     stationary,
 )
+from roamq.models.paired import exactly
 from roamq.report.exhibits import Cell, Table
-from roamq.reproduce.registry import Evidence, Outcome, Verdict, claim
+from roamq.reproduce.evidence import Evidence
+from roamq.reproduce.judging import Judgement
+from roamq.reproduce.registry import Outcome, claim
 
 TIMES: Final = {"t_connect_s": 60.0, "t_disconnect_s": 12.0, "t_handoff_s": 3.0}
 """Table 1, default values."""
@@ -45,13 +48,13 @@ def neighboring_occupancy() -> Occupancy:
 def cached_for(occupancy: Occupancy, neighbors: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """The share of subscribers that a broker stores messages for: those away, last connected here or at a neighbor.
 
-    Stays end alike everywhere, so who is away was last at a broker in proportion to those connected there.
+    Stays end alike everywhere, so the disconnected were last at each broker in proportion to those connected there.
     """
     away = occupancy.disconnected + occupancy.handoff
     connected = dict(zip(occupancy.brokers, occupancy.connected, strict=True))
     total = sum(connected.values())
     return {
-        broker: float(away * sum(connected[one] for one in {broker, *neighbors[broker]}) / total)
+        broker: float(away * sum(connected[near] for near in {broker, *neighbors[broker]}) / total)
         for broker in occupancy.brokers
     }
 
@@ -65,21 +68,26 @@ def random_mobility_chain(_: Evidence) -> Outcome:
     spread = occupancy.deviation(SUBSCRIBERS)["B1"]
     throughput = float(paper_throughput(round(mean, 4)))
     described = neighboring_mobility({broker: list(TESTBED) for broker in TESTBED}, **TIMES)
-    agrees = (
-        np.allclose(generator, [occupancy.handoff, occupancy.disconnected, *occupancy.connected])
-        and round(connected, 6) == 0.147679
-        and round(occupancy.handoff, 6) == 0.025316
-        and round(occupancy.disconnected, 6) == 0.088608
-        and abs(mean - 29.5358) < 1e-4
-        and abs(throughput - 218.983) < 1e-3
+    solved = [occupancy.handoff, occupancy.disconnected, *occupancy.connected]
+    judgement = Judgement()
+    for name, value, published, digit in (
+        ("P", connected, 0.147679, 1e-6),
+        ("pi1", occupancy.handoff, 0.025316, 1e-6),
+        ("pi2", occupancy.disconnected, 0.088608, 1e-6),
+        ("subscribers of 200 at a broker", mean, 29.5358, 1e-4),
+        ("its messages per second", throughput, 218.983, 1e-3),
+    ):
+        judgement.says(name, exactly(value), at_least=published - digit, at_most=published + digit)
+    judgement.says(
+        "the closed form solves the printed generator (largest difference)",
+        exactly(float(np.abs(generator - solved).max())),
+        at_most=1e-9,
     )
-    return Outcome(
-        verdict=Verdict.REPRODUCED if agrees else Verdict.DIFFERS,
-        ours=f"P={connected:.6f}, pi1={occupancy.handoff:.6f}, pi2={occupancy.disconnected:.6f}; "
+    return judgement.outcome(
+        f"P={connected:.6f}, pi1={occupancy.handoff:.6f}, pi2={occupancy.disconnected:.6f}; "
         f"{mean:.4f} of {SUBSCRIBERS}; {throughput:.3f} msg/s",
-        why=f"closed form and generator agree; the number at a broker is binomial, {mean:.1f} ± {spread:.1f}. "
-        "The printed chain lets a disconnected subscriber return to any broker; as section 5.1.2 describes it "
-        f"(to its own, or a handoff) P is {float(described.connected[0]):.6f}",
+        note=f"the number at a broker is binomial, {mean:.1f} ± {spread:.1f}; with the chain of section 5.1.2, in "
+        f"which a subscriber returns to its own broker or hands off, P is {float(described.connected[0]):.6f}",
     )
 
 
@@ -87,16 +95,18 @@ def random_mobility_chain(_: Evidence) -> Outcome:
 def neighboring_mobility_chain(_: Evidence) -> Outcome:
     occupancy = neighboring_occupancy()
     away = occupancy.disconnected + occupancy.handoff
-    agrees = np.abs(occupancy.connected - TABLE_5).max() < 1e-4 and abs(away - 0.1209) < 1e-4
     expected, spread = occupancy.expected(SUBSCRIBERS), occupancy.deviation(SUBSCRIBERS)
     rows: list[list[Cell]] = [
         [broker, TABLE_5[i], float(occupancy.connected[i]), expected[broker], spread[broker]]
         for i, broker in enumerate(occupancy.brokers)
     ]
-    return Outcome(
-        verdict=Verdict.REPRODUCED if agrees else Verdict.DIFFERS,
-        ours=" ".join(f"{share:.4f}" for share in occupancy.connected) + f"; disconnect+handoff {away:.4f}",
-        why="edges read off the printed generator",
+    judgement = Judgement()
+    for i, broker in enumerate(occupancy.brokers):
+        share = float(occupancy.connected[i])
+        judgement.says(broker, exactly(share), at_least=TABLE_5[i] - 1e-4, at_most=TABLE_5[i] + 1e-4)
+    judgement.says("disconnect+handoff", exactly(float(away)), at_least=0.1208, at_most=0.1210)
+    return judgement.outcome(
+        " ".join(f"{share:.4f}" for share in occupancy.connected) + f"; disconnect+handoff {away:.4f}",
         tables=[
             Table(
                 title="Expected subscribers per broker under neighboring mobility (Table 5)",

@@ -31,7 +31,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One broker at one population: what its expected subscribers let expect, and what the runs gave."""
+    """One broker at one population: the throughput predicted from its expected subscribers, and what the runs gave."""
 
     population: int
     broker: str
@@ -144,5 +144,5 @@ def _spread(cells: Mapping[tuple[int, str], Sequence[Observation]], population: 
 
 
 def r2_of(predicted: Sequence[Prediction]) -> float:
-    """How well predictions tell what was measured."""
+    """R2 of the predictions against the measured throughput."""
     return r_squared(np.array([p.measured for p in predicted]), np.array([p.predicted for p in predicted]))

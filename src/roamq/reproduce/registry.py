@@ -5,9 +5,11 @@ implements claims of that paper and is found by import; a claim that nobody impl
 
     @claim("DIS-F3", jobs=commute_jobs)
     def average_overhead_in_commute(evidence: Evidence) -> Outcome:
-        rows = evidence.summary(commute_jobs(evidence.quick))
+        rows = evidence.per_seed(commute_jobs(evidence.quick), ["overhead"])
         ...
-        return Outcome(verdict=Verdict.REPRODUCED, ours="0.79 at 800", figures=[figure])
+        judgement = Judgement()
+        judgement.says("logging is below standard", ratio(logging, standard), below=1.0)
+        return judgement.outcome("0.79 at 800", figures=[figure])
 
 `jobs(quick)` declares the runs a claim needs. Those of all requested claims go into one campaign, and claims
 that ask for the same run share it. A claim without jobs computes from models alone and starts no Spark.
@@ -18,53 +20,44 @@ that ask for the same run share it. A claim without jobs computes from models al
 import enum
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.jobs import Job
-from roamq.pipeline.results import Measured, Transform
 from roamq.report.exhibits import Figure, Film, Table
+from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.published import PUBLISHED, Published
 
 
 class Verdict(enum.StrEnum):
+    """What became of a claim; `judging.py` says when."""
+
     REPRODUCED = "reproduced"
+    """All sentences hold, for every setting that the paper allows."""
+    DEPENDS = "depends"
+    """They hold for some of these settings; the reason names the parameter that decides."""
     DIFFERS = "differs"
+    """They hold together for none."""
+    UNDECIDED = "undecided"
+    """The intervals do not tell."""
     NOT_RUN = "not run"
     ERROR = "error"
-    """The check itself broke: a bug, and the exit code says so."""
+    """The check itself failed: a bug, which the exit code reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a claim came to here."""
+    """The result of checking a claim."""
 
     verdict: Verdict
     ours: str = ""
     """Our value, in the units and the form of the published one."""
     why: str = ""
-    """For `differs` and `not run` the reason; otherwise what the reader should know."""
+    """The sentences that decided, with their numbers; for `not run` the reason."""
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
     films: Sequence[Film] = ()
-
-
-class Evidence(Protocol):
-    """What a claim may look at. Runs were made before the claim is asked."""
-
-    quick: bool
-    beyond: bool
-    """Whether the runs that go beyond the paper were made."""
-
-    def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[Measured]:
-        """These runs' metrics over their seeds; all of them, or those named (`roamq.pipeline.metrics`)."""
-        ...
-
-    def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:
-        """The few rows of `transform(records, runs)`, a DataFrame -> DataFrame function of the pipeline."""
-        ...
 
 
 Check = Callable[[Evidence], Outcome]
@@ -88,6 +81,11 @@ class Claim:
     @property
     def paper(self) -> str:
         return self.published.paper
+
+    @property
+    def command(self) -> str:
+        """What makes its runs again and judges it."""
+        return f"roamq reproduce {self.id}"
 
 
 _implemented: dict[str, Claim] = {}
@@ -127,7 +125,7 @@ def all_claims() -> list[Claim]:
 
 
 def select(names: Sequence[str]) -> list[Claim]:
-    """The claims that `names` mean: ids (`PRO-T2`), papers (`DIS`) or beginnings of ids; all if none."""
+    """The claims that `names` select: ids (`PRO-T2`), papers (`DIS`) or beginnings of ids; all without names."""
     claims = all_claims()
     if not names:
         return claims

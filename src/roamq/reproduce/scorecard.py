@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roamq.pipeline.campaign import Campaign, Progress, read_campaign, run_campaign
+from roamq.pipeline.client_histories import RecordedRun, read_runs
 from roamq.pipeline.jobs import Job
-from roamq.pipeline.results import Measured, PerRun, RunRow, Transform, over_seeds, per_run, rows_of, run_rows
+from roamq.pipeline.results import Transform, over_seeds, per_run, rows_of, run_rows, trouble_line
+from roamq.pipeline.schemas import MetricRow, RunRow, SummaryRow
 from roamq.report.exhibits import Section
 from roamq.report.page import Page, ScoreRow
 from roamq.reproduce.registry import Claim, Outcome, Verdict
@@ -26,7 +28,7 @@ TOO_LONG = "takes too long for --quick"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """A claim with what it came to."""
+    """A claim with its outcome."""
 
     claim: Claim
     outcome: Outcome
@@ -41,11 +43,12 @@ class Scored:
             ours=outcome.ours,
             verdict=str(outcome.verdict),
             why=outcome.why,
+            command=self.claim.command,
         )
 
 
 class CampaignEvidence:
-    """Evidence from the runs in a folder; `registry.Evidence` says what is promised.
+    """Evidence from the runs in a folder; `evidence.Evidence` documents the methods.
 
     Claims of one paper look at the same runs by the same metrics. A metric is therefore computed once for all runs of a
     scenario, when the first claim asks for it: a query takes longer to begin than to read a few more runs.
@@ -65,28 +68,30 @@ class CampaignEvidence:
         self._spark = spark
         self._folder = folder
         self._declared = {job.run_id: job for job in jobs}
-        self._known: dict[tuple[str, str], list[PerRun]] = {}
+        self._known: dict[tuple[str, str], list[MetricRow]] = {}
         """Scenario and metric -> its value in every run."""
 
-    def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[Measured]:
+    def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[SummaryRow]:
         from roamq.pipeline.metrics import NAMES
 
+        found = self.per_seed(jobs, NAMES if metrics is None else metrics)
+        assert self._spark is not None
+        return over_seeds(self._spark, found)
+
+    def per_seed(self, jobs: Iterable[Job], metrics: Sequence[str]) -> list[MetricRow]:
         wanted = {job.run_id: job for job in jobs}
         assert wanted.keys() <= self._declared.keys(), (
             "a claim declares the runs it looks at: @claim(..., jobs=...)"
         )
-        names = NAMES if metrics is None else metrics
         scenarios = sorted({job.scenario for job in wanted.values()})
-        self._look_up(scenarios, names)
-        found = [
+        self._look_up(scenarios, metrics)
+        return [
             row
             for scenario in scenarios
-            for name in names
+            for name in metrics
             for row in self._known[scenario, name]
             if row.run_id in wanted
         ]
-        assert self._spark is not None
-        return over_seeds(self._spark, found)
 
     def _look_up(self, scenarios: Sequence[str], names: Sequence[str]) -> None:
         """Compute what is not known yet, for all runs of these scenarios."""
@@ -96,7 +101,7 @@ class CampaignEvidence:
         if not missing:
             return
         together = beside(names)
-        found: dict[tuple[str, str], list[PerRun]] = {(s, name): [] for s in missing for name in together}
+        found: dict[tuple[str, str], list[MetricRow]] = {(s, name): [] for s in missing for name in together}
         for row in per_run(
             self._campaign(j for j in self._declared.values() if j.scenario in missing), together
         ):
@@ -105,6 +110,9 @@ class CampaignEvidence:
 
     def rows(self, transform: Transform, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         return rows_of(self._campaign(jobs), transform)
+
+    def recorded(self, jobs: Iterable[Job]) -> list[RecordedRun]:
+        return list(read_runs(self._folder, {job.run_id for job in jobs}))
 
     def _campaign(self, jobs: Iterable[Job]) -> Campaign:
         assert self._spark is not None, "a claim that looks at runs declares them: @claim(..., jobs=...)"
@@ -119,7 +127,6 @@ def score(
     beyond: bool = False,
     session: Callable[[], AbstractContextManager["SparkSession"]],
     progress: Progress | None = None,
-    on_scored: Callable[[Scored], None] = lambda _: None,
 ) -> tuple[list[Scored], list[RunRow]]:
     """Check every claim. Spark starts only if a claim needs runs; all their runs are one campaign in `folder`.
 
@@ -144,9 +151,7 @@ def score(
         papers = _workers(stack, 2)
         for paper in dict.fromkeys(claim.paper for claim in claims):
             awaited |= _one_by_one(papers, [c for c in claims if c.paper == paper and c.jobs], evidence)
-        for claim in claims:
-            results.append(awaited[claim.id].result())
-            on_scored(results[-1])
+        results += [awaited[claim.id].result() for claim in claims]
         troubled = [row for row in run_rows(campaign) if row.status != "ok"] if campaign is not None else []
     return results, troubled
 
@@ -168,7 +173,7 @@ def _one_by_one(
         for claim in claims:
             try:
                 awaited[claim.id].set_result(_check(claim, evidence))
-            except BaseException as error:  # whoever waits must hear of it
+            except BaseException as error:  # the waiting thread must see it
                 awaited[claim.id].set_exception(error)
 
     pool.submit(check_all)
@@ -184,7 +189,7 @@ def _check(claim: Claim, evidence: CampaignEvidence) -> Scored:
     try:
         outcome = claim.check(evidence)
     except Exception as error:
-        # One broken check must not hide the verdicts of the others; the exit code tells.
+        # One broken check must not hide the verdicts of the others; the exit code reports it.
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         outcome = Outcome(verdict=Verdict.ERROR, why=f"{type(error).__name__}: {error} ({place})")
@@ -197,14 +202,20 @@ def page_of(results: Sequence[Scored], troubled: Sequence[RunRow], *, command: s
     size = "the quick subset: fewer seeds and smaller populations" if quick else "the full experiments"
     return Page(
         title="The papers' claims, rerun",
-        lead=f"Every published claim beside what this code measured, with {size}.",
+        lead=f"Every published claim beside what this code measured, with {size}. A claim is reproduced if every "
+        "sentence of it holds, by intervals over paired seeds, for every setting that the paper allows; it depends if "
+        "they hold together for some of these; it is undecided where the intervals do not tell.",
         command=command,
         facts=[(str(verdict), str(count)) for verdict, count in counts.items() if count],
         scorecard=[result.row() for result in results],
         sections=[
             Section(
                 title=f"{r.claim.id}: {r.claim.published.title}",
-                text=f"Published: {r.claim.published.value}. Ours: {r.outcome.ours}. {r.outcome.why}".strip(),
+                text=(
+                    f"Verdict: {r.outcome.verdict}. Published: {r.claim.published.value}. Ours: {r.outcome.ours}. "
+                    f"{r.outcome.why}"
+                ).strip(),
+                command=r.claim.command + (" --quick" if quick else ""),
                 figures=r.outcome.figures,
                 tables=r.outcome.tables,
                 films=r.outcome.films,
@@ -214,8 +225,3 @@ def page_of(results: Sequence[Scored], troubled: Sequence[RunRow], *, command: s
         ],
         warnings=[trouble_line(row) for row in troubled],
     )
-
-
-def trouble_line(row: RunRow) -> str:
-    """A run that failed or broke an invariant: what, where, and how to see it again."""
-    return f"{row.scenario}/{row.scheme} seed {row.seed} {row.status}: {row.error} (replay: {row.replay})"

@@ -10,14 +10,13 @@ broker has it; when it is full, the oldest message makes room.
 
 from typing import ClassVar
 
-from roamq.core.context import Context, Mode
+from roamq.core.context import Context, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.records import Record
-from roamq.schemes.base import Scheme, register
+from roamq.schemes.base import Scheme
 
 
-@register
 class Durable(Scheme):
     """One broker with durable subscriptions; it knows nothing of the others."""
 
@@ -26,32 +25,31 @@ class Durable(Scheme):
     carries_subscriptions: ClassVar[bool] = True
 
     def on_connect(
-        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+        self,
+        client: ClientId,
+        old_broker: BrokerId | None,
+        carried: tuple[Filter, ...] = (),
+        ticket: Ticket | None = None,
     ) -> None:
         context = self.contexts.get(client)
-        known = context is not None
         if context is None:
-            context = self.open(client, self.new_epoch(), Mode.SERVING)
+            context = self.contexts.open(client, self.contexts.new_epoch(), Mode.SERVING)
         for filter in carried:
-            self.add_filter(context, filter)
-        self.serve(context, resumed=known)
-
-    def on_disconnect(self, client: ClientId, reason: str) -> None:
-        context = self.contexts.get(client)
-        if context is not None and context.mode is Mode.SERVING:
-            self.pause(context)
+            self.contexts.add_filter(context, filter)
+        self.contexts.serve(context)
 
     def on_event(self, event: Event) -> None:
-        limit = self.buffer.limit_bytes
-        if limit is not None and self.buffer.bytes + event.size_bytes > limit:
-            self.make_room(self.buffer.bytes + event.size_bytes - limit)
+        buffer = self.contexts.buffer
+        if buffer.limit_bytes is not None and buffer.bytes + event.cost_bytes > buffer.limit_bytes:
+            self.make_room(buffer.bytes + event.cost_bytes - buffer.limit_bytes)
         super().on_event(event)
 
     def make_room(self, wanted_bytes: int) -> None:
         """Give up the oldest messages, for everybody, but not what is on its way to a connected client."""
-        target = self.buffer.bytes - wanted_bytes
-        for event_id in list(self.buffer.oldest_first()):
-            if self.buffer.bytes <= target:
+        buffer = self.contexts.buffer
+        target = buffer.bytes - wanted_bytes
+        for event_id in list(buffer.oldest_first()):
+            if buffer.bytes <= target:
                 return
             given_up = [context.give_up_first(event_id) for context in self.contexts.values()]
             clients = sum(event is not None for event in given_up)

@@ -9,16 +9,27 @@ client does in between (docs/decisions/0034). A broker visited by a client witho
 broker before.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from roamq.core.context import Context, Epoch, Mode, Ticket
+from roamq.broker.contexts import Contexts
+from roamq.core.context import FORWARDED, UNLIMITED, Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
-from roamq.core.events import BrokerId, ClientId, EventId
+from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.core.messages import ChangeSubscription, Consumed, Forward, Leave, Recall, Visiting, Welcome
 from roamq.core.ports import Host
 from roamq.overlay.base import Router
-from roamq.schemes.base import Scheme, SchemeOptions, register
+from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.messages.home_broker import (
+    ChangeSubscription,
+    Consumed,
+    Forward,
+    Leave,
+    Recall,
+    Visiting,
+    Welcome,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,46 +66,67 @@ class Visit:
     context: Context
     home: BrokerId
     unreported: int = 0
+    taken_back: list[EventId] = field(default_factory=list)
+    """What was taken out of the context here: home is not to forward it again."""
+
+    def brought(self) -> tuple[Event, ...]:
+        """Events that the client was given here alone, as retained messages are, and has not consumed."""
+        context = self.context
+        consumed = set(context.acknowledged_ahead())
+        stored = (held.event for held in context.stored if held.how != FORWARDED)
+        return tuple(e for e in (*stored, *(context.local_queue or ())) if e.id not in consumed)
 
 
-@register
+class ForwardingOutlet:
+    """Where the events of a resident go that visits another broker.
+
+    "Note that there is unicast traffic even when the client is connected."
+    """
+
+    def __init__(self, router: Router, visited: BrokerId, epoch: Epoch) -> None:
+        self.router = router
+        self.visited = visited
+        self.epoch = epoch
+
+    def deliver(self, to: ClientId, event: Event, how: str) -> None:
+        self.router.unicast(self.visited, Forward(client=to, epoch=self.epoch, event=event))
+
+
 class HomeBroker(Scheme):
     """One broker's part: home to some clients, visited by others."""
 
     name = "home-broker"
     options_type = HomeBrokerOptions
+    counts_acknowledgements: ClassVar[bool] = True
 
-    def __init__(
-        self, me: BrokerId, host: Host, router: Router, options: SchemeOptions | None = None
-    ) -> None:
-        super().__init__(me, host, router, options)
-        assert isinstance(self.options, HomeBrokerOptions)
-        self.report_every = self.options.report_every
-        self.ticket: Ticket | None = None
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        assert isinstance(setup.options, HomeBrokerOptions)
+        self.report_every = setup.options.report_every
         self.residents: dict[ClientId, Resident] = {}
         self.visits: dict[ClientId, Visit] = {}
         self.way_home: dict[ClientId, BrokerId] = {}
         """For clients that show no ticket: the broker they came from when they were first here."""
-        self.handle(Visiting, self.on_visiting)
-        self.handle(Welcome, self.on_welcome)
-        self.handle(Forward, self.on_forward)
-        self.handle(Consumed, self.on_consumed)
-        self.handle(Recall, self.on_recall)
-        self.handle(ChangeSubscription, self.on_change_subscription)
-        self.handle(Leave, self.on_gone)
+        self.mailbox.handle(Visiting, self.on_visiting)
+        self.mailbox.handle(Welcome, self.on_welcome)
+        self.mailbox.handle(Forward, self.on_forward)
+        self.mailbox.handle(Consumed, self.on_consumed)
+        self.mailbox.handle(Recall, self.on_recall)
+        self.mailbox.handle(ChangeSubscription, self.on_change_subscription)
+        self.mailbox.handle(Leave, self.on_gone)
 
     # --- the client comes and goes ------------------------------------------------------------------------
 
-    def on_ticket(self, client: ClientId, ticket: Ticket | None) -> None:
-        self.ticket = ticket
-
     def on_connect(
-        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+        self,
+        client: ClientId,
+        old_broker: BrokerId | None,
+        carried: tuple[Filter, ...] = (),
+        ticket: Ticket | None = None,
     ) -> None:
-        ticket, self.ticket = self.ticket, None
         resident = self.residents.get(client)
         if resident is not None:
-            self.located(resident, self.me, self.new_epoch(above=resident.epoch))
+            self.located(resident, self.me, self.contexts.new_epoch(above=resident.epoch))
             return
         home = ticket.home if ticket else self.way_home.get(client, old_broker)
         if home is None or home == self.me:
@@ -106,26 +138,26 @@ class HomeBroker(Scheme):
 
     def move_in(self, client: ClientId) -> None:
         """ "Each client is assigned a home broker": the one it connects to first."""
-        context = self.open(client, self.new_epoch(), Mode.SERVING)
+        context = self.contexts.open(client, self.contexts.new_epoch(), Mode.SERVING)
         self.residents[client] = Resident(context, self.me, context.epoch)
-        self.serve(context, resumed=False)
+        self.contexts.serve(context)
 
     def visit(self, client: ClientId, home: BrokerId) -> None:
         """ "A client reconnects to its physically closest broker [but] logically to its home broker." """
         if client in self.visits:
             self.end_visit(client)
-        context = self.open(client, self.new_epoch(), Mode.SERVING)
+        context = self.contexts.open(client, self.contexts.new_epoch(), Mode.SERVING)
         context.open_local_queue()  # until home has answered
         self.visits[client] = Visit(context, home)
-        self.serve(context, resumed=True)
-        self.router.unicast(home, Visiting(client=client, epoch=context.epoch, visited=self.me))
+        self.contexts.serve(context)
+        self.mailbox.send(home, Visiting(client=client, epoch=context.epoch, visited=self.me))
 
     def on_disconnect(self, client: ClientId, reason: str) -> None:
         if client in self.visits:
             self.end_visit(client)
         elif (resident := self.residents.get(client)) is not None:
             if resident.next is not None and resident.next[0] == self.me:
-                resident.next = None
+                self.stay(resident)
             elif resident.at == self.me:
                 self.nowhere(resident)
 
@@ -137,12 +169,13 @@ class HomeBroker(Scheme):
             client=client,
             epoch=context.epoch,
             position=dict(context.position),
-            ahead=context.acknowledged_ahead(),
+            ahead=(*context.acknowledged_ahead(), *visit.taken_back),
             left=True,
             session=context.session,
+            brought=visit.brought(),
         )
-        self.close(context)
-        self.router.unicast(visit.home, report)
+        self.contexts.close(context)
+        self.mailbox.send(visit.home, report)
 
     def on_restart(self) -> None:
         for client in list(self.visits):
@@ -155,6 +188,10 @@ class HomeBroker(Scheme):
 
     def on_visiting(self, sender: BrokerId, message: Visiting) -> None:
         resident = self.at_home(message)
+        if resident is None and message.client not in self.way_home:
+            # It was at home here, and left for good on another connection: it is at home here again.
+            context = self.contexts.open(message.client, message.epoch, Mode.ACTIVE)
+            resident = self.residents[message.client] = Resident(context, None, message.epoch)
         if resident is not None:
             self.located(resident, message.visited, message.epoch)
 
@@ -163,6 +200,8 @@ class HomeBroker(Scheme):
         newest = max(resident.epoch, resident.next[1]) if resident.next else resident.epoch
         if epoch < newest:
             return  # it has been elsewhere since
+        # The context is that of the newest connection, wherever that is: the end of an older one does not end it.
+        resident.context.epoch = max(epoch, resident.context.epoch)
         if resident.at == self.me and broker != self.me:
             self.host.detach(resident.context.client, "taken over")
             self.nowhere(resident)
@@ -170,51 +209,46 @@ class HomeBroker(Scheme):
             self.settle(resident, broker, epoch)
             return
         if resident.next is None:
-            self.router.unicast(resident.at, Recall(client=resident.context.client, epoch=resident.epoch))
+            self.mailbox.send(resident.at, Recall(client=resident.context.client, epoch=resident.epoch))
         resident.next = (broker, epoch)
+        resident.context.window = 0  # nothing more goes to the broker it left
+
+    def stay(self, resident: Resident) -> None:
+        """The client has left the broker that it was about to be served at: all is as it was before."""
+        resident.next = None
+        resident.context.window = UNLIMITED
 
     def settle(self, resident: Resident, broker: BrokerId, epoch: Epoch) -> None:
         resident.at, resident.epoch, resident.next = broker, epoch, None
-        self.serve(resident.context, resumed=True)
-        if broker != self.me:  # after what is forwarded now: the client may acknowledge any of it at once
+        if broker == self.me:
+            self.contexts.serve(resident.context)
+        else:
+            self.contexts.serve(resident.context, ForwardingOutlet(self.router, broker, epoch))
+            # After what was forwarded just now: the client may acknowledge any of it at once.
             client, session = resident.context.client, resident.context.session
-            self.router.unicast(broker, Welcome(client=client, epoch=epoch, session=session))
+            self.mailbox.send(broker, Welcome(client=client, epoch=epoch, session=session))
 
     def nowhere(self, resident: Resident) -> None:
         """The client is disconnected: its events are stored at home."""
         resident.at = None
-        self.pause(resident.context)
-
-    def attach(self, context: Context, *, resumed: bool) -> None:
-        resident = self.residents.get(context.client)
-        if resident is None or resident.at == self.me:
-            super().attach(context, resumed=resumed)
-
-    def pump(self, context: Context) -> None:
-        """ "Note that there is unicast traffic even when the client is connected." """
-        resident = self.residents.get(context.client)
-        if resident is None or resident.at == self.me:
-            super().pump(context)
-        elif resident.at is not None and resident.next is None:
-            client, at, epoch, unicast = context.client, resident.at, resident.epoch, self.router.unicast
-            while (held := context.next_to_send()) is not None:
-                unicast(at, Forward(client=client, epoch=epoch, event=held.event))
+        self.contexts.pause(resident.context)
 
     def on_consumed(self, sender: BrokerId, message: Consumed) -> None:
         resident = self.at_home(message)
         if resident is None:
             return
         if resident.next is not None and message.epoch == resident.next[1]:
-            resident.next = None  # it left before anything was forwarded there
+            self.stay(resident)  # it left before anything was forwarded there
             self.host.take_session(resident.context, message.session)
+            bring_home(self.contexts, resident.context, message.brought)
             return
         if resident.at is None or message.epoch != resident.epoch:
             return
         resident.context.consume_through(dict(message.position), message.ahead)
         self.host.take_session(resident.context, message.session)
-        self.host.store(message.client)
         if message.left:
             self.nowhere(resident)
+            bring_home(self.contexts, resident.context, message.brought)
             if resident.next is not None:
                 self.settle(resident, *resident.next)
 
@@ -224,20 +258,53 @@ class HomeBroker(Scheme):
             return
         resident.changed[message.filter] = message.epoch
         if message.wanted:
-            self.add_filter(resident.context, message.filter)
+            self.contexts.add_filter(resident.context, message.filter)
         else:
-            self.remove_filter(resident.context, message.filter)
+            self.contexts.remove_filter(resident.context, message.filter)
+            if message.filter.group is not None and sender != self.me:
+                self.host.places_ended(message.client, (message.filter,))
 
     def on_gone(self, sender: BrokerId, message: Leave) -> None:
         resident = self.at_home(message)
-        if resident is not None:
-            self.close(resident.context)
+        if resident is None:
+            return
+        newest = resident.next[1] if resident.next is not None else resident.epoch
+        if newest > message.epoch and message.epoch != resident.epoch:
+            return  # it left a connection that others have replaced since
+        if not message.welcomed:
+            self.host.end_session(resident.context)
+        else:
+            end_places(self.host, resident.context, message.reach)
+        if resident.next is not None and newest > message.epoch:
+            self.start_over(resident)
+            self.settle(resident, *resident.next)
+        else:
+            self.move_out(resident)
+
+    def start_over(self, resident: Resident) -> None:
+        """The client has left for good and come again, elsewhere: it finds nothing of what was."""
+        context = resident.context
+        self.nowhere(resident)
+        for filter in list(context.filters):
+            self.contexts.remove_filter(context, filter)
+        context.consume_all()
+        context.session = None
+
+    def move_out(self, resident: Resident) -> None:
+        """The client is at home here no more, nor anywhere."""
+        del self.residents[resident.context.client]
+        self.contexts.close(resident.context)
+
+    def on_timeout(self, context: Context) -> None:
+        if (resident := self.residents.get(context.client)) is not None:
+            self.contexts.drop_all(context, "timeout")
+            self.move_out(resident)
 
     def at_home(self, message: Visiting | Consumed | ChangeSubscription | Leave) -> Resident | None:
         """The resident a message is about. If it is not at home here, the message goes on to where it may be."""
         resident = self.residents.get(message.client)
         if resident is None and message.client in self.way_home:
-            self.router.unicast(self.way_home[message.client], message)
+            self.mailbox.send(self.way_home[message.client], message)
         return resident
 
     # --- at a visited broker ------------------------------------------------------------------------------
@@ -249,18 +316,17 @@ class HomeBroker(Scheme):
             visit.home = home
             self.host.take_session(visit.context, message.session)
             visit.context.close_local_queue()
-            self.host.attached(message.client, resumed=True)
-            self.replay(visit.context)
+            self.contexts.resume(visit.context)
 
     def on_forward(self, home: BrokerId, message: Forward) -> None:
         visit = self.visits.get(message.client)
         if visit is None or visit.context.epoch != message.epoch:
             return  # the visit is over: home has the event still
         visit.home = home
-        if not visit.context.admit(message.event, "forwarded"):
-            self.drop(visit.context, message.event, "queue_full")
+        if not visit.context.admit(message.event, FORWARDED):
+            self.contexts.drop(visit.context, message.event, "queue_full")
         if visit.context.local_queue is None:
-            self.pump(visit.context)
+            self.contexts.pump(visit.context)
 
     def on_acknowledge(self, client: ClientId, event_id: EventId) -> None:
         super().on_acknowledge(client, event_id)
@@ -271,7 +337,7 @@ class HomeBroker(Scheme):
                 visit.unreported = 0
                 context = visit.context
                 report = Consumed(client=client, epoch=context.epoch, position=dict(context.position))
-                self.router.unicast(visit.home, report)
+                self.mailbox.send(visit.home, report)
 
     def on_recall(self, home: BrokerId, message: Recall) -> None:
         visit = self.visits.get(message.client)
@@ -290,26 +356,44 @@ class HomeBroker(Scheme):
         epoch = visit.context.epoch if visit is not None else self.residents[client].epoch
         message = ChangeSubscription(client=client, epoch=epoch, filter=filter, wanted=wanted)
         if visit is not None:
-            self.router.unicast(visit.home, message)
+            self.mailbox.send(visit.home, message)
         else:
             self.on_change_subscription(self.me, message)
 
-    def on_leave(self, client: ClientId) -> None:
+    def on_taken_back(self, client: ClientId, events: Iterable[Event]) -> None:
         visit = self.visits.get(client)
-        if visit is None:
-            super().on_leave(client)
-        else:
-            self.close(self.visits.pop(client).context)
-            self.router.unicast(visit.home, Leave(client=client))
+        if visit is not None:
+            visit.taken_back.extend(event.id for event in events)
+
+    def on_leave(self, client: ClientId) -> None:
+        visit = self.visits.pop(client, None)
+        if visit is not None:
+            context = visit.context
+            welcomed = context.local_queue is None
+            reach = dict(context.reach)
+            self.contexts.close(context)
+            leave = Leave(client=client, epoch=context.epoch, welcomed=welcomed, reach=reach)
+            self.mailbox.send(visit.home, leave)
+        elif (resident := self.residents.get(client)) is not None:
+            self.move_out(resident)
 
     # --- bookkeeping --------------------------------------------------------------------------------------
-
-    def forget(self, context: Context) -> None:
-        resident = self.residents.get(context.client)
-        if resident is not None and resident.context is context:
-            del self.residents[context.client]
-        super().forget(context)
 
     def may_keep(self, context: Context) -> bool:
         """Contexts stay at home wherever their client is."""
         return context.client in self.residents
+
+
+def end_places(host: Host, context: Context, reach: Mapping[BrokerId, int]) -> None:
+    """A session ended at a visited broker, which saw to all that had `reach`ed it: others get the rest."""
+    places = tuple(filter for filter in context.filters if filter.group is not None)
+    unseen = tuple(event for event in context.events() if event.id[1] > reach.get(event.id[0], 0))
+    if places or unseen:
+        host.places_ended(context.client, places, unseen)
+
+
+def bring_home(contexts: Contexts, context: Context, brought: Iterable[Event]) -> None:
+    """What a client did not read of what it was given elsewhere is kept here, as all else is."""
+    for event in brought:
+        if context.is_new(event) and not context.admit(event, "stored"):
+            contexts.drop(context, event, "queue_full")

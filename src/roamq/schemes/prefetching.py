@@ -14,13 +14,14 @@ from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
-from roamq.core.messages import ContextRequest, Discard, Prefetch, Prefetched
-from roamq.core.ports import Host, TimerKey
-from roamq.overlay.base import Router
-from roamq.schemes.base import SchemeOptions, register
-from roamq.schemes.claims import Claim
-from roamq.schemes.prediction import Foretold, Learned, Oracle, Predictor
-from roamq.schemes.standard import Standard
+from roamq.core.ports import TimerKey
+from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.messages.handover import ContextRequest
+from roamq.schemes.messages.prefetching import Discard, Prefetch, Prefetched
+from roamq.schemes.parts.handover import HandOver, addressed
+from roamq.schemes.parts.own_steps import OwnSteps
+from roamq.schemes.parts.prediction import Foretold, Learned, Oracle, Predictor
+from roamq.schemes.parts.whereabouts import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Pushed:
 
 
 @dataclass(slots=True)
-class Copy:
+class PrefetchedContext:
     """At a predicted broker: a context that waits for its client."""
 
     context: Context
@@ -56,59 +57,58 @@ class Copy:
     targets: tuple[BrokerId, ...]
 
 
-@register
-class Prefetching(Standard):
+class Prefetching(Scheme):
     """One broker's part of prefetching."""
 
     name = "prefetching"
     options_type = PrefetchingOptions
 
-    def __init__(
-        self,
-        me: BrokerId,
-        host: Host,
-        router: Router,
-        options: SchemeOptions | None = None,
-        oracle: Oracle | None = None,
-    ) -> None:
-        super().__init__(me, host, router, options)
-        assert isinstance(self.options, PrefetchingOptions)
-        self.target_count = self.options.targets
-        self.predictor = _predictor(self.options.prediction, oracle)
-        self.ticket: Ticket | None = None
-        """Of the client that is connecting just now."""
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        assert isinstance(setup.options, PrefetchingOptions)
+        self.target_count = setup.options.targets
+        self.predictor = _predictor(setup.options.prediction, setup.oracle)
+        own = OwnSteps(claim=self.claim, hand_over=self.hand_over, completed=self.completed)
+        self.handover = self.add(
+            HandOver(self.contexts, self.mailbox, own, on_device=setup.carries_subscriptions)
+        )
+        self.whereabouts = self.handover.whereabouts
         self.pushed: dict[ClientId, list[Pushed]] = {}
-        self.copies: dict[tuple[ClientId, Epoch], Copy] = {}
+        self.prefetched: dict[tuple[ClientId, Epoch], PrefetchedContext] = {}
         self.discarded: set[tuple[ClientId, Epoch]] = set()
-        """Copies that were to be discarded before they came: the new broker was faster than the old one."""
-        self.handle(Prefetch, self.on_prefetch)
-        self.handle(Prefetched, self.on_prefetched)
-        self.handle(Discard, self.on_discard)
+        """Contexts that were to be discarded before they came: the new broker was faster than the old one."""
+        self.mailbox.handle(Prefetch, self.on_prefetch)
+        self.mailbox.handle(Prefetched, self.on_prefetched)
+        self.mailbox.handle(Discard, self.on_discard)
 
     # --- at Broker 1: the client disconnects, steps 2 to 5 follow at once -----------------------------------
 
     def on_disconnect(self, client: ClientId, reason: str) -> None:
         super().on_disconnect(client, reason)
         context = self.contexts.get(client)
-        if context is not None and context not in self.incomplete and reason != "replaced":
+        if context is not None and context not in self.whereabouts.incomplete and reason != "replaced":
             self.prefetch(context)
 
     def completed(self, context: Context) -> None:
         """A context whose client left before it was whole is pushed as soon as it is."""
         self.forget_pushes_before(context)
-        super().completed(context)
-        if self.contexts.get(context.client) is context and context.mode is Mode.ACTIVE:
+        self.handover.completed(context)
+        if self.contexts.is_current(context) and context.mode is Mode.ACTIVE:
             self.prefetch(context)
 
     def prefetch(self, context: Context) -> None:
-        """Push the context to where the client is expected; if that is here, or nobody knows, it stays."""
-        targets = self.predictor.predict(context.client, self.target_count)
-        if not targets or self.me in targets:
+        """Push the context to where the client is expected; if it is most likely to come back, or nobody knows, the
+        context stays.
+        """
+        predicted = self.predictor.predict(context.client, self.target_count)
+        if not predicted or predicted[0] == self.me:
             return
+        targets = tuple(target for target in predicted if target != self.me)
         self.pushed.setdefault(context.client, []).append(Pushed(context.epoch, targets))
         self.predictor.assumed(targets[0])
         for target in targets:
-            self.part_with(context, context.epoch, target)
+            leaving = self.handover.part_with(context, context.epoch, target)
+            leaving.session_sent = True
             push = Prefetch(
                 client=context.client,
                 epoch=context.epoch,
@@ -116,57 +116,60 @@ class Prefetching(Standard):
                 targets=targets,
                 session=context.session,
             )
-            self.router.unicast(target, push)
+            self.mailbox.send(target, push)
 
     # --- at a predicted broker ----------------------------------------------------------------------------
 
     def on_prefetch(self, old_broker: BrokerId, push: Prefetch) -> None:
         """Steps 3 and 4, without the client: subscribe, release Broker 1, and store what comes."""
-        context = Context(push.client, epoch=push.epoch, mode=Mode.ACTIVE, buffer=self.new_queue())
-        context.session = push.session
-        arriving = self.expect(context, push.epoch)
+        context = self.contexts.new(push.client, push.epoch, Mode.ACTIVE)
+        if push.targets[0] == self.me:
+            self.host.take_session(context, push.session)  # of several copies, one looks after the session
+        else:
+            context.session = push.session
+        arriving = self.handover.expect(context, push.epoch)
         key = (push.client, push.epoch)
-        self.copies[key] = Copy(context, old_broker, push.targets)
-        self.record_mode(context)
-        self.host.store(push.client)
+        self.prefetched[key] = PrefetchedContext(context, old_broker, push.targets)
         if self.options.timeout_s is not None:
             self.host.set_timer(_timer(key), self.options.timeout_s)
-        self.step_3_subscribe(arriving, push.filters)
-        self.step_3_release(arriving, old_broker)
+        self.handover.step_3_subscribe(arriving, push.filters)
+        self.handover.step_3_release(arriving, old_broker)
         if key in self.discarded:
             self.discarded.remove(key)
             self.discard(key)
 
-    def on_ticket(self, client: ClientId, ticket: Ticket | None) -> None:
-        self.ticket = ticket
-
     def on_connect(
-        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+        self,
+        client: ClientId,
+        old_broker: BrokerId | None,
+        carried: tuple[Filter, ...] = (),
+        ticket: Ticket | None = None,
     ) -> None:
-        ticket, self.ticket = self.ticket, None
-        copy = self.copies.get((client, ticket.epoch)) if ticket and ticket.epoch else None
-        if copy is not None:
-            self.step_6_predicted(copy)
+        old_broker = self.whereabouts.last_broker(client, old_broker)
+        waiting = self.prefetched.get((client, ticket.epoch)) if ticket and ticket.epoch else None
+        if waiting is not None:
+            self.step_6_predicted(waiting)
         elif old_broker == self.me and client not in self.contexts and self.pushed.get(client):
-            self.step_1_reconnected(client, self.me, carried)  # it came back to where nobody expected it
+            self.handover.step_1_reconnected(client, self.me, carried)  # it came back, which nobody expected
         else:
-            super().on_connect(client, old_broker, carried)
+            self.handover.on_connect(client, old_broker, carried)
 
-    def step_6_predicted(self, copy: Copy) -> None:
+    def step_6_predicted(self, waiting: PrefetchedContext) -> None:
         """ "That particular broker replays all stored events, and informs the other brokers to discard." """
-        context = copy.context
+        context = waiting.context
         if (earlier := self.contexts.get(context.client)) is not None:
-            self.leave_behind(earlier)
-        self.take_off(context)
-        of, context.epoch = context.epoch, self.new_epoch(above=context.epoch)
-        self.contexts[context.client] = context
-        self.serve(context, resumed=True)
-        for other in copy.targets:
+            self.whereabouts.leave_behind(earlier)
+        self.stop_waiting(context)
+        self.whereabouts.remove(context)
+        of, context.epoch = context.epoch, self.contexts.new_epoch(above=context.epoch)
+        self.contexts.put(context)
+        self.contexts.serve(context)
+        for other in waiting.targets:
             if other != self.me:
-                self.router.unicast(other, Discard(client=context.client, epoch=of, new_broker=self.me))
-        if len(copy.targets) > 1:  # so that Broker 1 learns which of them it was
-            self.router.unicast(copy.pushed_by, Discard(client=context.client, epoch=of, new_broker=self.me))
-        if context not in self.incomplete:
+                self.mailbox.send(other, Discard(client=context.client, epoch=of, new_broker=self.me))
+        if len(waiting.targets) > 1:  # so that Broker 1 learns which of them it was
+            self.mailbox.send(waiting.pushed_by, Discard(client=context.client, epoch=of, new_broker=self.me))
+        if context not in self.whereabouts.incomplete:
             self.forget_pushes_before(context)
 
     def on_discard(self, sender: BrokerId, message: Discard) -> None:
@@ -176,54 +179,77 @@ class Prefetching(Standard):
                 if pushed.of == message.epoch:
                     self.settled(message.client, pushed, message.new_broker)
                     break
-        elif key in self.copies:
+        elif key in self.prefetched:
             self.discard(key)
         else:
             self.discarded.add(key)
 
     def discard(self, key: tuple[ClientId, Epoch]) -> None:
-        """Forget a copy: the client went elsewhere, or stayed away too long."""
-        context = self.copies[key].context
-        if (arriving := self.incomplete.get(context)) is not None:
-            self.expect_no_more(arriving)
-        self.take_off(context)
-        self.close(context, mobile=True)
+        """Forget a prefetched context: the client went elsewhere, or stayed away too long."""
+        context = self.prefetched[key].context
+        if (arriving := self.whereabouts.incomplete.get(context)) is not None:
+            self.whereabouts.expect_no_more(arriving)
+        self.stop_waiting(context)
+        self.whereabouts.remove(context)
+        self.contexts.close(context, mobile=True)
+
+    def stop_waiting(self, context: Context) -> None:
+        """The context, if it was one that waited for its client, does so no longer."""
+        key = (context.client, context.epoch)
+        if key in self.prefetched and self.prefetched[key].context is context:
+            del self.prefetched[key]
+            self.host.cancel_timer(_timer(key))
+
+    def on_ended(self, client: ClientId, epoch: Epoch) -> None:
+        super().on_ended(client, epoch)
+        for key in [key for key in self.prefetched if key[0] == client and key[1] <= epoch]:
+            self.discard(key)
+
+    def on_leave(self, client: ClientId) -> None:
+        """What waits here for the client waits for nobody."""
+        for key in [key for key in self.prefetched if key[0] == client]:
+            self.discard(key)
+        super().on_leave(client)
 
     # --- the client came where it was not expected ----------------------------------------------------------
 
     def claim(self, context: Context | None, claim: Claim) -> None:
-        copy = self.copies.get((claim.client, claim.of)) if claim.of is not None else None
-        if copy is not None:
-            super().claim(copy.context, claim)
+        waiting = self.prefetched.get((claim.client, claim.of)) if claim.of is not None else None
+        if waiting is not None:
+            self.handover.standard_claim(waiting.context, claim)
             return
-        # If it is not a copy any more, the client has been here since, and what it left may have been pushed on.
+        # If it does not wait any more, the client has been here since, and what it left may have been pushed on.
         earlier = (p for p in self.pushed.get(claim.client, ()) if p.of < claim.epoch)
         pushed = max(earlier, key=lambda p: p.of, default=None)
         if pushed is not None and (context is None or context.epoch < pushed.of):
             self.pass_on(pushed, claim)
         else:
             self.predictor.observed(claim.new_broker, None)
-            super().claim(context, claim)
+            self.handover.standard_claim(context, claim)
+
+    def hand_over(self, context: Context, claim: Claim) -> None:
+        self.stop_waiting(context)
+        self.handover.step_2_hand_over(context, claim)
 
     def pass_on(self, pushed: Pushed, claim: Claim) -> None:
         """ "The new broker can contact the closest broker from the set of prefetched brokers." """
         self.settled(claim.client, pushed, claim.new_broker)
-        self.remember_where(claim.client, claim.epoch)
+        self.whereabouts.remember(claim.client, claim.epoch)
         if claim.new_broker in pushed.targets:
             holder = claim.new_broker
-            self.tell(holder, Prefetched(client=claim.client, epoch=claim.epoch, of=pushed.of))
+            self.mailbox.send(holder, Prefetched(client=claim.client, epoch=claim.epoch, of=pushed.of))
         else:
             holder = min(pushed.targets, key=lambda t: (self.router.distance(claim.new_broker, t), t))
-            self.tell(holder, replace(claim, of=pushed.of))
+            self.mailbox.send(holder, addressed(replace(claim, of=pushed.of), holder, self.contexts))
         for target in pushed.targets:
             if target != holder:
                 discard = Discard(client=claim.client, epoch=pushed.of, new_broker=claim.new_broker)
-                self.router.unicast(target, discard)
+                self.mailbox.send(target, discard)
 
     def on_prefetched(self, old_broker: BrokerId, reply: Prefetched) -> None:
-        """The copy is ours, as we could not tell for sure: it takes the standard steps from us to us."""
+        """The context that waits here is the one we asked for: it takes the standard steps from us to us."""
         request = ContextRequest(client=reply.client, epoch=reply.epoch, new_broker=self.me, of=reply.of)
-        self.on_context_request(self.me, request)
+        self.handover.on_context_request(self.me, request)
 
     def settled(self, client: ClientId, pushed: Pushed, went_to: BrokerId) -> None:
         self.predictor.observed(went_to, pushed.targets[0])
@@ -239,27 +265,25 @@ class Prefetching(Standard):
         if kept:
             self.pushed[context.client] = kept
 
-    def take_off(self, context: Context) -> None:
-        key = (context.client, context.epoch)
-        if key in self.copies and self.copies[key].context is context:
-            del self.copies[key]
-            self.host.cancel_timer(_timer(key))
-        super().take_off(context)
-
     def on_timer(self, key: TimerKey) -> None:
-        if key[0] == "copy":
-            expired = [
-                k for k in self.copies if _timer(k) == key and self.copies[k].context not in self.waiting
-            ]
-            for copy_key in expired:
-                for event in self.copies[copy_key].context.events():
-                    self.drop(self.copies[copy_key].context, event, "timeout")
-                self.discard(copy_key)
-        else:
+        if key[0] != "copy":
             super().on_timer(key)
+            return
+        _, client, connected_at, broker = key
+        pushed = (ClientId(client), Epoch(float(connected_at), BrokerId(broker)))
+        waiting = self.prefetched.get(pushed)
+        if waiting is not None and waiting.context not in self.whereabouts.waiting:
+            self.contexts.drop_all(waiting.context, "timeout")
+            self.discard(pushed)
 
-    def held_contexts(self) -> list[Context]:
-        return [*super().held_contexts(), *(copy.context for copy in self.copies.values())]
+    def copies_at(self, context: Context) -> tuple[BrokerId, ...]:
+        return tuple(target for pushed in self.pushed.get(context.client, ()) for target in pushed.targets)
+
+    def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
+        return self.predictor.predict(client, self.target_count)
+
+    def held(self) -> list[Context]:
+        return [*super().held(), *(waiting.context for waiting in self.prefetched.values())]
 
 
 def _timer(key: tuple[ClientId, Epoch]) -> TimerKey:

@@ -1,139 +1,195 @@
 """Location-based pre-handoff: virtual consumers at the servers that a client in a border cell may reach next.
 
-Paper: [PRE] section 4, Fig. 3: algorithm A1, as it runs at ESi, where the client is; its messages are in
-`preforwarding.py`, its last branch, for a client that replaces its virtual consumer, in `replacing.py`, A2 in
-`virtual_consumers.py`, the tables MLT and BCT and the choice of servers in `locations.py`; RT is the router's. An event
-server is a broker.
+Paper: [PRE] section 4, Fig. 3: algorithms A1 and A2 stand here in the order of the figure. A1 runs at ESi, where the
+client is, and its last branch at ESj, where it appears; A2 runs at ESj. An event server is a broker. The tables MLT and
+BCT and the choice of servers are in `parts/locations.py`; RT is the router's. What makes the scheme exact is in other
+parts: `preforwarding.py` (ESi's side), `virtual_consumers.py` and `replacing.py` (ESj's).
 Assumes: reliable FIFO links; clients report the cells they enter; `region` knows the areas.
 Departs: a virtual consumer is filled before it is ready, and the client shows how far it has read, or ESi is asked
 (docs/decisions/0080); one that has its subscriptions is replaced even if it is not filled yet (0081); servers that no
-longer lie ahead are cancelled within the border too (0082).
+longer lie ahead are cancelled within the border too (0082). With `literal`, Fig. 3 runs as it is printed: three
+messages set a virtual consumer up, which is neither filled nor told what the client has read, so that events are lost
+and repeated. Only two things are added to it: ESi is told that the client is elsewhere, and a virtual consumer without
+subscriptions is none.
 Without a virtual consumer the handoff is the normal one, of the standard algorithm.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import ClassVar
 
-from roamq.core.context import Context, Epoch, Mode, Ticket
-from roamq.core.errors import ConfigError
+from roamq.core.context import Context, Epoch, Mode, Ticket, digest_of
 from roamq.core.events import BrokerId, ClientId, Seconds
 from roamq.core.filters import Filter
-from roamq.core.ports import Host, TimerKey
-from roamq.core.prehandoff_messages import Replaced, WasAway
-from roamq.geo.areas import LocationAreas
-from roamq.geo.cells import Cell, Place, is_cell
-from roamq.geo.region import Region
-from roamq.overlay.base import Router
-from roamq.schemes.base import SchemeOptions, register
-from roamq.schemes.claims import Claim
-from roamq.schemes.locations import Choice, Expectation, LocationTable
-from roamq.schemes.preforwarding import Preforwarder
-from roamq.schemes.virtual_consumers import LEASE_S
+from roamq.core.ports import TimerKey
+from roamq.geo.cells import Cell, is_cell
+from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.messages.handover import NoContext
+from roamq.schemes.messages.prehandoff import (
+    CancelPreforward,
+    EnablePrehandoff,
+    Preforward,
+    PrehandoffRequest,
+    PreSubforward,
+    Replaced,
+    WasAway,
+)
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.locations import Choice, Expectation, LocationTable
+from roamq.schemes.parts.own_steps import OwnSteps
+from roamq.schemes.parts.preforwarding import Preforwarding
+from roamq.schemes.parts.replacing import Replacements
+from roamq.schemes.parts.virtual_consumers import VirtualConsumer, VirtualConsumers, note
+from roamq.schemes.parts.whereabouts import Arriving, Claim
+from roamq.schemes.prehandoff_options import PreHandoffOptions, region_from
 
 INSTANT_S = 1e-6
 """Times that differ by less are the same: a timer may fire a rounding error before the time it was set for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreHandoffOptions(SchemeOptions):
-    """Parameters of pre-handoff."""
-
-    areas: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Positions of the servers (latitude, longitude), where the host does not bring a map of the region."""
-    resolution: int = 9
-    """Size of the cells of these areas."""
-    border_rings: int = 1
-    """How many cells deep a border of these areas is."""
-    choose: str = "border"
-    """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, 'ahead' by street, or in a 'cone' ahead."""
-    moving_s: Seconds = 120.0
-    """T: a client that stays longer in a cell is not moving."""
-    lease_s: Seconds = LEASE_S
-    """After how long a virtual consumer asks whether its client is still expected; without an answer it ends."""
-    cone_deg: float = 90.0
-    """With 'cone': how far off its direction a client may turn."""
-    lead_s: Seconds = 2.0
-    """With 'ahead' and 'cone': how long before the client can be there a pre-handoff begins; its set-up must fit in."""
-    haste: float = 2.0
-    """With 'ahead' and 'cone': how many times faster a client may become than it was seen to be."""
-    limit_mps: float | None = None
-    """With 'ahead': the speed limit, metres per second; who was not seen to be faster will not become so."""
-
-    def __post_init__(self) -> None:
-        if self.choose not in list(Choice):
-            raise ConfigError(f"scheme.choose: {self.choose!r} is none of {', '.join(Choice)}")
-        if not self.lease_s > 0:
-            raise ConfigError(f"scheme.lease_s: {self.lease_s} is not above 0")
-        if self.limit_mps is not None and not self.limit_mps > 0:
-            raise ConfigError(f"scheme.limit_mps: {self.limit_mps} is not above 0")
-        if not self.haste > 0:
-            raise ConfigError(f"scheme.haste: {self.haste} is not above 0; 1 means never faster than seen")
-
-
-@register
-class PreHandoff(Preforwarder):
+class PreHandoff(Scheme):
     """One event server's part of location-based pre-handoff."""
 
     name = "prehandoff"
     options_type = PreHandoffOptions
+    means_places: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        me: BrokerId,
-        host: Host,
-        router: Router,
-        options: SchemeOptions | None = None,
-        *,
-        region: Region | None = None,
-    ) -> None:
-        super().__init__(me, host, router, options)
-        parsed = self.options
-        assert isinstance(parsed, PreHandoffOptions)
-        self.moving_s = parsed.moving_s
-        self.lease_s = parsed.lease_s
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        options = setup.options
+        assert isinstance(options, PreHandoffOptions)
+        contexts, mailbox = self.contexts, self.mailbox
+        own = OwnSteps(
+            hand_over=self.hand_over,
+            replay=self.step_6_replay,
+            completed=self.completed,
+            step_aside=self.step_aside,
+            close=self.close,
+        )
+        self.handover = self.add(HandOver(contexts, mailbox, own))
+        self.whereabouts = self.handover.whereabouts
+        self.virtual = self.add(
+            VirtualConsumers(contexts, mailbox, self.handover, lease_s=options.lease_s, close=self.close)
+        )
+        self.replacements = self.add(Replacements(contexts, mailbox, self.handover, self.virtual))
+        self.preforwarding = self.add(Preforwarding(contexts, mailbox, self.handover, close=self.close))
         self.table = LocationTable()
         self.expectation = Expectation(
-            me,
-            region or region_from(parsed),
-            Choice(parsed.choose),
-            cone_deg=parsed.cone_deg,
-            lead_s=parsed.lead_s,
-            haste=parsed.haste,
-            limit_mps=parsed.limit_mps,
+            self.me,
+            setup.region or region_from(options),
+            Choice(options.choose),
+            cone_deg=options.cone_deg,
+            lead_s=options.lead_s,
+            haste=options.haste,
+            limit_mps=options.limit_mps,
         )
+        self.moving_s = options.moving_s
+        self.behind_s: dict[ClientId, dict[BrokerId, Seconds]] = {}
+        """Since when clients have left the border to servers that still hold a virtual consumer (hysteresis)."""
         self.moving: set[ClientId] = set()
         """The clients with flag_mov = 1: those that crossed into another cell no longer than T ago."""
         self.left_s: dict[ClientId, Seconds] = {}
         """When clients that are not connected were last."""
-        self._ticket: Ticket | None = None
-        self.handle(WasAway, self.on_was_away)
+        mailbox.handle(EnablePrehandoff, self.a1_a2_enabled)
+        mailbox.handle(PrehandoffRequest, self.a2_i_prehandoff_request)
+        mailbox.handle(Preforward, self.a2_ii_preforward)
+        mailbox.handle(PreSubforward, self.a2_iii_pre_subforward)
+        mailbox.handle(CancelPreforward, self.a2_iv_cancel_preforward)
+        mailbox.handle(Replaced, self.on_replaced)
+        mailbox.handle(NoContext, self.on_no_context)
+        mailbox.handle(WasAway, self.on_was_away)
 
-    # --- A1: the client registers -------------------------------------------------------------------------
+    # --- A1, at ESi: the client registers -----------------------------------------------------------------
 
     def on_location(self, client: ClientId, cell: str) -> None:
-        """Register (MHs, ESk, cell_MHs): the client crossed the boundary of a cell."""
+        """Register (MHs, ESk, cell_MHs): the client crossed the boundary of a cell, or says again where it is."""
         if not is_cell(cell):
-            return  # a client may say anything; who is nowhere is expected nowhere
-        self.table.saw(client, Cell(cell), self.host.now())
+            return  # a client may say anything; one that is nowhere is expected nowhere
+        has_crossed = self.table.saw(client, Cell(cell), self.host.now())
         context = self.contexts.get(client)
         if context is not None and context.mode is Mode.SERVING:
-            self.moving.add(client)  # flag_mov(MHs) = 1
-            self.host.set_timer(("moving", client), self.moving_s)
+            if has_crossed:
+                self.moving.add(client)  # flag_mov(MHs) = 1
+                self.host.set_timer(("moving", client), self.moving_s)
             self.a1_register(context)
 
     def a1_register(self, context: Context) -> None:
         """MHs ∈ Local(ESi): pre-handoff at the servers beyond its cell, and at no others."""
-        if context in self.incomplete or context.client not in self.moving:
+        if context in self.whereabouts.incomplete or context.client not in self.moving:
             return  # what is on its way itself comes back here when it is `completed`
         now = self.host.now()
         due = self.expectation.due(context.client, self.table)
-        aware = self.aware.get(context, {})
-        for server in [server for server in aware if server not in due]:
-            self.cancel(aware[server])  # rule 1: MHs is not in a border cell, or in another one
+        self.cancel_passed(
+            context, [server for server in self.preforwarding.of(context) if server not in due]
+        )
         for server in sorted(server for server, from_s in due.items() if from_s <= now + INSTANT_S):
-            if server not in aware:  # MHs ∉ VC(ESie)
-                self.a1_request(context, server)
+            if server not in self.preforwarding.of(context):  # MHs ∉ VC(ESie)
+                self.a1_a1_request(context, server)
         self.wait_for_next(context.client, [from_s - now for from_s in due.values()])
+
+    def cancel_passed(self, context: Context, passed: list[BrokerId]) -> None:
+        """Rule 1: MHs is not in a border cell, or in another one. With hysteresis, it may come back for a while."""
+        now, client = self.host.now(), context.client
+        before = self.behind_s.pop(client, {})
+        since_s = {server: before.get(server, now) for server in passed}
+        kept = {
+            server: at_s
+            for server, at_s in since_s.items()
+            if now - at_s < self.pre_options.hysteresis_s - INSTANT_S
+        }
+        for server in passed:
+            if server not in kept:
+                self.preforwarding.cancel(self.preforwarding.of(context)[server])
+        if kept:
+            self.behind_s[client] = kept
+            wait_s = min(kept.values()) + self.pre_options.hysteresis_s - now
+            self.host.set_timer(("lingering", client), wait_s)
+        elif before:
+            self.host.cancel_timer(("lingering", client))
+
+    @property
+    def pre_options(self) -> PreHandoffOptions:
+        assert isinstance(self.options, PreHandoffOptions)
+        return self.options
+
+    def a1_a1_request(self, context: Context, server: BrokerId) -> None:
+        """(a.1) Send Pre_handoffRequest (ESi, MHs) to ESe."""
+        attempt = self.preforwarding.begin(context, server)
+        request = PrehandoffRequest(client=context.client, epoch=context.epoch, attempt=attempt.number)
+        self.mailbox.send(server, request)
+
+    def a1_a2_enabled(self, server: BrokerId, message: EnablePrehandoff) -> None:
+        """(a.2) On receiving Enable_prehandoff (ESe, MHs): send Preforward (MHs, ESi, SSUBQ_MHs) to ESe."""
+        attempt = self.preforwarding.attempts.get(message.attempt)
+        if attempt is None:
+            return
+        context = attempt.context
+        attempt.changes = 1
+        preforward = Preforward(
+            client=context.client,
+            epoch=attempt.epoch,
+            attempt=attempt.number,
+            filters=tuple(context.filters),
+            session=context.session,
+            speed_mps=self.speed_of(context.client),
+        )
+        self.mailbox.send(server, preforward)
+        if self.pre_options.literal:
+            self.preforwarding.take_for_filled(attempt)
+
+    def a1_b_subscribed(self, context: Context, filter: Filter, *, wanted: bool) -> None:
+        """(b) On receiving Subscribe (S, MHs): send Pre_Subforward (MHs, ESi, S) to ESe."""
+        for attempt in self.preforwarding.of(context).values():
+            if attempt.changes:
+                self.preforwarding.changed(attempt)
+                message = PreSubforward(
+                    client=context.client,
+                    epoch=attempt.epoch,
+                    attempt=attempt.number,
+                    filter=filter,
+                    wanted=wanted,
+                )
+                self.mailbox.send(attempt.server, message)
+                if self.pre_options.literal:
+                    self.preforwarding.take_for_filled(attempt)
 
     def wait_for_next(self, client: ClientId, waits_s: list[Seconds]) -> None:
         """Register once more when the next server is due, unless the client has been seen elsewhere by then."""
@@ -147,80 +203,232 @@ class PreHandoff(Preforwarder):
         if key[0] == "moving":  # rule 2: MHs stays in a border cell longer than T
             self.moving.discard(ClientId(key[1]))  # flag_mov(MHs) = 0
             if (context := self.contexts.get(ClientId(key[1]))) is not None:
-                self.cancel_all(context)
-        elif key[0] == "nearing":
+                self.preforwarding.cancel_all(context)
+        elif key[0] in ("nearing", "lingering"):
             if (context := self.contexts.get(ClientId(key[1]))) is not None:
                 self.a1_register(context)
         else:
             super().on_timer(key)
 
-    # --- A1, else: the client comes to a server where it was not local ------------------------------------
-
-    def on_ticket(self, client: ClientId, ticket: Ticket | None) -> None:
-        self._ticket = ticket
+    # --- A1, else, at ESj: the client comes to a server where it was not local ----------------------------
 
     def on_connect(
-        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+        self,
+        client: ClientId,
+        old_broker: BrokerId | None,
+        carried: tuple[Filter, ...] = (),
+        ticket: Ticket | None = None,
     ) -> None:
-        ticket, self._ticket = self._ticket, None
+        old_broker = self.whereabouts.last_broker(client, old_broker)
         self.left_s.pop(client, None)
         context = self.contexts.get(client)
         if old_broker is None or old_broker == self.me:
             if context is not None:
-                self.cancel_all(context)  # its virtual consumers are of the connection before this one
+                self.preforwarding.cancel_all(context)  # its virtual consumers are of the connection before
                 self.table.reappeared(client, self.speed_of(client))
-            super().on_connect(client, old_broker, carried)
+            self.handover.come_back(client)
             self.a1_register(self.contexts[client])
             return
         if context is not None:
-            self.leave_behind(context)
+            self.preforwarding.cancel_all(
+                context
+            )  # where the client went from here is known, or will be said
+            self.whereabouts.leave_behind(context)
         virtual = self.virtual.get(client)
         self.table.arrived(client, old_broker, virtual.speed_mps if virtual is not None else None)
         if virtual is not None and self.is_usable(virtual, old_broker, ticket):
-            self.a1_replace(virtual, ticket)
+            self.a1_replace(client, ticket)
         else:
-            self.note("missed", client, old_broker)
-            self.end(client)
-            self.step_1_reconnected(client, old_broker, carried)  # execute normal handoff process
+            note(self.contexts, "missed", client, old_broker)
+            self.virtual.end(client)
+            self.handover.step_1_reconnected(client, old_broker, carried)  # execute normal handoff process
+
+    def is_usable(self, virtual: VirtualConsumer, old_broker: BrokerId, ticket: Ticket | None) -> bool:
+        """Is this the surrogate of the connection the client comes from, with the subscriptions it has?
+
+        A client that shows nothing is believed; the server that it names will know.
+        """
+        if virtual.context is None or virtual.epoch.broker != old_broker:
+            return False
+        if ticket is not None and ticket.epoch is not None and ticket.epoch != virtual.epoch:
+            return False
+        return ticket is None or ticket.digest in (None, digest_of(virtual.context.filters))
+
+    def a1_replace(self, client: ClientId, ticket: Ticket | None) -> None:
+        """VC_MHs ∈ VC(ESj): Local(ESj) = Local(ESj) ∪ MHs; VC(ESj) = VC(ESj) - VC_MHs."""
+        shows_all = ticket is not None and ticket.epoch is not None and ticket.digest is not None
+        position = dict(ticket.position) if shows_all and ticket and ticket.position is not None else None
+        virtual = self.virtual.take(client)
+        context = self.contexts[client]
+        if self.pre_options.literal:
+            position = {}  # it gets all that its virtual consumer stored
+        context.epoch = self.contexts.new_epoch(above=virtual.epoch)
+        note(
+            self.contexts,
+            "hit" if virtual.whole else "unready",
+            client,
+            virtual.epoch.broker,
+            virtual.attempt,
+        )
+        replaced = Replaced(
+            client=client,
+            epoch=virtual.epoch,
+            attempt=virtual.attempt,
+            successor=context.epoch,
+            whole=virtual.whole,
+            asks=position is None,
+            digest=digest_of(context.filters),
+            changes=virtual.changes,
+        )
+        if virtual.whole and position is not None:
+            context.skip_to(position)
+        else:
+            self.replacements.begin(virtual, context, position)
+        self.contexts.serve(context)
+        self.mailbox.send(virtual.epoch.broker, replaced)
+
+    # --- A2, at ESj: the surrogate of a client that may come ----------------------------------------------
+
+    def a2_i_prehandoff_request(self, server: BrokerId, request: PrehandoffRequest) -> None:
+        """I. VC(ESj) = VC(ESj) ∪ VC_MHs; send Enable_prehandoff."""
+        if not self.virtual.is_newest(request.client, request.epoch):
+            return  # the client has been faster: it is, or was, here
+        self.virtual.end(request.client)
+        self.virtual.begin(request)
+        enable = EnablePrehandoff(client=request.client, epoch=request.epoch, attempt=request.attempt)
+        self.mailbox.send(server, enable)
+
+    def a2_ii_preforward(self, server: BrokerId, message: Preforward) -> None:
+        """II. Update the routing table for all subscriptions S ∈ SSUBQ_MHs."""
+        virtual = self.virtual.find(message)
+        if virtual is None:
+            return
+        context = self.contexts.new(message.client, message.epoch, Mode.ACTIVE)
+        context.session = message.session
+        virtual.context = context
+        virtual.speed_mps = message.speed_mps
+        if not self.pre_options.literal:
+            context.open_local_queue()
+        for filter in message.filters:
+            self.contexts.add_filter(context, filter, mobile=True)
+        self.a2_routed(server, virtual)
+
+    def a2_routed(self, server: BrokerId, virtual: VirtualConsumer) -> None:
+        """The routes are on their way up. As printed, that is all; ours waits for what was published before."""
+        if self.pre_options.literal:
+            self.virtual.complete_as_it_is(server, virtual)
+        else:
+            self.virtual.routed(server, virtual)
+
+    def a2_iii_pre_subforward(self, server: BrokerId, message: PreSubforward) -> None:
+        """III. Store S in SSUBQ_MHs and forward it; what was stored without S is sent again with it.
+
+        One rule for both: a virtual consumer is filled again for each set of subscriptions, so that it is never
+        in doubt which of them an event it holds was stored for.
+        """
+        virtual = self.virtual.find(message)
+        if virtual is None or virtual.context is None:
+            return
+        if not self.pre_options.literal:
+            virtual.context.start_over({})
+            virtual.context.open_local_queue()
+        if message.wanted:
+            self.contexts.add_filter(virtual.context, message.filter, mobile=True)
+        else:
+            self.contexts.remove_filter(virtual.context, message.filter, mobile=True)
+        self.a2_routed(server, virtual)
+
+    def a2_iv_cancel_preforward(self, server: BrokerId, message: CancelPreforward) -> None:
+        """IV. Unsubscribe each S ∈ SSUBQ_MHs; VC(ESj) = VC(ESj) - VC_MHs."""
+        if self.virtual.find(message) is not None:
+            self.virtual.end(message.client)
+
+    # --- the client subscribes, leaves, is handed over ----------------------------------------------------
+
+    def on_subscribe(self, client: ClientId, filter: Filter) -> None:
+        context = self.contexts[client]
+        known = filter in context.filters
+        super().on_subscribe(client, filter)
+        if not known:
+            self.a1_b_subscribed(context, filter, wanted=True)
+
+    def on_unsubscribe(self, client: ClientId, filter: Filter) -> None:
+        context = self.contexts[client]
+        known = filter in context.filters
+        super().on_unsubscribe(client, filter)
+        if known:
+            self.a1_b_subscribed(context, filter, wanted=False)
+
+    def on_leave(self, client: ClientId) -> None:
+        context = self.contexts.get(client)
+        if context is not None and not self.handover.on_leave(context):
+            self.close(context)
+
+    def on_timeout(self, context: Context) -> None:
+        self.contexts.drop_all(context, "timeout")
+        self.close(context)
 
     def close(self, context: Context, *, mobile: bool = False) -> None:
-        super().close(context, mobile=mobile)
+        """Nothing is expected of the client any more: its virtual consumers end with the context."""
+        self.preforwarding.cancel_all(context)
+        self.contexts.close(context, mobile=mobile)
+        self.preforwarding.closed(context)
         if context.client not in self.contexts:
             self.table.forget(context.client)
             self.moving.discard(context.client)
             self.left_s.pop(context.client, None)
+            self.behind_s.pop(context.client, None)
 
-    # --- who was switched off between two servers may be anywhere in its cell ------------------------------
+    def hand_over(self, context: Context, claim: Claim) -> None:
+        self.tell_if_away(context.client, claim.epoch)
+        self.preforwarding.cancel_all(context)
+        self.handover.step_2_hand_over(context, claim)
+
+    def on_replaced(self, server: BrokerId, message: Replaced) -> None:
+        self.tell_if_away(message.client, message.successor)
+        self.preforwarding.on_replaced(server, message)
+
+    def step_6_replay(self, arriving: Arriving) -> None:
+        self.replacements.end(arriving)
+        self.handover.step_6_replay(arriving)
+
+    def completed(self, context: Context) -> None:
+        self.handover.completed(context)
+        if self.contexts.is_current(context) and context.mode is Mode.SERVING:
+            self.a1_register(context)
+
+    def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
+        self.replacements.end(arriving)
+        self.handover.step_aside(arriving, newer)
+
+    def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
+        context = self.contexts.get(reply.client)
+        if context is None or context.epoch != reply.epoch or context in self.whereabouts.incomplete:
+            self.handover.on_no_context(old_broker, reply)
+        elif reply.newer is not None and reply.newer > context.epoch:
+            # The client never heard that it was served here, and went back to where it was.
+            self.host.detach(context.client, "taken over")
+            self.close(context)
+            self.whereabouts.remember(context.client, reply.newer)
+
+    # --- a client that was switched off between two servers may be anywhere in its cell --------------------
 
     def on_disconnect(self, client: ClientId, reason: str) -> None:
         super().on_disconnect(client, reason)
         if client in self.contexts:
             self.left_s[client] = self.host.now()
 
-    def on_replaced(self, server: BrokerId, message: Replaced) -> None:
-        self.tell_if_away(message.client, message.heir)
-        super().on_replaced(server, message)
-
-    def hand_over(self, context: Context, claim: Claim) -> None:
-        self.tell_if_away(context.client, claim.epoch)
-        super().hand_over(context, claim)
-
-    def tell_if_away(self, client: ClientId, heir: Epoch) -> None:
-        """Whoever goes by the motion of clients must know that this one's was not seen."""
+    def tell_if_away(self, client: ClientId, successor: Epoch) -> None:
+        """A server that goes by the motion of clients must know that this one's was not seen."""
         left_s = self.left_s.pop(client, None)
         if left_s is not None and self.expectation.is_misled_by(self.host.now() - left_s):
-            self.router.unicast(heir.broker, WasAway(client=client, heir=heir))
+            self.mailbox.send(successor.broker, WasAway(client=client, successor=successor))
 
     def on_was_away(self, server: BrokerId, message: WasAway) -> None:
         context = self.contexts.get(message.client)
         is_in_its_first_cell = len(self.table.sightings(message.client)) <= 1
-        if context is not None and context.epoch == message.heir and is_in_its_first_cell:
+        if context is not None and context.epoch == message.successor and is_in_its_first_cell:
             self.table.reappeared(message.client, None)
-            self.a1_register(context)
-
-    def completed(self, context: Context) -> None:
-        super().completed(context)
-        if self.contexts.get(context.client) is context and context.mode is Mode.SERVING:
             self.a1_register(context)
 
     def speed_of(self, client: ClientId) -> float | None:
@@ -230,11 +438,10 @@ class PreHandoff(Preforwarder):
         super().on_restart()
         for client in sorted(self.moving):  # its timers fell with the broker
             self.host.set_timer(("moving", client), self.moving_s)
+        for client in sorted(self.behind_s):
+            self.host.set_timer(("lingering", client), self.pre_options.hysteresis_s)
 
-
-def region_from(options: PreHandoffOptions) -> Region | None:
-    """The region as the options describe it: areas around positions, and a way across every edge."""
-    if not options.areas:
-        return None
-    places = {BrokerId(name): Place(*position) for name, position in options.areas.items()}
-    return Region(LocationAreas.voronoi(places, options.resolution), None, options.border_rings)
+    @classmethod
+    def guaranteed(cls, options: SchemeOptions) -> frozenset[str]:
+        assert isinstance(options, PreHandoffOptions)
+        return frozenset({"leak"}) if options.literal else cls.guarantees

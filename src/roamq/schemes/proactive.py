@@ -1,13 +1,14 @@
 """Pro-active caching: passive copies of a client's context wait at the learned neighbors.
 
-Paper: [PRO] section 4.1; cases are numbered as there, and Fig. 1's states are in `proactive_states.py`. How copies are
-sent and activated is in `activation.py`, the neighbors' side in `copies.py`, the neighbor graph (section 4.2) in
-`neighbors.py`.
+Paper: [PRO] section 4.1; the eight cases stand here in the paper's order, and Fig. 1's states are in
+`proactive_states.py`. The messages between a serving broker and its neighbors are in `parts/copies.py`, the neighbor
+graph (section 4.2) is in `parts/neighbors.py`.
 Assumes: reliable FIFO links between brokers (section 3). A client may show the epoch of its last connection.
 Departs: the control attribute is an epoch, not a broker id alone (docs/decisions/0040); an active copy serves the
 client at once only if it is known to be of its last connection (0041); copies change hands only when they are
 known to have arrived (0042); the read position is kept per origin, not per subscription (0002).
-Without a copy, the context is requested as the standard algorithm does: "reactive", in the paper's words.
+Without a copy, the context is requested as the standard algorithm does ("reactive", in the paper's words), without
+loss or, by the option `fallback`, as the paper's own reactive scheme does it.
 
 Invariant (docs/pro.md): the context of a connection, and every whole active copy of it, hold exactly the events
 above one common position that have passed their brokers.
@@ -16,36 +17,32 @@ above one common position that have passed their brokers.
 from dataclasses import dataclass
 
 from roamq.core.context import Context, Epoch, Mode, Ticket
+from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Seconds
 from roamq.core.filters import Filter
-from roamq.core.messages import (
-    ContextRequest,
-    CopiesLeft,
-    Deactivate,
-    Delete,
-    Forwarded,
-    MovedHere,
-    NeighborList,
-    NoContext,
-    Subscriptions,
-)
-from roamq.core.ports import Host, TimerKey
-from roamq.overlay.base import Router
-from roamq.schemes.activation import Activation, CopySender
-from roamq.schemes.base import SchemeOptions, register
-from roamq.schemes.claims import Arriving, Claim
-from roamq.schemes.copies import start_over
-from roamq.schemes.neighbors import NeighborGraph, Row, rows_of
+from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.messages.copies import CopiesLeft, Deactivate, Delete, Forwarded, MovedHere
+from roamq.schemes.messages.handover import ContextRequest, NoContext, Subscriptions
+from roamq.schemes.parts.copies import HeldCopies, SentCopies
+from roamq.schemes.parts.departed import DepartedBrokers
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.neighbors import NeighborGraph, Neighborhood, Row, rows_of
+from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
+from roamq.schemes.parts.part import Departure, Part
+from roamq.schemes.parts.whereabouts import Arriving, Claim
 from roamq.schemes.proactive_states import State, Stimulus, after
-from roamq.schemes.standard import Leaving
+from roamq.schemes.reactive import AS_PUBLISHED
 
-NEIGHBORS_TIMER: TimerKey = ("neighbors",)
+FALLBACKS = {"standard": Care(), "reactive": AS_PUBLISHED}
+"""How a context comes for which no copy waits: without loss, or as [PRO] section 1 describes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProActiveOptions(SchemeOptions):
     """Parameters of pro-active caching."""
 
+    fallback: str = "standard"
+    """Without a copy: the lossless 'standard' hand-over, or the paper's own 'reactive' transfer."""
     warm_start: tuple[Row, ...] = ()
     """Edges known from the beginning: rows of (from, to, weight, last seen)."""
     neighbor_lifetime_s: Seconds | None = None
@@ -58,10 +55,12 @@ class ProActiveOptions(SchemeOptions):
     """How long an outlier is kept."""
 
     def __post_init__(self) -> None:
+        if self.fallback not in FALLBACKS:
+            raise ConfigError(f"scheme.fallback: {self.fallback!r} is none of {', '.join(FALLBACKS)}")
         object.__setattr__(self, "warm_start", rows_of(self.warm_start))
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class TakenOver(Arriving):
     """An active copy that serves its client while it is not whole yet, or not confirmed."""
 
@@ -70,57 +69,77 @@ class TakenOver(Arriving):
     confirmed: bool
 
 
-@register
-class ProActive(CopySender):
+class ProActive(Scheme):
     """One broker's part of pro-active caching."""
 
     name = "proactive"
     options_type = ProActiveOptions
+    lets_brokers_depart = True
 
-    def __init__(
-        self, me: BrokerId, host: Host, router: Router, options: SchemeOptions | None = None
-    ) -> None:
-        super().__init__(me, host, router, options)
-        parsed = self.options
-        assert isinstance(parsed, ProActiveOptions)
-        self.graph = NeighborGraph(
-            me,
-            lifetime_s=parsed.neighbor_lifetime_s,
-            limit=parsed.neighbor_limit,
-            outlier_crossings=parsed.outlier_crossings,
-            outlier_s=parsed.outlier_s,
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        options = setup.options
+        assert isinstance(options, ProActiveOptions)
+        own = OwnSteps(
+            hand_over=self.hand_over,
+            forward=self.step_5_forward,
+            replay=self.step_6_replay,
+            completed=self.completed,
+            step_aside=self.step_aside,
         )
-        self.graph.warm_start(parsed.warm_start, host.now())
+        care = FALLBACKS[options.fallback]
+        self.handover = self.add(HandOver(self.contexts, self.mailbox, own, care=care))
+        self.whereabouts = self.handover.whereabouts
+        self.copies = self.add(HeldCopies(self.contexts, self.mailbox, self.handover))
+        self.sent = self.add(SentCopies(self.contexts, self.mailbox, self.all_forwarded))
+        graph = NeighborGraph(
+            self.me,
+            lifetime_s=options.neighbor_lifetime_s,
+            limit=options.neighbor_limit,
+            outlier_crossings=options.outlier_crossings,
+            outlier_s=options.outlier_s,
+        )
+        graph.warm_start(options.warm_start, self.host.now())
+        self.neighborhood = self.add(Neighborhood(self.contexts, self.mailbox, graph))
         self.taken: dict[tuple[ClientId, Epoch], TakenOver] = {}
         """Copies in service that are not whole, by the epoch they were activated under."""
-        self.heirs: dict[Context, Claim] = {}
+        self.successors: dict[Context, Claim] = {}
         """Contexts that another broker has taken over, and which still forward to it."""
         self.keeping: set[tuple[ClientId, Epoch]] = set()
         """Connections elsewhere for which this broker, a neighbor of theirs, keeps a copy when it is done."""
-        self.ticket: Ticket | None = None
-        self.handle(MovedHere, self.on_moved_here)
-        self.handle(CopiesLeft, self.on_copies_left)
-        self.handle(NeighborList, self.on_neighbor_list)
+        self.mailbox.handle(MovedHere, self.on_moved_here)
+        self.mailbox.handle(CopiesLeft, self.on_copies_left)
+        self.add(DepartedBrokers(self.handover, MovedHere))
+        self.add(LostCopies(self))
+        # These of the parts' messages concern a copy in service as well.
+        self.mailbox.handle(ContextRequest, self.on_context_request)
+        self.mailbox.handle(Subscriptions, self.on_subscriptions)
+        self.mailbox.handle(NoContext, self.on_no_context)
+        self.mailbox.handle(Forwarded, self.on_forwarded)
 
-    def own_state(self, context: Context) -> State:
-        return State.SERVING if context.mode is Mode.SERVING else State.AWAY
+    @classmethod
+    def guaranteed(cls, options: SchemeOptions) -> frozenset[str]:
+        """The paper's own reactive transfer loses and repeats messages, and so does a scheme that falls back on it."""
+        assert isinstance(options, ProActiveOptions)
+        return cls.guarantees if options.fallback == "standard" else frozenset({"leak"})
 
-    # --- the client comes and goes ------------------------------------------------------------------------
-
-    def on_ticket(self, client: ClientId, ticket: Ticket | None) -> None:
-        self.ticket = ticket
+    # --- which case it is ---------------------------------------------------------------------------------
 
     def on_connect(
-        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+        self,
+        client: ClientId,
+        old_broker: BrokerId | None,
+        carried: tuple[Filter, ...] = (),
+        ticket: Ticket | None = None,
     ) -> None:
-        ticket, self.ticket = self.ticket, None
+        old_broker = self.whereabouts.last_broker(client, old_broker)
         context = self.contexts.get(client)
         copy = self.copies.get(client)
         if old_broker is None and context is None and copy is not None:
             old_broker = copy.epoch.broker  # the client does not say where it was, but we know
         if old_broker is not None and old_broker != self.me:
             if context is not None:
-                self.leave_behind(context)
+                self.whereabouts.leave_behind(context)
             self.case_5_moved_here(client, old_broker, ticket.epoch if ticket else None)
         elif context is None:
             self.case_1_first_connect(client)
@@ -131,105 +150,37 @@ class ProActive(CopySender):
         context = self.contexts.get(client)
         if context is not None and context.mode is Mode.SERVING:
             assert after(self.own_state(context), Stimulus.DISCONNECT) is State.AWAY
-            self.pause(context)
+            self.contexts.pause(context)
             self.case_2_disconnected(context)
 
     def on_restart(self) -> None:
         for client in [c for c, context in self.contexts.items() if context.mode is Mode.SERVING]:
             self.on_disconnect(client, "crashed")
 
-    # --- the eight cases ----------------------------------------------------------------------------------
-
-    def case_1_first_connect(self, client: ClientId) -> None:
-        """S connects: a passive copy of Sub(S) goes to each neighbor as S subscribes (`on_subscribe`)."""
-        assert after(State.NONE, Stimulus.CONNECT) is State.SERVING
-        context = self.open(client, self.new_epoch(), Mode.SERVING)
-        self.serve(context, resumed=False)
-
-    def case_2_disconnected(self, context: Context) -> None:
-        """S is gone: activate its copies, and forward Msgs(S) to each until it has acknowledged.
-
-        A context that is itself on its way waits: there is nothing to activate with until it is whole.
-        """
-        if context in self.incomplete:
-            return
-        neighbors = self.graph.neighbors
-        if neighbors:
-            activation = self.activations[context] = Activation(context)
-            for neighbor in neighbors:
-                self.activate(activation, neighbor)
-
-    def case_3_came_back(self, context: Context) -> None:
-        """S reconnects here: the neighbors deactivate, and S gets what was buffered."""
-        assert after(self.own_state(context), Stimulus.RECONNECT) is State.SERVING
-        before, context.epoch = context.epoch, self.new_epoch(above=context.epoch)
-        if context not in self.incomplete:
-            self.activations.pop(context, None)
-            if context.mode is Mode.ACTIVE:
-                for holder in sorted(self.holders.get(context, ())):
-                    deactivate = Deactivate(client=context.client, epoch=before, heir=context.epoch)
-                    self.router.unicast(holder, deactivate)
-        self.serve(context, resumed=True)
-
-    def case_4_moved_away(self, context: Context, claim: Claim) -> None:
-        """S is at Bk now: of our copies, those at neighbors of Bk stay for it, the others are deleted.
-
-        The lists of neighbors were exchanged when they changed. A copy is left to Bk only if it has surely
-        arrived where it is, since its `Delete` will come from Bk and must not overtake it.
-        """
-        theirs = self.graph.neighbors_of(claim.new_broker)
-        left = []
-        for holder, arrived in sorted(self.holders.pop(context, {}).items()):
-            message: Deactivate | Delete
-            if holder == claim.new_broker:
-                continue
-            if holder in theirs and arrived:
-                left.append(holder)
-                message = Deactivate(client=context.client, epoch=context.epoch, heir=claim.epoch)
-            else:
-                message = Delete(client=context.client, epoch=context.epoch)
-            self.router.unicast(holder, message)
-        if self.me in theirs:
-            left.append(self.me)
-            self.keeping.add((context.client, claim.epoch))
-        self.tell(claim.new_broker, CopiesLeft(client=context.client, epoch=claim.epoch, at=tuple(left)))
-
-    def case_5_moved_here(self, client: ClientId, old_broker: BrokerId, shown: Epoch | None) -> None:
-        """S comes from Bk: if Context(S) is here and of S's last connection, serve it; else request it."""
-        self.learn(old_broker)
-        copy = self.copies.get(client)
-        assert after(self.copy_state(client), Stimulus.MOVED_HERE) is State.SERVING
-        if copy is not None and self.is_ready(copy, old_broker, shown):
-            self.take_over(copy, confirmed=shown is not None)
-        else:
-            self.drop_copy(client)
-            self.step_1_reconnected(client, old_broker)
-
-    def case_6_unsubscribed(self, context: Context) -> None:
-        """S leaves for good: delete Context(S) wherever it may be, whoever has control there."""
-        self.delete_copies(context, for_good=True)
-        self.close(context)
-
-    def case_8_timed_out(self, context: Context) -> None:
-        """S stayed away longer than Timeout(S): delete Context(S), unless somebody newer has control."""
-        self.delete_copies(context)
-        self.give_up(context, "timeout")
-
     def on_leave(self, client: ClientId) -> None:
         context = self.contexts.get(client)
-        if context is None or context in self.incomplete:
+        if context is None or context in self.whereabouts.incomplete:
             super().on_leave(client)  # what is on its way arrives first
         else:
             assert after(self.own_state(context), Stimulus.UNSUBSCRIBE) is State.NONE
             self.case_6_unsubscribed(context)
 
     def on_timeout(self, context: Context) -> None:
-        if context in self.incomplete:
-            self.pause(context)  # it is on its way: the client may not come, but the context will
+        if context in self.whereabouts.incomplete:
+            self.contexts.pause(context)  # it is on its way: the client may not come, but the context will
         else:
             self.case_8_timed_out(context)
 
-    # --- passive copies -----------------------------------------------------------------------------------
+    def own_state(self, context: Context) -> State:
+        return State.SERVING if context.mode is Mode.SERVING else State.AWAY
+
+    # --- case 1: the client connects for the first time ------------------------------------------------------
+
+    def case_1_first_connect(self, client: ClientId) -> None:
+        """S connects: a passive copy of Sub(S) goes to each neighbor as S subscribes."""
+        assert after(State.NONE, Stimulus.CONNECT) is State.SERVING
+        context = self.contexts.open(client, self.contexts.new_epoch(), Mode.SERVING)
+        self.contexts.serve(context)
 
     def on_subscribe(self, client: ClientId, filter: Filter) -> None:
         super().on_subscribe(client, filter)
@@ -241,100 +192,105 @@ class ProActive(CopySender):
 
     def spread_change(self, context: Context) -> None:
         """What S subscribes to changed while it is connected: its copies follow."""
-        if context not in self.incomplete:
-            self.send_copies(context, {*self.graph.neighbors, *self.holders.get(context, ())})
+        if context not in self.whereabouts.incomplete:
+            holders = self.sent.holders.get(context, ())
+            self.sent.send(context, {*self.neighborhood.neighbors, *holders})
 
-    # --- taking over a copy -------------------------------------------------------------------------------
+    # --- case 2: the client disconnects ----------------------------------------------------------------------
 
-    def is_ready(self, copy: Context, old_broker: BrokerId, shown: Epoch | None) -> bool:
-        """An active copy made at the end of the client's last connection: nothing was read since."""
-        if copy.mode is not Mode.ACTIVE or copy.epoch.broker != old_broker:
-            return False
-        return shown is None or shown == copy.epoch
+    def case_2_disconnected(self, context: Context) -> None:
+        """S is gone: activate its copies, and forward Msgs(S) to each until it has acknowledged.
 
-    def take_over(self, copy: Context, *, confirmed: bool) -> None:
-        """Case 5, found: the copy becomes the context; Bk is told, and asked if the client shows no epoch."""
-        client, taken = copy.client, copy.epoch
-        del self.copies[client]
-        self.contexts[client] = copy
-        copy.epoch = self.new_epoch(above=taken)
-        whole = copy.local_queue is None
-        if not (whole and confirmed):
-            arriving = TakenOver(copy, copy.epoch, taken=taken, whole=whole, confirmed=confirmed)
-            self.arriving[client, copy.epoch] = self.incomplete[copy] = arriving
-            self.taken[client, taken] = arriving
-            if whole:
-                copy.open_local_queue()
-        self.serve(copy, resumed=True)
-        if confirmed:
-            self.replay(copy)
-        self.router.unicast(taken.broker, MovedHere(client=client, epoch=copy.epoch, taken=taken))
+        A context that is itself on its way waits: there is nothing to activate with until it is whole.
+        """
+        if context not in self.whereabouts.incomplete and self.neighborhood.neighbors:
+            self.sent.activate(context, self.neighborhood.neighbors)
 
-    def on_forwarded(self, sender: BrokerId, message: Forwarded) -> None:
-        arriving = self.taken.get((message.client, message.epoch))
-        if arriving is None:
-            super().on_forwarded(sender, message)
-            return
-        self.admit_forwarded(arriving.context, message)
-        if arriving.confirmed:
-            self.replay(arriving.context)
-        if message.last:
-            arriving.whole = True
-            self.complete(arriving)
+    # --- case 3: the client comes back -----------------------------------------------------------------------
 
-    def complete(self, arriving: TakenOver) -> None:
-        if arriving.whole and arriving.confirmed:
-            self.step_6_replay(arriving)
+    def case_3_came_back(self, context: Context) -> None:
+        """S reconnects here: the neighbors deactivate, and S gets what was buffered."""
+        assert after(self.own_state(context), Stimulus.RECONNECT) is State.SERVING
+        before, context.epoch = context.epoch, self.contexts.new_epoch(above=context.epoch)
+        if context not in self.whereabouts.incomplete:
+            self.sent.stop(context)
+            if context.mode is Mode.ACTIVE:
+                for holder in sorted(self.sent.holders.get(context, ())):
+                    deactivate = Deactivate(client=context.client, epoch=before, successor=context.epoch)
+                    self.mailbox.send(holder, deactivate)
+        self.contexts.serve(context)
 
-    def step_6_replay(self, arriving: Arriving) -> None:
-        if isinstance(arriving, TakenOver):
-            del self.taken[arriving.context.client, arriving.taken]
-        if arriving.leaves:
-            self.delete_copies(arriving.context, for_good=True)
-        super().step_6_replay(arriving)
-
-    def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
-        if isinstance(arriving, TakenOver):
-            del self.taken[arriving.context.client, arriving.taken]
-        self.delete_copies(arriving.context)
-        super().step_aside(arriving, newer)
-
-    def completed(self, context: Context) -> None:
-        """The context is whole: whoever waits for it may have it; if its client is gone, it is time for case 2."""
-        super().completed(context)
-        if self.contexts.get(context.client) is context and context.mode is Mode.ACTIVE:
-            self.case_2_disconnected(context)
+    # --- case 4: the client has moved away -------------------------------------------------------------------
 
     def on_moved_here(self, new_broker: BrokerId, message: MovedHere) -> None:
-        """Case 4: "Bk informs Bj that it is currently serving S"."""
+        """ "Bk informs Bj that it is currently serving S", from the copy that Bj activated there."""
         request = ContextRequest(client=message.client, epoch=message.epoch, new_broker=new_broker)
-        context = self.claimed_by(request)
+        context = self.whereabouts.claimed_by(request)
         if context is None or context.epoch != message.taken:
             self.on_context_request(new_broker, request)  # the copy was not of the last connection
             return
-        self.learn(new_broker)
+        self.neighborhood.learn(new_broker)
         assert after(self.own_state(context), Stimulus.MOVED_AWAY) is State.NONE
         self.case_4_moved_away(context, request)
-        self.take_off(context)
-        self.remember_where(context.client, request.epoch)
-        activation = self.activations.get(context)
+        self.whereabouts.remove(context)
+        self.whereabouts.remember(context.client, request.epoch)
+        activation = self.sent.activations.get(context)
         if activation is not None and new_broker in activation.pending:
             activation.pending = {new_broker: activation.pending[new_broker]}
-            self.heirs[context] = request
+            self.successors[context] = request
         else:
-            self.activations.pop(context, None)
+            self.sent.stop(context)
             self.pass_on(context, request)
 
+    def hand_over(self, context: Context, claim: Claim) -> None:
+        """Bk found no copy there, and requests the context."""
+        self.sent.stop(context)
+        self.handover.step_2_hand_over(context, claim)
+        self.case_4_moved_away(context, claim)
+
+    def case_4_moved_away(self, context: Context, claim: Claim) -> None:
+        """S is at Bk now: of our copies, those at neighbors of Bk stay for it, the others are deleted.
+
+        The lists of neighbors were exchanged when they changed. A copy is left to Bk only if it has surely
+        arrived where it is, since its `Delete` will come from Bk and must not overtake it.
+        """
+        theirs = self.neighborhood.neighbors_of(claim.new_broker)
+        left = []
+        for holder, arrived in sorted(self.sent.holders.pop(context, {}).items()):
+            message: Deactivate | Delete
+            if holder == claim.new_broker:
+                continue
+            if holder in theirs and arrived:
+                left.append(holder)
+                message = Deactivate(client=context.client, epoch=context.epoch, successor=claim.epoch)
+            else:
+                message = Delete(client=context.client, epoch=context.epoch)
+            self.mailbox.send(holder, message)
+        if self.me in theirs:
+            left.append(self.me)
+            self.keeping.add((context.client, claim.epoch))
+        copies = CopiesLeft(client=context.client, epoch=claim.epoch, at=tuple(left))
+        self.mailbox.send(claim.new_broker, copies)
+
     def all_forwarded(self, context: Context) -> None:
-        claim = self.heirs.pop(context, None)
+        """Bk has all that its copy lacked: nothing is left to do here if it serves S already."""
+        claim = self.successors.pop(context, None)
         if claim is not None:
             self.pass_on(context, claim)
 
     def pass_on(self, context: Context, claim: Claim) -> None:
-        """The context is the new broker's alone; if we are its neighbor, the subscriptions stay as a copy."""
+        """The context is Bk's alone; if we are its neighbor, the subscriptions stay here as a copy."""
         filters, session = tuple(context.filters), context.session
-        self.close(context, mobile=True)
+        self.contexts.close(context, mobile=True)
         self.keep_for(context.client, claim.epoch, filters, session)
+
+    def step_5_forward(self, leaving: Leaving) -> None:
+        """The same where the context was requested: it is Bk's alone when all stored events have gone there."""
+        context, release = leaving.context, leaving.release
+        assert release is not None
+        filters, session = tuple(context.filters), context.session
+        self.handover.step_5_forward(leaving)
+        self.keep_for(context.client, release.epoch, filters, session)
 
     def keep_for(
         self, client: ClientId, epoch: Epoch, filters: tuple[Filter, ...], session: object | None
@@ -343,111 +299,175 @@ class ProActive(CopySender):
             self.keeping.remove((client, epoch))
             copy = self.copies.get(client)
             outdated = copy is None or copy.epoch < epoch  # the new broker may have sent one itself
-            if outdated and self.has_control(client, epoch):
-                self.keep_copy(client, epoch, filters, session)
+            if outdated and self.copies.has_control(client, epoch):
+                self.copies.keep(client, epoch, filters, session)
 
     def on_copies_left(self, old_broker: BrokerId, message: CopiesLeft) -> None:
-        """Case 4, at Bk: some neighbors have their copies already, the others get them now (as in case 1)."""
+        """At Bk: some neighbors have their copies already, the others get them now (as in case 1)."""
         context = self.context_of(message.client, message.epoch)
         if context is None:  # the client has moved on, or left: what we were left with is not needed
             for holder in message.at:
-                self.tell(holder, Delete(client=message.client, epoch=message.epoch))
+                self.mailbox.send(holder, Delete(client=message.client, epoch=message.epoch))
             return
-        holders = self.holders.setdefault(context, {})
+        holders = self.sent.holders.setdefault(context, {})
         for holder in message.at:
             holders.setdefault(holder, False)
-        arriving = self.incomplete.get(context)
+        arriving = self.whereabouts.incomplete.get(context)
         if arriving is None or not arriving.leaves:
-            self.send_copies(context, set(self.graph.neighbors) - set(holders))
+            self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))
         if isinstance(arriving, TakenOver) and not arriving.confirmed:
             arriving.confirmed = True
-            self.replay(context)
+            self.contexts.replay(context)
             self.complete(arriving)
 
     def context_of(self, client: ClientId, epoch: Epoch) -> Context | None:
         """The context of that connection, if it is still this broker's."""
-        for context in self.held_for(client):
-            arriving = self.incomplete.get(context)
+        for context in self.whereabouts.held_for(client):
+            arriving = self.whereabouts.incomplete.get(context)
             if epoch in (context.epoch, arriving.transfer if arriving else None):
                 return context
         return None
 
-    # --- the reactive way, for the first to cross an edge ---------------------------------------------------
+    # --- case 5: the client has moved here -------------------------------------------------------------------
+
+    def case_5_moved_here(self, client: ClientId, old_broker: BrokerId, shown: Epoch | None) -> None:
+        """S comes from Bk: if Context(S) is here and of S's last connection, serve it; else request it."""
+        self.neighborhood.learn(old_broker)
+        copy = self.copies.get(client)
+        assert after(self.copies.state(client), Stimulus.MOVED_HERE) is State.SERVING
+        if copy is not None and self.is_ready(copy, old_broker, shown):
+            self.take_over(client, confirmed=shown is not None)
+        else:
+            self.copies.drop(client)
+            self.handover.step_1_reconnected(client, old_broker)
+
+    def is_ready(self, copy: Context, old_broker: BrokerId, shown: Epoch | None) -> bool:
+        """An active copy made at the end of the client's last connection: nothing was read since."""
+        if copy.mode is not Mode.ACTIVE or copy.epoch.broker != old_broker:
+            return False
+        return shown is None or shown == copy.epoch
+
+    def take_over(self, client: ClientId, *, confirmed: bool) -> None:
+        """Found: the copy becomes the context; Bk is told, and asked if the client shows no epoch."""
+        context = self.copies.take(client)
+        taken, context.epoch = context.epoch, self.contexts.new_epoch(above=context.epoch)
+        whole = context.local_queue is None
+        if not (whole and confirmed):
+            arriving = TakenOver(context, context.epoch, taken=taken, whole=whole, confirmed=confirmed)
+            self.whereabouts.expect(arriving)
+            self.taken[client, taken] = arriving
+            if whole:
+                context.open_local_queue()
+        self.contexts.serve(context)
+        if confirmed and not whole:
+            self.contexts.replay(context)
+        self.mailbox.send(taken.broker, MovedHere(client=client, epoch=context.epoch, taken=taken))
+
+    def on_forwarded(self, sender: BrokerId, message: Forwarded) -> None:
+        """What the copy lacks comes from Bk while the copy serves S already, or waits for S."""
+        arriving = self.taken.get((message.client, message.epoch))
+        if arriving is None:
+            self.copies.on_forwarded(sender, message)
+            return
+        self.copies.admit_forwarded(arriving.context, message)
+        if arriving.confirmed:
+            self.contexts.replay(arriving.context)
+        if message.last:
+            arriving.whole = True
+            self.complete(arriving)
+
+    def complete(self, arriving: TakenOver) -> None:
+        if arriving.whole and arriving.confirmed:
+            self.step_6_replay(arriving)
 
     def on_context_request(self, sender: BrokerId, request: ContextRequest) -> None:
-        self.learn(request.new_broker)
-        super().on_context_request(sender, request)
-
-    def hand_over(self, context: Context, claim: Claim) -> None:
-        self.activations.pop(context, None)
-        super().hand_over(context, claim)
-        self.case_4_moved_away(context, claim)
-
-    def step_5_forward(self, leaving: Leaving) -> None:
-        context, release = leaving.context, leaving.release
-        assert release is not None
-        filters, session = tuple(context.filters), context.session
-        super().step_5_forward(leaving)
-        self.keep_for(context.client, release.epoch, filters, session)
+        """At Bk: not found there, the context is requested; S is the first to cross this edge, or comes too fast."""
+        self.neighborhood.learn(request.new_broker)
+        self.handover.on_context_request(sender, request)
 
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
-        arriving = self.arriving.get((reply.client, reply.epoch))
+        """Bk answers a request; if a copy was in service, it was not of the client's last connection."""
+        arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
         if isinstance(arriving, TakenOver):
             self.replace_copy(arriving, reply.filters)
-        super().on_subscriptions(old_broker, reply)
+        self.handover.on_subscriptions(old_broker, reply)
 
     def replace_copy(self, arriving: TakenOver, filters: tuple[Filter, ...]) -> None:
-        """The copy was not of the client's last connection, and nothing of it was delivered: begin without it."""
+        """Nothing of the copy was delivered: go on without what it holds."""
         assert not arriving.confirmed, "what the client showed was not its last connection"
         context = arriving.context
         del self.taken[context.client, arriving.taken]
-        self.expect_no_more(arriving)
-        start_over(context, {})
+        self.whereabouts.expect_no_more(arriving)
+        context.start_over({})
         for filter in [f for f in context.filters if f not in filters]:
-            self.remove_filter(context, filter, mobile=True)
-        anew = self.expect(context, arriving.transfer)
-        anew.unsubscribed, anew.leaves = arriving.unsubscribed, arriving.leaves
+            self.contexts.remove_filter(context, filter, mobile=True)
+        requested = self.handover.expect(context, arriving.transfer)
+        requested.unsubscribed, requested.leaves = arriving.unsubscribed, arriving.leaves
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
-        """The last broker gave the context up (case 8): go on with what we have, and spread it."""
-        super().on_no_context(old_broker, reply)
+        """Bk gave the context up (case 8): go on with what we have, and spread it."""
+        self.handover.on_no_context(old_broker, reply)
         context = self.context_of(reply.client, reply.epoch)
         if context is not None:
-            self.send_copies(context, set(self.graph.neighbors) - set(self.holders.get(context, ())))
+            holders = self.sent.holders.get(context, ())
+            self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))
 
-    # --- the neighbor graph (section 4.2) -------------------------------------------------------------------
+    def step_6_replay(self, arriving: Arriving) -> None:
+        """Everything has come, by request or into the copy."""
+        if isinstance(arriving, TakenOver):
+            del self.taken[arriving.context.client, arriving.taken]
+        if arriving.leaves:
+            self.sent.delete(arriving.context, for_good=True)
+        self.handover.step_6_replay(arriving)
 
-    def learn(self, other: BrokerId) -> None:
-        """A client moved between here and `other`."""
-        before = self.graph.neighbors
-        if self.graph.learned(other, self.host.now()):
-            self.announce_neighbors(before)
-        self.watch_ages()
+    def completed(self, context: Context) -> None:
+        """The context is whole: whoever waits for it may have it; if its client is gone, it is time for case 2."""
+        self.handover.completed(context)
+        if self.contexts.is_current(context) and context.mode is Mode.ACTIVE:
+            self.case_2_disconnected(context)
 
-    def on_timer(self, key: TimerKey) -> None:
-        if key == NEIGHBORS_TIMER:
-            before = self.graph.neighbors
-            if self.graph.expire(self.host.now()):
-                self.announce_neighbors(before)
-            self.watch_ages()
-        else:
-            super().on_timer(key)
+    def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
+        """S has been elsewhere since: neither the context nor its copies are needed here."""
+        if isinstance(arriving, TakenOver):
+            del self.taken[arriving.context.client, arriving.taken]
+        self.sent.delete(arriving.context)
+        self.handover.step_aside(arriving, newer)
 
-    def announce_neighbors(self, before: tuple[BrokerId, ...]) -> None:
-        """ "Neighbor brokers typically exchange neighbor information whenever an edge is added [...] or deleted"."""
-        message = NeighborList(neighbors=self.graph.neighbors)
-        for neighbor in sorted({*before, *self.graph.neighbors}):
-            self.router.unicast(neighbor, message)
+    # --- cases 6 to 8: the client leaves, a copy comes, the client stays away --------------------------------
 
-    def on_neighbor_list(self, sender: BrokerId, message: NeighborList) -> None:
-        self.graph.lists[sender] = frozenset(message.neighbors)
+    def case_6_unsubscribed(self, context: Context) -> None:
+        """S leaves for good: delete Context(S) wherever it may be, whoever has control there."""
+        self.sent.delete(context, for_good=True)
+        self.contexts.close(context)
 
-    def watch_ages(self) -> None:
-        expiry = self.graph.next_expiry()
-        if expiry is not None:
-            self.host.set_timer(NEIGHBORS_TIMER, max(0.0, expiry - self.host.now()))
+    # Case 7, "when broker Bj receives Context(S) from its neighbors": `HeldCopies.on_passive_copy`.
+
+    def case_8_timed_out(self, context: Context) -> None:
+        """S stayed away longer than Timeout(S): delete Context(S), unless somebody newer has control."""
+        self.sent.delete(context)
+        super().on_timeout(context)
 
     # --- what the checkers ask ----------------------------------------------------------------------------
 
-    def held_contexts(self) -> list[Context]:
-        return [*super().held_contexts(), *self.heirs]
+    def held(self) -> list[Context]:
+        return [*super().held(), *self.successors]
+
+    def on_the_way(self) -> list[Context]:
+        return [*super().on_the_way(), *self.successors]
+
+
+class LostCopies(Part):
+    """Copies in service, and contexts that still forward, whose other end is a broker that is lost."""
+
+    def __init__(self, scheme: ProActive) -> None:
+        self.scheme = scheme
+
+    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
+        scheme = self.scheme
+        if not departure.is_lost:
+            return
+        for taken in [taken for taken in scheme.taken.values() if taken.taken.broker == broker]:
+            scheme.on_no_context(broker, NoContext(client=taken.context.client, epoch=taken.transfer))
+        for context in [c for c, claim in scheme.successors.items() if claim.new_broker == broker]:
+            scheme.sent.stop(context)
+            scheme.all_forwarded(context)

@@ -5,7 +5,7 @@ Stated once, here:
 - duplication: at most once;
 - order: the events of one origin arrive in the order they were published;
 - leak: when everybody has settled, no broker buffers for a client that is served elsewhere;
-- position: the read position of a context never goes back (`Context` asserts it as it moves).
+- position: the read position of a context never goes back (`Context` only ever moves it forward).
 
 Memory is what is outstanding, not what was published: per client and origin a queue of the sequences still to
 come, which deliveries consume from the front.
@@ -172,15 +172,14 @@ class Checkers:
                 serving.setdefault(client, []).append(broker)
         for broker, host in self._network.hosts.items():
             scheme = host.broker.scheme
-            for context in scheme.held_contexts():
+            for context in scheme.held():
                 settled = serving.get(context.client, [])
                 if settled and settled != [broker] and not scheme.may_keep(context):
                     found.append(f"{context} at {broker}, while the client is at {settled[0]}")
-            distinct = {held.event.id for c in scheme.held_contexts() for held in c.stored}
-            if len(scheme.buffer) != len(distinct):
-                found.append(
-                    f"the buffer of {broker} holds {len(scheme.buffer)} events, its contexts {len(distinct)}"
-                )
+            distinct = {held.event.id for c in scheme.held() for held in c.stored}
+            buffered = len(host.broker.contexts.buffer)
+            if buffered != len(distinct):
+                found.append(f"the buffer of {broker} holds {buffered} events, its contexts {len(distinct)}")
         for client, brokers in serving.items():
             if len(brokers) > 1:
                 found.append(f"{client} is served by {' and '.join(brokers)}")

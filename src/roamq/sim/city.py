@@ -6,6 +6,7 @@ east end. Each broker services a 0.5km range, so the 64 brokers service a 32km w
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Annotated
 
 from msgspec import Meta
@@ -71,8 +72,11 @@ class Traveller(Mobility, frozen=True):
     cell_km: Annotated[float, Meta(gt=0), doc("how wide the range of a broker is")] = 0.5
     edge: Annotated[
         str,
-        Meta(pattern="^(stop|turn)$"),
-        doc("what a traveller does at the city's edge: stop or turn around"),
+        Meta(pattern="^(stop|turn|wrap|redraw)$"),
+        doc(
+            "what a traveller does at the city's edge: stop, turn around, wrap (go on at the other end), or redraw "
+            "(draw journeys until one stays inside)"
+        ),
     ] = "stop"
     spread_start: Annotated[bool, doc("begin anywhere in the first stay, not all together")] = True
 
@@ -84,33 +88,41 @@ class Traveller(Mobility, frozen=True):
         stay = rng.uniform(*self.stay_s)
         time += stay * (rng.random() if self.spread_start else 1.0)
         while True:
+            duration, speed, way = self.journey(place, len(leaves), rng)
+            yield from self.travel(leaves, way, time, duration, speed)
+            place = way[-1]
+            time += duration + rng.uniform(*self.stay_s)
+
+    def journey(self, place: int, places: int, rng: random.Random) -> tuple[float, float, list[int]]:
+        """How long and how fast somebody travels from `place`, and by which of the places (its own is the first)."""
+        while True:
             duration = rng.uniform(*self.travel_s)
             speed = rng.choice(self.speeds_kmh) / HOUR_S
             direction = rng.choice((-1, 1))
             # From the middle of one range to wherever that is in another.
             cells = int((speed * duration) / self.cell_km + 0.5)
-            target = self.within(place + direction * cells, len(leaves) - 1)
-            yield from self.travel(leaves, place, target, time, duration, speed)
-            place = target
-            time += duration + rng.uniform(*self.stay_s)
+            if self.edge != "redraw" or 0 <= place + direction * cells < places:
+                way = [self.within(place + direction * crossed, places - 1) for crossed in range(cells + 1)]
+                return duration, speed, way
 
     def within(self, target: int, last: int) -> int:
-        """Nobody leaves the city: who gets to its edge stops there, or turns around."""
-        if self.edge == "stop":
-            return min(max(target, 0), last)
-        there_and_back = target % (2 * last)
-        return min(there_and_back, 2 * last - there_and_back)
+        """Nobody leaves the city: who gets to its edge stops there, turns around, or goes on at the other end."""
+        if self.edge == "wrap":
+            return target % (last + 1)
+        if self.edge == "turn":
+            there_and_back = target % (2 * last)
+            return min(there_and_back, 2 * last - there_and_back)
+        return min(max(target, 0), last)
 
     def travel(
         self,
         leaves: Sequence[BrokerId],
-        place: int,
-        target: int,
+        way: Sequence[int],
         begin_s: float,
         duration_s: float,
         speed_km_s: float,
     ) -> Iterator[Step]:
-        """The steps from leaving `place` to being connected at `target`."""
+        """The steps from leaving the first place of `way` to being connected at its last."""
         raise NotImplementedError
 
 
@@ -122,14 +134,13 @@ class RandomTravel(Traveller, frozen=True):
     def travel(
         self,
         leaves: Sequence[BrokerId],
-        place: int,
-        target: int,
+        way: Sequence[int],
         begin_s: float,
         duration_s: float,
         speed_km_s: float,
     ) -> Iterator[Step]:
         yield Step(begin_s, None)
-        yield Step(begin_s + duration_s, leaves[target])
+        yield Step(begin_s + duration_s, leaves[way[-1]])
 
 
 @mobility_model("pervasive-travel")
@@ -141,14 +152,13 @@ class PervasiveTravel(Traveller, frozen=True):
     def travel(
         self,
         leaves: Sequence[BrokerId],
-        place: int,
-        target: int,
+        way: Sequence[int],
         begin_s: float,
         duration_s: float,
         speed_km_s: float,
     ) -> Iterator[Step]:
-        direction = 1 if target > place else -1
-        for crossed in range(abs(target - place)):
-            time = begin_s + (crossed + 0.5) * self.cell_km / speed_km_s
-            yield Step(time, None)
-            yield Step(time + self.gap_s, leaves[place + direction * (crossed + 1)])
+        for crossed, (here, there) in enumerate(pairwise(way)):
+            if here != there:  # who has stopped at the edge crosses nothing more
+                time = begin_s + (crossed + 0.5) * self.cell_km / speed_km_s
+                yield Step(time, None)
+                yield Step(time + self.gap_s, leaves[there])

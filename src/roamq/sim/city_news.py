@@ -16,7 +16,7 @@ from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
 from roamq.sim.city import downtown
 from roamq.sim.mobility import World
-from roamq.sim.options import Probability, doc
+from roamq.sim.options import doc
 from roamq.sim.workload import Publication, Publisher, Workload, periodic, workload_model
 
 EVENTS: Final = tuple(f"news/{a}/{b}/{c}" for a, b, c in product(range(3), repeat=3))
@@ -43,7 +43,7 @@ class CityNews(Workload, frozen=True):
         int, Meta(ge=1, le=40), doc("subscribers choose among the first so many of the 40")
     ] = 40
     locality: Annotated[
-        Probability | None,
+        Annotated[float, Meta(ge=0, le=1)] | None,
         doc("share of subscribers with one identical interest; None: everybody chooses alike"),
     ] = None
     begin_s: Annotated[float, Meta(ge=0), doc("when publishing begins")] = 5.0

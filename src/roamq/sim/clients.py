@@ -1,12 +1,13 @@
 """Simulated clients: they connect, vanish, move and receive; publishers publish."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from roamq.core.context import Epoch, Ticket, digest_of
+from roamq.core.context import Context, Epoch, Ticket, digest_of
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.records import Record
+from roamq.sim.acknowledgements import acknowledge, count_as_consumed
 from roamq.sim.mobility import Step
 from roamq.sim.workload import Publication
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SPREAD_S = 2.0
 """How long a first subscription that comes late is given to reach every broker before events are owed for it."""
+CONFIRM_EVERY_S = 0.02
+"""How often a client looks whether its subscription is confirmed, where brokers confirm subscriptions."""
 
 
 class SimClient:
@@ -53,6 +56,7 @@ class SimClient:
         """The last event received, per origin: what the client itself knows of its read position."""
         self._steps = steps
         self._requested_at: float | None = None
+        self._connected_at = 0.0
         self._came_from: BrokerId | None = None
         self._stopped = False
         self._subscribed = False
@@ -70,7 +74,7 @@ class SimClient:
         carried = tuple(self.filters) if self.carries_subscriptions else ()
         for host in self.network.hosts.values():
             host.broker.on_connect(self.id, self.last_broker, carried)
-            host.broker.on_disconnect(self.id)
+            host.broker.on_disconnect(self.id, "vanished")
 
     def _schedule_next(self) -> None:
         self.next_step = next(self._steps, None)
@@ -130,7 +134,7 @@ class SimClient:
             return  # nobody answers there; the next step of the plan will find another
         self.connection += 1
         self.host = host
-        self._requested_at = self.engine.now
+        self._requested_at = self._connected_at = self.engine.now
         self._came_from = self.last_broker
         self.recorder.record(Record("connected", self.engine.now, broker, self.id, peer=self._came_from))
         self.engine.after(self.network.last_hop.delay_s, self._arrive, self.connection, host)
@@ -147,6 +151,7 @@ class SimClient:
         if connection != self.connection:
             return
         if self.id in host.clients:  # the broker had not yet noticed that the old connection is gone
+            count_as_consumed(host, self.id)
             host.broker.on_disconnect(self.id, "replaced")
         host.clients[self.id] = self
         host.connections[self.id] = connection
@@ -156,22 +161,22 @@ class SimClient:
         ticket = None if self.home is None else self._ticket(self.home)
         host.broker.on_connect(self.id, previous, carried, ticket)
         self.home = self.home or host.me
-        self.epoch = host.broker.scheme.epoch_of(self.id) if self.network.last_hop.shows_epoch else None
+        self.epoch = host.broker.contexts.epoch_of(self.id) if self.network.last_hop.shows_epoch else None
         if not self._subscribed:
             self._subscribed = True
             for filter in self.filters:
                 host.broker.on_subscribe(self.id, filter)
                 if filter not in self._owed:
-                    self._owe_after(SPREAD_S, filter)
+                    self._owe_when_confirmed(host, filter, SPREAD_S)
 
     def _ticket(self, home: BrokerId) -> Ticket:
         """What the client shows. Where transmissions are lost it cannot know what it has missed, and shows less."""
-        if self.epoch is None or self.network.last_hop.loss:
+        if self.epoch is None or self.network.last_hop.loss or not self.network.last_hop.redelivers:
             return Ticket(home, self.epoch)
         return Ticket(home, self.epoch, dict(self.position), digest_of(self.filters))
 
     def disconnect(self) -> None:
-        """Gone without a word; the broker notices after `detect_s`."""
+        """Gone without a word; the broker notices later."""
         if self.host is None:
             return
         host, self.host = self.host, None
@@ -181,7 +186,8 @@ class SimClient:
         if not self._subscribed:  # gone before any broker heard of it: nothing is owed until one has
             self._owe_nothing()
         self.recorder.record(Record("disconnected", self.engine.now, host.me, self.id, detail="vanished"))
-        self.engine.after(self.network.last_hop.detect_s, self._noticed, host, connection)
+        missed_after_s = self.network.last_hop.missed_after_s(self.engine.now - self._connected_at)
+        self.engine.after(missed_after_s, self._noticed, host, connection)
 
     def _noticed(self, host: "SimHost", connection: int) -> None:
         if host.alive:
@@ -189,6 +195,7 @@ class SimClient:
 
     def _notice(self, host: "SimHost", connection: int) -> None:
         if self.id in host.clients and not (self.host is host and self.connection > connection + 1):
+            count_as_consumed(host, self.id)
             del host.clients[self.id]
             host.broker.on_disconnect(self.id, "vanished")
 
@@ -223,7 +230,33 @@ class SimClient:
             self.filters.remove(filter)  # the connection broke before the broker read this
             return
         host.broker.on_subscribe(self.id, filter)
-        self._owe_after(owed_after_s, filter)
+        self._owe_when_confirmed(host, filter, owed_after_s)
+
+    def _owe_when_confirmed(self, host: "SimHost", filter: Filter, otherwise_after_s: float) -> None:
+        """Where brokers confirm subscriptions, events are owed from then on; elsewhere after a time."""
+        context = host.broker.contexts.get(self.id)
+        is_here = context is not None and filter in context.filters  # and not at a home broker
+        confirmation = host.broker.router.confirm() if is_here else {}
+        if context is None or not confirmation:
+            self._owe_after(otherwise_after_s, filter)
+            return
+        self._wishes[filter] = wish = self._wishes.get(filter, 0) + 1
+        self._ask_for_confirmation(host, context, confirmation, filter, wish)
+
+    def _ask_for_confirmation(
+        self,
+        host: "SimHost",
+        context: Context,
+        confirmation: Mapping[BrokerId, int],
+        filter: Filter,
+        wish: int,
+    ) -> None:
+        """SUBACK: the context is whole, and every broker knows of the subscription."""
+        if context.local_queue is None and host.broker.router.passed(confirmation):
+            self._owe(filter, wish)
+        elif wish == self._wishes[filter] and filter in self.filters:
+            again = (host, context, confirmation, filter, wish)
+            self.engine.after(CONFIRM_EVERY_S, self._ask_for_confirmation, *again)
 
     def _owe_after(self, delay_s: float, filter: Filter) -> None:
         self._wishes[filter] = wish = self._wishes.get(filter, 0) + 1
@@ -290,7 +323,11 @@ class SimClient:
                         "handoff", now, host.me, self.id, peer=self._came_from, detail=how, duration_s=waited
                     )
                 )
-        if not is_settled:
+        if is_settled:
+            return
+        if self.network.last_hop.in_flight:
+            self.engine.after(self.network.last_hop.delay_s, acknowledge, host, self.id, connection, event.id)
+        else:
             host.broker.on_acknowledge(self.id, event.id)
 
 

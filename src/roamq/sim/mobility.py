@@ -87,12 +87,15 @@ class ThreeState(Mobility, frozen=True):
     connect_s: Annotated[Seconds, doc("mean stay in S0, T_beta")] = 60.0
     disconnect_s: Annotated[Seconds, doc("mean stay in S1, T_delta")] = 12.0
     handoff_s: Annotated[Seconds, doc("mean stay in S2, T_alpha")] = 3.0
+    elsewhere: Annotated[
+        bool, doc("RND: the next broker is never the last one; false: it may be ([PRO] says both)")
+    ] = False
     paths: Annotated[
         list[tuple[str, str]], doc("NBR: pairs of brokers clients move between; empty: the network's links")
     ] = []
 
     def steps(self, client: int, world: World, rng: random.Random) -> Iterator[Step]:
-        neighbours = self._neighbours(world)
+        targets = self._targets(world)
         here = rng.choice(world.leaves)
         time = rng.random()  # nobody connects in the same instant as everybody else
         while True:
@@ -104,7 +107,15 @@ class ThreeState(Mobility, frozen=True):
                 if rng.random() < 0.5:
                     continue  # back to S0, at the same broker
             time += rng.expovariate(1 / self.handoff_s)  # S2: out of reach of the last broker
-            here = rng.choice(neighbours[here] if self.pattern == "NBR" else world.leaves)
+            here = rng.choice(targets[here])
+
+    def _targets(self, world: World) -> Mapping[BrokerId, Sequence[BrokerId]]:
+        """Broker -> where a client may hand off to from there."""
+        if self.pattern == "NBR":
+            return self._neighbours(world)
+        if self.elsewhere:
+            return {broker: [b for b in world.leaves if b != broker] for broker in world.leaves}
+        return dict.fromkeys(world.leaves, world.leaves)
 
     def _neighbours(self, world: World) -> Mapping[BrokerId, Sequence[BrokerId]]:
         if not self.paths:

@@ -9,13 +9,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from roamq.broker import Broker
-from roamq.core.context import Context
+from roamq.broker.broker import Broker
+from roamq.core.context import UNLIMITED, Context
 from roamq.core.events import BrokerId, ClientId, Event
-from roamq.core.messages import HEADER_BYTES, Forwarded, Message, Routed, StoredEvents, kind_of
+from roamq.core.filters import Filter
+from roamq.core.messages import HEADER_BYTES, Message, Routed, kind_of
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
+from roamq.overlay.interest import ByInterest
+from roamq.sim.acknowledgements import count_as_consumed
 from roamq.sim.engine import Engine
+from roamq.sim.inputs import Input, InputQueue, takes_its_turn, work_of
 from roamq.sim.link import Link
 from roamq.sim.options import LastHopOptions, LinkOptions, ServiceOptions, Work
 from roamq.sim.recorder import Recorder
@@ -26,13 +30,6 @@ if TYPE_CHECKING:
 Effect = tuple[Callable[..., Any], tuple[Any, ...]]
 """What a broker did, to be let out when its service time is over."""
 
-Input = tuple[str, int, Callable[..., Any], tuple[Any, ...]]
-"""What waits for a broker: its kind and size, and what is to be done."""
-
-REFUSABLE = frozenset({"event", "stored_event"})
-"""What a full input queue refuses; control messages always get in."""
-
-
 LAST_HOP = {
     "live": ("delivery", 1),
     "stored": ("delivery", 1),
@@ -40,13 +37,6 @@ LAST_HOP = {
     "forwarded": ("forward", 0),
 }
 """How an event came -> as what its last hop is counted; one from a home broker is a message that began there."""
-
-
-def is_transfer(message: Message | Event, sender: BrokerId) -> bool:
-    """Is this a part of a state transfer that `sender` itself makes?"""
-    return (
-        isinstance(message, Routed) and message.sender == sender and isinstance(message.message, StoredEvents)
-    )
 
 
 def receive_all(sent: "list[tuple[SimClient, int, Event, str, bool]]") -> None:
@@ -79,20 +69,25 @@ class SimHost:
         """Crashes that are not over yet: the broker is back when the last of them is."""
         self._timers: dict[TimerKey, int] = {}
         self._timer_count = 0
+        self._forgot = False
+        """Whether the broker lost its store, and its neighbours have not been told."""
         self._life = 0
         """Grows with every crash: what was being served before it is not finished after it."""
         self._radio_free_at = 0.0
         last_hop = network.last_hop
         self._plain_last_hop_s = last_hop.delay_s if last_hop.is_plain else None
+        self.settles_at_once = network.express and last_hop.is_plain
         self._together: list[tuple[SimClient, int, Event, str, bool]] = []
         """Sent over the last hop in one turn of the engine, and in which."""
         self._together_in = -1
         self._service = network.service
         if self._service is None:
             self.deliver = self._transmit  # type: ignore[method-assign] # nothing is held back
-        self._queue: deque[Input] = deque()
-        self._queued_bytes = 0
-        self._waiting_events = 0
+        self._speed = self._service.speed.get(me, 1.0) if self._service else 1.0
+        self._queue = InputQueue(
+            limit_bytes=self._service.queue_bytes if self._service else None,
+            control_first=self._service is not None and self._service.control_first,
+        )
         self._busy = False
         self._effects: list[Effect] | None = None
         self._outbox: list[Effect] = []
@@ -107,8 +102,7 @@ class SimHost:
         return self.engine.now
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
-        if self._service is not None and self._service.transfer_s and is_transfer(message, self.me):
-            # Stored events leave one by one, and what else there is to do comes in between.
+        if self._service is not None and takes_its_turn(self._service, message, self.me):
             self.enqueue("transfer", 0, self._send_stored, to, message)
             return
         if self._effects is not None:
@@ -132,14 +126,17 @@ class SimHost:
             for neighbour in to:
                 self.send(neighbour, event)
 
-    def bring(self, to: BrokerId, message: Message) -> None:
-        """All hops of a unicast message at once, where nothing can happen to it on its way (`Network.express`)."""
+    def unicast(self, to: BrokerId, via: BrokerId, message: Message) -> None:
+        """Hop by hop, or all hops at once where nothing can happen to a message on its way (`Network.express`)."""
+        if not self.network.express:
+            self.send(via, Routed(to=to, sender=self.me, message=message))
+            return
         network, now = self.network, self.engine.now
         hops, units = network.hops(self.me, to), message.units
         self.recorder.traffic(now, message.traffic_kind, units, units * hops, message.size_bytes * hops)
         for _ in range(hops):  # hop by hop, as the events beside it: the sum is the same to the last bit
             now += network.link_delay_s
-        self.engine.at(now, network.hosts[to].broker.scheme.on_message, self.me, message)
+        self.engine.at(now, network.hosts[to].broker.mailbox.receive, self.me, message)
 
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         if self._effects is not None:
@@ -147,17 +144,34 @@ class SimHost:
         else:
             self._transmit(to, event, how)
 
-    def attached(self, client: ClientId, resumed: bool) -> None:
+    def window(self, client: ClientId) -> int:
+        """Simulated clients take whatever comes, unless the scenario has them acknowledge."""
+        return self.network.last_hop.in_flight or UNLIMITED
+
+    def has_begun(self, context: Context, event: Event) -> bool:
+        """Simulated clients have an event or do not have it."""
+        return False
+
+    def ready(self, client: ClientId) -> None:
         """Simulated clients do not wait for an answer."""
 
     def detach(self, client: ClientId, reason: str) -> None:
-        self.clients.pop(client, None)
+        if self.clients.pop(client, None) is not None:
+            count_as_consumed(self, client)
 
     def take_session(self, context: Context, session: object | None) -> None:
         """Simulated clients speak no protocol that would keep anything."""
 
     def join_session(self, context: Context, session: object) -> None:
         """Nor at two brokers."""
+
+    def end_session(self, context: Context) -> None:
+        """Nor for good."""
+
+    def places_ended(
+        self, client: ClientId, filters: tuple[Filter, ...], events: tuple[Event, ...] = ()
+    ) -> None:
+        """Nor share subscriptions."""
 
     def set_timer(self, key: TimerKey, after: float) -> None:
         self._timer_count += 1
@@ -166,9 +180,6 @@ class SimHost:
 
     def cancel_timer(self, key: TimerKey) -> None:
         self._timers.pop(key, None)
-
-    def store(self, client: ClientId) -> None:
-        """The simulator's store is the broker object itself: a crash that keeps it keeps everything."""
 
     def record(self, record: Record) -> None:
         self.recorder.record(record)
@@ -187,32 +198,28 @@ class SimHost:
 
         Events may be refused, control messages never: [PRO]'s brokers discard messages under overload.
         """
-        service = self._service
-        if service is None:
+        if self._service is None:
             action(*args)
             return True
-        if (
-            kind in REFUSABLE
-            and service.queue_bytes is not None
-            and self._queued_bytes + size > service.queue_bytes
-        ):
+        if self._queue.refuses(kind, size):
             self._refuse(args[-1])
             return False
-        if kind == "event":
-            self._waiting_events += 1
-        self._queue.append((kind, size, action, args))
-        self._queued_bytes += size
+        self._queue.append(Input(kind, size, action, args))
         if not self._busy:
             self._serve_next()
         return True
 
     def _refuse(self, what: Any) -> None:
-        events: tuple[Event, ...] = ()
+        """The full input queue has no room for an event, or for a message that brings some: the records say so.
+
+        A publisher whose publication is refused is told, and tries again.
+        """
+        events: tuple[Any, ...] = ()
         client = None
         if isinstance(what, Event):
             events = (what,)
-        elif isinstance(what, Routed) and isinstance(what.message, StoredEvents | Forwarded):
-            events, client = what.message.events, what.message.client
+        elif isinstance(what, Routed):
+            events, client = what.message.carried, getattr(what.message, "client", None)
         for event in events:
             origin, sequence = event.id
             self.record(
@@ -221,32 +228,31 @@ class SimHost:
 
     def _serve_next(self) -> None:
         assert self._service is not None
-        kind, size, action, args = self._queue.popleft()
-        self._queued_bytes -= size
+        taken = self._queue.popleft()
         self._busy = True
         self._effects = []
-        changes = self.broker.scheme.index.version
-        action(*args)
-        changes = self.broker.scheme.index.version - changes
+        changes = self.broker.contexts.index.version
+        taken.action(*taken.args)
+        changes = self.broker.contexts.index.version - changes
         effects, self._effects = self._effects, None
         self._outbox = effects
-        if kind == "event":
-            self._waiting_events -= 1
-        seconds = self._service.seconds(self._work(kind, args, effects, changes), self.broker.scheme)
-        cell = self._processing.setdefault(kind, [0, 0.0])
+        seconds = self._service.seconds(self._work(taken, effects, changes)) / self._speed
+        cell = self._processing.setdefault(taken.kind, [0, 0.0])
         cell[0] += 1
         cell[1] += seconds
         self.engine.after(seconds, self._served, self._life, effects)
 
-    def _work(self, kind: str, inputs: tuple[Any, ...], effects: list[Effect], changes: int) -> Work:
+    def _work(self, taken: Input, effects: list[Effect], changes: int) -> Work:
         deliveries = sum(1 for effect, _ in effects if effect == self._transmit)
-        sent = (args[0] for _, args in effects if args[0].__class__ is Routed)
-        handed_on = [routed.message for routed in sent if routed.sender == self.me]
-        if inputs and inputs[-1].__class__ is Routed and inputs[-1].to == self.me:
-            handed_on.append(inputs[-1].message)
-        transferred = sum(len(m.events) for m in handed_on if isinstance(m, StoredEvents))
-        forwarded = sum(len(m.events) for m in handed_on if isinstance(m, Forwarded))
-        return Work(kind, deliveries, len(effects) - deliveries, transferred, forwarded, changes)
+        return work_of(
+            taken,
+            me=self.me,
+            sent=(args for _, args in effects),
+            deliveries=deliveries,
+            sends=len(effects) - deliveries,
+            changes=changes,
+            buffered=self.broker.contexts.buffered_by_last_event,
+        )
 
     def _served(self, life: int, effects: list[Effect]) -> None:
         if life != self._life:
@@ -256,7 +262,7 @@ class SimHost:
         for effect, args in effects:
             effect(*args)
         for _ in range(len(self.publisher_waits)):
-            if not self._has_room():
+            if not self._queue.has_room:
                 break
             self.publisher_waits.popleft()()  # one that is still too large waits again
         self.network.let_publishers_go_on()
@@ -265,12 +271,12 @@ class SimHost:
 
     def congested(self) -> bool:
         """Does flow control hold publishers back because of this broker?"""
-        window = self._service.window if self._service else None
-        return window is not None and self._waiting_events >= window
-
-    def _has_room(self) -> bool:
-        limit = self._service.queue_bytes if self._service else None
-        return limit is None or self._queued_bytes < limit
+        service, queue = self._service, self._queue
+        if service is None:
+            return False
+        return (service.window is not None and queue.events >= service.window) or (
+            service.flow_bytes is not None and queue.bytes >= service.flow_bytes
+        )
 
     def _timer_runs_out(self, key: TimerKey, ticket: int) -> None:
         # A timer that was replaced or cancelled has another ticket, or none.
@@ -316,7 +322,7 @@ class SimHost:
             engine.after(self._plain_last_hop_s, receive_all, self._together)
         return self._together
 
-    def hand_at_once(self, to: ClientId, event: Event) -> bool:
+    def deliver_at_once(self, to: ClientId, event: Event) -> bool:
         """A client that stays until the event has arrived is sure to get it: nothing is kept for it meanwhile.
 
         Where nothing breaks (`Network.express`) and the last hop is plain, that is most deliveries.
@@ -350,15 +356,13 @@ class SimHost:
         for client in list(self.clients.values()):
             client.connection_broke()
         self.clients.clear()
-        kept = (self.broker.on_message, self._send_stored)
-        self._queue = deque(item for item in self._queue if keep_store and item[2] in kept)
-        self._queued_bytes = sum(item[1] for item in self._queue)
-        self._waiting_events = sum(item[0] == "event" for item in self._queue)
+        self._queue.keep((self.broker.on_message, self._send_stored) if keep_store else ())
         if not keep_store:
             self._outbox = []
             for link in self.links.values():
                 link.waiting.clear()
-            self.broker = self.network.make_broker(self, incarnation=(self.broker.sequence >> 40) + 1)
+            self.broker = self.network.make_broker(self, incarnation=self.broker.incarnation + 1)
+            self._forgot = True
 
     def restart(self) -> None:
         self._faults -= 1
@@ -370,11 +374,24 @@ class SimHost:
             if effect != self._transmit:  # who was to receive a transmission is not connected any more
                 effect(*args)
         self.broker.on_restart()
+        if self._forgot and isinstance(self.broker.router, ByInterest):
+            self._learn_again()
+        self._forgot = False
         if self._queue and not self._busy:
             self._serve_next()
         for other in self.network.hosts.values():
             if self.me in other.links:
                 other.links[self.me].resume()
+
+    def _learn_again(self) -> None:
+        """The links come up, and both ends of each find out that one of them has lost its store.
+
+        Flooding needs nothing of it, and a hierarchy does not get it: its runs with lost stores stay as they were.
+        """
+        for neighbour in sorted(self.links):
+            other = self.network.hosts[neighbour]
+            other.enqueue("control", 0, other.broker.router.neighbour_forgot, self.me)
+            self.enqueue("control", 0, self.broker.router.neighbour_forgot, neighbour)
 
     def processing_records(self, now: float) -> list[Record]:
         """Service time spent, by kind of operation."""

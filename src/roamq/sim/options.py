@@ -4,12 +4,9 @@ These are msgspec structs: unknown fields and wrong types are found when a scena
 the field. `roamq simulate SCENARIO --show` prints them with the descriptions below.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
-
-if TYPE_CHECKING:
-    from roamq.schemes.base import Scheme
 
 Seconds = Annotated[float, Meta(ge=0)]
 Probability = Annotated[float, Meta(ge=0, lt=1)]
@@ -26,7 +23,7 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class NetworkOptions(Options, frozen=True):
     """The brokers and how events travel between them."""
 
-    overlay: Annotated[str, doc("'flooding' or 'hierarchy'")] = "flooding"
+    overlay: Annotated[str, doc("'flooding', 'hierarchy' or 'interest'")] = "flooding"
     brokers: Annotated[list[str], doc("names of the brokers; empty with height and degree")] = []
     links: Annotated[list[tuple[str, str]], doc("pairs of brokers that talk directly")] = []
     height: Annotated[int, Meta(ge=1), doc("hierarchy: levels of the full tree, the root's included")] = 4
@@ -67,14 +64,39 @@ class LastHopOptions(Options, frozen=True):
     retransmit: Annotated[bool, doc("repeat lost transmissions after retransmit_s")] = False
     retransmit_s: Annotated[Seconds, doc("how long a repetition takes")] = 0.05
     detect_s: Annotated[Seconds, doc("how long a broker takes to notice that a client is gone")] = 0.0
+    ping_s: Annotated[
+        Seconds,
+        doc(
+            "a broker pings its clients so often, and misses one `detect_s` after the next ping; 0: no pings"
+        ),
+    ] = 0.0
+    in_flight: Annotated[
+        int,
+        Meta(ge=0),
+        doc("so many messages may be on their way to a client that it has not acknowledged; 0: no limit"),
+    ] = 0
+    redelivers: Annotated[
+        bool,
+        doc(
+            "what a vanished client has not acknowledged is sent again; false: it counts as consumed, and is lost"
+        ),
+    ] = True
     shows_epoch: Annotated[
         bool, doc("clients show the epoch of their last connection to the next broker")
     ] = True
 
     @property
     def is_plain(self) -> bool:
-        """Every message takes the same time."""
-        return not (self.bandwidth_bps or self.loss or self.duplication)
+        """Every message takes the same time, and no broker waits for an acknowledgement."""
+        return not (
+            self.bandwidth_bps or self.loss or self.duplication or self.in_flight or not self.redelivers
+        )
+
+    def missed_after_s(self, connected_s: float) -> float:
+        """How long a broker believes in a client that vanished when it had been connected for so long."""
+        if not self.ping_s:
+            return self.detect_s
+        return self.ping_s - connected_s % self.ping_s + self.detect_s
 
 
 class ServiceOptions(Options, frozen=True):
@@ -88,20 +110,40 @@ class ServiceOptions(Options, frozen=True):
     send_s: Annotated[Seconds, doc("per message to another broker")] = 0.0
     transfer_s: Annotated[Seconds, doc("per stored event sent or received in a state transfer")] = 0.0
     forward_s: Annotated[Seconds, doc("per event sent or received while a copy is activated")] = 0.0
+    message_s: Annotated[
+        Seconds,
+        doc("per stored event sent to or received from another broker, whatever for: one price for one act"),
+    ] = 0.0
     buffer_s: Annotated[Seconds, doc("per event, for each context that buffers it")] = 0.0
+    store_s: Annotated[Seconds, doc("per event that any context buffers: it is stored once for all")] = 0.0
     subscription_s: Annotated[Seconds, doc("per subscription that enters or leaves matching")] = 0.0
     queue_bytes: Annotated[int | None, doc("bound of the input queue; events beyond it are dropped")] = None
     window: Annotated[
         int | None,
         doc("flow control: publishers wait while any broker has so many events in its input queue"),
     ] = None
+    flow_bytes: Annotated[
+        int | None,
+        doc("flow control: publishers wait while any broker has so many bytes in its input queue"),
+    ] = None
+    control_first: Annotated[
+        bool, doc("control does not wait behind events and the messages that carry events")
+    ] = False
+    speed: Annotated[
+        dict[str, Annotated[float, Meta(gt=0)]],
+        doc("brokers that are slower (below 1) or faster than the others"),
+    ] = {}
 
-    def seconds(self, work: "Work", scheme: "Scheme") -> float:
+    def seconds(self, work: "Work") -> float:
         """Service time of one operation with its effects."""
         seconds = self.operation_s + work.deliveries * self.delivery_s + work.sends * self.send_s
         seconds += work.transferred * self.transfer_s + work.forwarded * self.forward_s
+        if self.message_s:
+            seconds += (work.transferred + work.forwarded) * self.message_s
         if work.kind == "event":
-            seconds += self.event_s + self.buffer_s * scheme.buffered_by_last_event
+            seconds += self.event_s + self.buffer_s * work.buffered
+            if work.buffered:
+                seconds += self.store_s
         return seconds + work.subscriptions * self.subscription_s
 
 
@@ -117,6 +159,8 @@ class Work(NamedTuple):
     """Events forwarded to a copy that is being activated, or received for one."""
     subscriptions: int
     """Subscriptions that entered or left matching."""
+    buffered: int
+    """Contexts that the last event was stored in."""
 
 
 class Fault(Options, frozen=True):

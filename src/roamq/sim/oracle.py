@@ -10,11 +10,18 @@ if TYPE_CHECKING:
 
 
 class PlannedMoves:
-    """Reads the plans of the simulated clients; implements `schemes.prediction.Oracle`."""
+    """Reads the plans of the simulated clients; implements `schemes.parts.prediction.Oracle`."""
 
-    def __init__(self, clients: Mapping[ClientId, "SimClient"], leaves: Sequence[BrokerId]) -> None:
+    def __init__(
+        self,
+        clients: Mapping[ClientId, "SimClient"],
+        leaves: Sequence[BrokerId],
+        brokers: Sequence[BrokerId],
+    ) -> None:
+        """`leaves` are the brokers that serve clients in most scenarios; where each broker has an area, all do."""
         self._clients = clients
         self._leaves = leaves
+        self._brokers = brokers
 
     def next_broker(self, client: ClientId) -> BrokerId | None:
         """Where the client is already, as a broker that notices late finds it, or where it will be."""
@@ -28,6 +35,7 @@ class PlannedMoves:
         right = self.next_broker(client)
         if right is None:
             return None
-        start = self._leaves.index(right) + len(self._leaves) // 2
-        turned = (self._leaves[(start + i) % len(self._leaves)] for i in range(len(self._leaves)))
+        places = self._leaves if right in self._leaves else self._brokers
+        start = places.index(right) + len(places) // 2
+        turned = (places[(start + i) % len(places)] for i in range(len(places)))
         return next((b for b in turned if b not in (right, self._clients[client].last_broker)), None)

@@ -32,32 +32,46 @@ def exponential(mean_s: float) -> Sampler:
     return lambda rng, size: mean_s * rng.standard_exponential(size)
 
 
-def recorded(durations_s: Sequence[float] | Floats) -> Sampler:
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
     """Durations as they were recorded, in their order, again from the start after the last."""
+
+    durations_s: Floats
+
+
+def recorded(durations_s: Sequence[float] | Floats) -> Recorded:
+    """Durations for a centre that repeats a recording. A run keeps nothing for the next: same seed, same run."""
     values = np.asarray(durations_s, dtype=np.float64)
-    position = 0
-
-    def take(_: np.random.Generator, size: int) -> Floats:
-        nonlocal position
-        index = (position + np.arange(size)) % values.size
-        position = (position + size) % values.size
-        return values[index]
-
-    return take
+    if not values.size:
+        raise ValueError("durations_s: is empty; a recording needs at least one duration")
+    return Recorded(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Centre:
+class SimulatedCentre:
     """One server with a first-come-first-served queue; OFF interrupts a service, ON resumes it."""
 
-    service: Sampler
-    on: Sampler | None = None
+    service: Sampler | Recorded
+    on: Sampler | Recorded | None = None
     """Connected periods; with `off`. Without them the server is always on."""
-    off: Sampler | None = None
+    off: Sampler | Recorded | None = None
     other_rate: float = 0.0
     """Poisson events of other flows, which are served here and leave."""
     capacity: int | None = None
     """Events that fit in, the one in service included; one that finds the centre full is lost."""
+
+
+def exponential_centre(
+    demand_s: float, *, t_on_s: float = math.inf, t_off_s: float = 0.0, other_rate: float = 0.0
+) -> SimulatedCentre:
+    """A centre whose service and periods are exponential with these means; without a disconnected period, M/M/1."""
+    is_on_off = t_off_s > 0 and math.isfinite(t_on_s)
+    return SimulatedCentre(
+        service=exponential(demand_s),
+        on=exponential(t_on_s) if is_on_off else None,
+        off=exponential(t_off_s) if is_on_off else None,
+        other_rate=other_rate,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +96,9 @@ class Run:
         return float(self.responses_s.mean())
 
     def half_width_s(self, *, batches: int = 30, confidence: float = 0.95) -> float:
-        """Of the confidence interval of the mean, by batch means: neighbouring responses are correlated."""
+        """Half of the confidence interval of the mean, from the means of batches: neighbouring responses are
+        correlated.
+        """
         usable = self.responses_s.size // batches * batches
         means = self.responses_s[:usable].reshape(batches, -1).mean(axis=1)
         return float(stats.t.ppf((1 + confidence) / 2, batches - 1) * means.std(ddof=1) / math.sqrt(batches))
@@ -92,7 +108,7 @@ class Run:
 
 
 def simulate(
-    centres: Sequence[Centre],
+    centres: Sequence[SimulatedCentre],
     *,
     seed: int,
     until_s: float,
@@ -104,8 +120,8 @@ def simulate(
 ) -> Run:
     """Send Poisson events through `centres` in turn; report those born in [warmup_s, until_s].
 
-    The rate is constant, or constant by bins of `bin_s` ([TIME] Eq. 17) which start anew after the last. The
-    run goes on until the last of the reported events has left, so none is forgotten for being slow.
+    The rate is constant, or constant by bins of `bin_s` ([TIME] Eq. 17) which start anew after the last. The run
+    goes on until the last of the reported events has left, so that slow ones count too.
     """
     assert (rate is None) != (not bin_rates), "give either rate or bin_rates"
     engine = Engine()
@@ -126,6 +142,48 @@ def simulate(
         engine.run(engine.now + max(until_s / 50, bin_s))
     customers = first.pulled + sum(station.others for station in stations)
     return Run(np.array(sink.births), np.array(sink.responses), sink.lost, sink.expired, customers)
+
+
+DEVIATION_MAX: Final = 0.05
+"""[TIME] calls an analysis accurate that is "less than 5%" off the simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanOfRuns:
+    """A mean over independent runs with its 95% confidence interval."""
+
+    mean: float
+    half_width: float
+    half_width_joint: float
+    """At 99.9%: many points are judged at once, and one in twenty would leave its 95% interval by chance."""
+
+    def agrees_with(self, value: float, deviation_max: float = DEVIATION_MAX) -> bool:
+        """Whether the runs show that their mean is within `deviation_max` of the value: the whole 99.9% interval is.
+
+        Runs whose interval is wider than that agree with nothing.
+        """
+        return abs(self.mean - value) + self.half_width_joint <= deviation_max * value
+
+
+def replicate(
+    centres: Sequence[SimulatedCentre], *, rate: float, until_s: float, runs: int = 8, first_seed: int = 1
+) -> MeanOfRuns:
+    """The mean response time over runs that differ in their seed alone.
+
+    Runs from different points must not share seeds, or one unlucky draw shows in all of them.
+    """
+    means = [
+        simulate(centres, seed=first_seed + run, rate=rate, until_s=until_s, warmup_s=until_s / 20).mean_s()
+        for run in range(runs)
+    ]
+    return mean_of_runs(means)
+
+
+def mean_of_runs(means: Sequence[float]) -> MeanOfRuns:
+    """The mean of the runs' means, with the intervals that their spread gives."""
+    error = float(np.std(means, ddof=1)) / math.sqrt(len(means))
+    t_95, t_joint = (float(stats.t.ppf(share, len(means) - 1)) for share in (0.975, 0.9995))
+    return MeanOfRuns(float(np.mean(means)), t_95 * error, t_joint * error)
 
 
 class _Sink:
@@ -209,7 +267,7 @@ class _Station:
         self.remaining = 0.0
         self.service_ends = math.inf
         self.ticket = 0
-        """Tells a scheduled step that was overtaken by a disconnection."""
+        """Grows with each disconnection, so that a step scheduled before it is recognised and skipped."""
 
     def feed(self, stream: Draw, lifetime: Draw | None) -> None:
         self.stream = stream
@@ -254,7 +312,9 @@ class _Station:
         self.next_birth = birth
 
     def _is_full(self, now: float) -> bool:
-        """Expired events leave at once in truth; here they are looked for when their room is wanted."""
+        """Whether the buffer is full of live events. In truth expired events leave at once; here they are removed
+        only when their room is needed.
+        """
         if not self.expires:
             return True
         alive: deque[tuple[float, float]] = deque()
@@ -363,7 +423,7 @@ class _Station:
 
 def _make_station(
     engine: Engine,
-    centre: Centre,
+    centre: SimulatedCentre,
     seeds: Iterator[np.random.SeedSequence],
     after: _Station | _Sink,
     sink: _Sink,
@@ -383,7 +443,9 @@ def _make_station(
 
 
 def _settled(draw_on: Draw, draw_off: Draw) -> tuple[bool, float]:
-    """State and time left of a connectivity that began long ago: starting all peers connected would bias."""
+    """State and remaining time of periods that began long ago: starting with all peers connected would bias the
+    result.
+    """
     past_s = 20 * (sum(draw_on() + draw_off() for _ in range(64)) / 64)
     while True:
         past_s -= draw_on()
@@ -401,8 +463,10 @@ def _block_sizes() -> Iterator[int]:
         size = min(2 * size, _BLOCK_MAX)
 
 
-def _draws(sampler: Sampler, seed: np.random.SeedSequence) -> Draw:
+def _draws(sampler: Sampler | Recorded, seed: np.random.SeedSequence) -> Draw:
     """One duration a call, drawn in blocks."""
+    if isinstance(sampler, Recorded):
+        return itertools.cycle(sampler.durations_s.tolist()).__next__
     rng = np.random.default_rng(seed)
     blocks = (sampler(rng, size).tolist() for size in _block_sizes())
     return itertools.chain.from_iterable(blocks).__next__

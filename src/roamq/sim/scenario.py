@@ -15,19 +15,15 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from roamq.broker import Broker
+from roamq.broker.broker import INCARNATION_BITS, Broker
+from roamq.build import OVERLAYS, build_broker
 from roamq.config import Source, apply_overrides, bind, parse_toml, read_toml, suggestion
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.records import Record
-from roamq.overlay.base import Router
-from roamq.overlay.flooding import Flooding
-from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.topology import Topology, hierarchy
-from roamq.schemes import scheme_by_name, scheme_names
-from roamq.schemes.base import Scheme, SchemeOptions
-from roamq.schemes.prefetching import Prefetching
-from roamq.schemes.prehandoff import PreHandoff
+from roamq.schemes.base import SchemeOptions
+from roamq.schemes.table import scheme_named, scheme_names
 from roamq.sim import city as _city  # noqa: F401  (registers its models)
 from roamq.sim import city_news as _city_news  # noqa: F401  (registers its model)
 from roamq.sim import mobility, workload
@@ -176,9 +172,9 @@ def checked(data: Any, source: Source) -> Scenario:
         raise ConfigError(
             f"{source.place('records.level')}: records.level: choose one of {', '.join(LEVELS)}"
         )
-    if scenario.network.overlay not in ("flooding", "hierarchy"):
+    if scenario.network.overlay not in OVERLAYS:
         raise ConfigError(
-            f"{source.place('network.overlay')}: network.overlay: choose 'flooding' or 'hierarchy'"
+            f"{source.place('network.overlay')}: network.overlay: choose one of {', '.join(OVERLAYS)}"
         )
     scheme_options(scenario)
     mobility_of(scenario, source)
@@ -196,7 +192,7 @@ def checked(data: Any, source: Source) -> Scenario:
 
 def scheme_options(scenario: Scenario) -> SchemeOptions:
     options = {k: v for k, v in scenario.scheme.items() if k != "name"}
-    return scheme_by_name(scenario.scheme_name).options_type.parse(options)
+    return scheme_named(scenario.scheme_name).options_type.parse(options)
 
 
 def mobility_of(scenario: Scenario, source: Source | None = None) -> mobility.Mobility:
@@ -271,9 +267,14 @@ class Simulation:
         self._by_id: dict[ClientId, SimClient] = {}
         world = world_of(scenario, self.topology)
         self.region = world.region
-        self.oracle = PlannedMoves(self._by_id, world.leaves)
+        self.oracle = PlannedMoves(self._by_id, world.leaves, self.topology.brokers)
         self.network.hops = cache(self.topology.distance)
-        self.network.express = scenario.link.is_plain and scenario.service is None and not scenario.faults
+        self.network.express = (
+            scenario.link.is_plain
+            and scenario.service is None
+            and not scenario.faults
+            and scenario.network.overlay != "interest"  # there a message may not overtake events on its way
+        )
         self.network.build(
             self.topology.brokers, self.topology.links, scenario.link, self._make_broker, self.stream
         )
@@ -285,33 +286,20 @@ class Simulation:
         return random.Random(f"{self.seed}/{purpose}")
 
     def _make_broker(self, host: SimHost, incarnation: int) -> Broker:
-        scenario = self.scenario
-        router: Flooding | Hierarchy
-        if scenario.network.overlay == "flooding":
-            router = Flooding(host.me, host, self.topology)
-        else:
-            router = Hierarchy(
-                host.me,
-                host,
-                self.topology,
-                covering=scenario.network.covering,
-                advertisements=scenario.network.advertisements,
-            )
-        scheme = self._make_scheme(host, router)
-        if self.network.express:
-            router.bring = host.bring
-            if scenario.last_hop.is_plain:
-                scheme.hand_at_once = host.hand_at_once
-        return Broker(host.me, host, router, scheme, incarnation=incarnation)
-
-    def _make_scheme(self, host: SimHost, router: Router) -> Scheme:
-        scheme_type = scheme_by_name(self.scenario.scheme_name)
-        options = scheme_options(self.scenario)
-        if issubclass(scheme_type, Prefetching):
-            return scheme_type(host.me, host, router, options, oracle=self.oracle)
-        if issubclass(scheme_type, PreHandoff):
-            return scheme_type(host.me, host, router, options, region=self.region)
-        return scheme_type(host.me, host, router, options)
+        network = self.scenario.network
+        return build_broker(
+            host.me,
+            host,
+            self.topology,
+            scheme=self.scenario.scheme_name,
+            options=scheme_options(self.scenario),
+            overlay=network.overlay,
+            covering=network.covering,
+            advertisements=network.advertisements,
+            oracle=self.oracle,
+            region=self.region,
+            first_number=incarnation << INCARNATION_BITS,
+        )
 
     def _make_clients(self) -> list[SimClient]:
         world = world_of(self.scenario, self.topology)
@@ -327,7 +315,7 @@ class Simulation:
                 iter(model.steps(number, world, self.stream(f"moves/{number}"))),
                 self.network,
                 self.checkers,
-                carries_subscriptions=scheme_by_name(self.scenario.scheme_name).carries_subscriptions,
+                carries_subscriptions=scheme_named(self.scenario.scheme_name).carries_subscriptions,
             )
             clients.append(client)
             self._by_id[client.id] = client
@@ -392,13 +380,11 @@ class Simulation:
     def _record_buffers(self) -> None:
         now = self.engine.now
         for broker, host in self.network.hosts.items():
-            scheme = host.broker.scheme
-            held = scheme.held_contexts()
+            held = host.broker.scheme.held()
             copies = sum(len(context.stored) for context in held)
+            buffer = host.broker.contexts.buffer
             self.recorder.record(
-                Record(
-                    "buffer", now, broker, count=len(scheme.buffer), hops=copies, bytes=scheme.buffer.bytes
-                )
+                Record("buffer", now, broker, count=len(buffer), hops=copies, bytes=buffer.bytes)
             )
         if now + self.scenario.records.buffer_s <= self.scenario.duration_s:
             self.engine.after(self.scenario.records.buffer_s, self._record_buffers)
@@ -422,7 +408,7 @@ class Simulation:
 
 def enforced(scenario: Scenario) -> frozenset[str]:
     """The invariants that must hold in this scenario: a scheme's guarantees, less what the scenario takes away."""
-    guarantees = set(scheme_by_name(scenario.scheme_name).guarantees)
+    guarantees = set(scheme_named(scenario.scheme_name).guaranteed(scheme_options(scenario)))
     options = scheme_options(scenario)
     bounded = options.buffer_bytes is not None or options.queue_bytes is not None
     overloaded = scenario.service is not None and scenario.service.queue_bytes is not None
@@ -435,11 +421,16 @@ def enforced(scenario: Scenario) -> frozenset[str]:
         or forgetful
         or expiring
         or lossy
+        or not scenario.last_hop.redelivers
         or scheme_options(scenario).timeout_s is not None
     ):
         guarantees.discard("loss")
     if forgetful:
         guarantees -= {"duplication", "leak"}
+    if lossy:
+        # The last hop lost an event and brought later ones: the broker, which sends the lost one again at the next
+        # connection, cannot put it in front of them.
+        guarantees.discard("order")
     if scenario.last_hop.duplication > 0:
         guarantees -= {"duplication"}
     return frozenset(guarantees)

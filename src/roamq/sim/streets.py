@@ -69,7 +69,7 @@ def _ground(areas: LocationAreas, options: MapOptions) -> list[Place]:
     return [Plane(low).place(inset, inset), Plane(high).place(-inset, -inset)]
 
 
-class Whereabouts(NamedTuple):
+class JourneyPoint(NamedTuple):
     """A client enters `cell` at `time_s`, at `place`."""
 
     time_s: float
@@ -122,14 +122,14 @@ class Streets(Mobility, frozen=True):
         if away_until is not None and cell is not None:
             yield Step(away_until, broker_of[cell], cell)
 
-    def journey(self, client: int, world: World, rng: random.Random) -> Iterator[tuple[Whereabouts, float]]:
+    def journey(self, client: int, world: World, rng: random.Random) -> Iterator[tuple[JourneyPoint, float]]:
         """Every cell the client enters; with a second number above 0 it switches off there for so long."""
         routes = self.routes(world)
         junctions = len(routes.junctions)
         at = self.ways[client % len(self.ways)][0] if self.ways else rng.randrange(junctions)
         time = rng.random()
         cell = routes.passages(at, routes.neighbors[at][0])[0].cell
-        yield Whereabouts(time, cell, routes.junctions[at]), 0.0
+        yield JourneyPoint(time, cell, routes.junctions[at]), 0.0
         while True:
             origin = at
             way = self._way(client, at, routes, rng)
@@ -141,14 +141,14 @@ class Streets(Mobility, frozen=True):
                     if entered != cell:
                         cell = entered
                         crossing = routes.point(at, to, at_m / routes.length_m(at, to))
-                        yield Whereabouts(time + at_m / speed, cell, crossing), 0.0
+                        yield JourneyPoint(time + at_m / speed, cell, crossing), 0.0
                 time += routes.length_m(at, to) / speed
                 at = to
                 reached += 1
                 if rng.random() < self.stop:
                     time += rng.expovariate(1 / self.stop_s) if self.stop_s else 0.0
                 if self.off and rng.random() < self.off:
-                    yield Whereabouts(time, cell, routes.junctions[at]), rng.expovariate(1 / self.off_s)
+                    yield JourneyPoint(time, cell, routes.junctions[at]), rng.expovariate(1 / self.off_s)
                 if at != origin and rng.random() < self.turn_back:
                     way, reached, origin = routes.way(at, origin), 1, at
             if self.ways:

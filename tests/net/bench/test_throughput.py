@@ -7,7 +7,7 @@ import pytest
 
 from roamq.core.errors import RoamqError
 from roamq.net.bench import brokers
-from roamq.net.bench.load import Load, Subscriber, publish_packet
+from roamq.net.bench.load import Load, LoadSubscriber, publish_packet
 from roamq.net.bench.throughput import Result, Shape, compare, ratio
 
 
@@ -33,12 +33,12 @@ def test_a_broker_that_cannot_be_had_is_noted_and_left_out() -> None:
         raise brokers.UnavailableError("it is not installed")
 
     notes: list[str] = []
-    results = compare([brokers.Candidate("ghost", missing)], shapes=[], on_note=notes.append)
+    results = compare([brokers.BenchBroker("ghost", missing)], shapes=[], on_note=notes.append)
     assert results == [] and notes == ["left out: it is not installed"]
 
 
 def test_a_broker_that_ends_as_it_starts_is_an_error_with_its_last_words(tmp_path: object) -> None:
-    candidate = brokers.Candidate("broken", lambda folder: (["sh", "-c", "echo no room; exit 3"], 1))
+    candidate = brokers.BenchBroker("broken", lambda folder: (["sh", "-c", "echo no room; exit 3"], 1))
     with pytest.raises(RoamqError, match="no room"):
         compare([candidate], shapes=[])
 
@@ -64,13 +64,23 @@ def test_a_subscriber_counts_and_acknowledges_packets_however_they_are_cut() -> 
 
     async def scenario() -> tuple[int, bytes]:
         packets = [publish_packet("bench/000", b"x" * 10, 1, number) for number in (7, 300, 65535)]
-        subscriber = Subscriber("s", "bench/+", 1, len(packets[0]), len(packets[0]) - 12)
+        counts: list[int] = []
+        subscriber = LoadSubscriber(
+            "s",
+            "bench/+",
+            1,
+            len(packets[0]),
+            len(packets[0]) - 12,
+            on_received=counts.append,
+            on_lost=lambda: None,
+        )
         written = Written()
         subscriber.transport = written  # type: ignore[assignment]
         subscriber.data_received(b"\x20\x02\x00\x00\x90\x03\x00\x01\x01")
         stream = b"".join(packets)
         for at in range(0, len(stream), 5):
             subscriber.data_received(stream[at : at + 5])
+        assert sum(counts) == subscriber.received
         return subscriber.received, written.data
 
     received, answers = asyncio.run(scenario())

@@ -33,7 +33,7 @@ async function roam() {
   const received = [];
   second.on("message", (name, payload) => received.push(payload.toString()));
   present.push(await connected(second));
-  const deadline = Date.now() + 10000;
+  const deadline = Date.now() + 60000;
   while (received.length < 4 && Date.now() < deadline) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }

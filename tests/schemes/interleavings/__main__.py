@@ -24,11 +24,14 @@ def main() -> int:
     parser.add_argument("--scheme", default="proactive", help="which scheme (default: proactive)")
     parser.add_argument("--moves", type=int, default=2, help="moves of the client after its first connection")
     parser.add_argument("--says", default="c", help="brokers at which events are published, such as 'ca'")
+    parser.add_argument("--overlay", default="flooding", help="flooding or interest (default: flooding)")
     parser.add_argument("--states", type=int, default=1_000_000, help="give up a plan after so many states")
     parser.add_argument("--jobs", type=int, default=None, help="plans at a time (default: one per core)")
     arguments = parser.parse_args()
     began, states, steps, ends, incomplete = time.monotonic(), 0, 0, 0, 0
-    chosen = list(plans(arguments.scheme, moves=arguments.moves, says=arguments.says))
+    chosen = list(
+        plans(arguments.scheme, moves=arguments.moves, says=arguments.says, overlay=arguments.overlay)
+    )
     with multiprocessing.Pool(arguments.jobs) as pool:
         results = pool.imap(partial(explored, max_states=arguments.states), chosen)
         for plan, result in zip(chosen, results, strict=True):

@@ -1,10 +1,10 @@
 """What is explored: itineraries of one client, an event from a broker, and what the brokers and the client know."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.schemes.interleavings.explore import itineraries
-from tests.schemes.interleavings.world import LINE, TRIANGLE, World
+from tests.schemes.interleavings.world import TOPOLOGIES, World
 
 ALL_EDGES = (("a", "b"), ("b", "c"), ("a", "c"))
 SOME_EDGES = (("a", "b"),)
@@ -19,14 +19,16 @@ class Plan:
     says: str
     known: tuple[tuple[str, str], ...] = ()
     shows_epoch: bool = True
-    line: bool = False
+    links: str = "triangle"
+    overlay: str = "flooding"
 
     def world(self) -> World:
         return World(
             self.scheme,
             self.itinerary,
             self.says,
-            topology=LINE if self.line else TRIANGLE,
+            topology=TOPOLOGIES[self.links],
+            overlay=self.overlay,
             known=self.known,
             shows_epoch=self.shows_epoch,
         )
@@ -35,22 +37,34 @@ class Plan:
         way = " ".join(step.removeprefix("go ") for step in self.itinerary if step != "vanish")
         edges = ",".join(one + other for one, other in self.known) or "none"
         shows = "epoch" if self.shows_epoch else "no epoch"
-        links = "line" if self.line else "triangle"
+        links = self.links if self.overlay == "flooding" else f"{self.links}, {self.overlay}"
         ending = " then leaves" if self.itinerary[-1] == "leave" else ""
         return (
             f"{self.scheme} {way}{ending}, events at {self.says or 'none'}, knows {edges}, {shows}, {links}"
         )
 
 
-def plans(scheme: str, *, moves: int, says: str = "c") -> Iterator[Plan]:
-    """Every itinerary of `moves` moves; with and without known neighbors, shown epochs and a direct link."""
+def plans(scheme: str, *, moves: int, says: str = "c", overlay: str = "flooding") -> Iterator[Plan]:
+    """Every itinerary of `moves` moves; with and without known neighbors, shown epochs and a direct link.
+
+    Routing by interest is explored on a square as well, where some paths have a broker in the middle.
+    """
+    for plan in _flooded_plans(scheme, moves=moves, says=says):
+        yield replace(plan, overlay=overlay)
+    if overlay != "flooding":
+        known = SOME_EDGES if scheme == "proactive" else ()
+        for itinerary in itineraries(moves):
+            yield Plan(scheme, itinerary, says, known, links="square", overlay=overlay)
+
+
+def _flooded_plans(scheme: str, *, moves: int, says: str) -> Iterator[Plan]:
     for itinerary in itineraries(moves):
         if scheme != "proactive":
             yield Plan(scheme, itinerary, says)
-            yield Plan(scheme, itinerary, says, line=True)
+            yield Plan(scheme, itinerary, says, links="line")
             continue
         for known in (ALL_EDGES, SOME_EDGES, ()):
             yield Plan(scheme, itinerary, says, known)
         yield Plan(scheme, itinerary, says, ALL_EDGES, shows_epoch=False)
-        yield Plan(scheme, itinerary, says, SOME_EDGES, line=True)
+        yield Plan(scheme, itinerary, says, SOME_EDGES, links="line")
         yield Plan(scheme, (*itinerary, "leave"), says, SOME_EDGES)

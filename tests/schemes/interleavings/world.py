@@ -12,29 +12,34 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from roamq.broker import Broker
-from roamq.core.context import Context, Epoch, Mode, Ticket
+from roamq.broker.broker import Broker
+from roamq.broker.mailbox import Mailbox
+from roamq.build import build_broker
+from roamq.core.context import UNLIMITED, Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.core.messages import Message
+from roamq.core.messages import Message, Routed
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
-from roamq.overlay.flooding import Flooding
+from roamq.overlay.interest import ByInterest
 from roamq.overlay.topology import Topology
-from roamq.schemes import scheme_by_name
-from roamq.schemes.base import Scheme
 
 CLIENT = ClientId("s")
 FILTER = Filter.parse("t")
 
 TRIANGLE = Topology(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
 LINE = Topology(["a", "b", "c"], [("a", "b"), ("b", "c")])
+SQUARE = Topology(["a", "b", "c", "d"], [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")])
+TOPOLOGIES = {"triangle": TRIANGLE, "line": LINE, "square": SQUARE}
 
 
 class ChoiceHost:
     """A broker's world: what it sends waits until somebody chooses to deliver it."""
+
+    settles_at_once = False
 
     def __init__(self, me: BrokerId, world: "World") -> None:
         self.me = me
@@ -55,11 +60,23 @@ class ChoiceHost:
         for neighbour in to:
             self.send(neighbour, event)
 
+    def unicast(self, to: BrokerId, via: BrokerId, message: Message) -> None:
+        self.send(via, Routed(to=to, sender=self.me, message=message))
+
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
         if self.world.at == self.me:
             self.world.inbox.append(event.id)
 
-    def attached(self, client: ClientId, resumed: bool) -> None:
+    def deliver_at_once(self, to: ClientId, event: Event) -> bool:
+        return False
+
+    def window(self, client: ClientId) -> int:
+        return UNLIMITED
+
+    def has_begun(self, context: Context, event: Event) -> bool:
+        return False
+
+    def ready(self, client: ClientId) -> None:
         """The client does not wait for an answer."""
 
     def detach(self, client: ClientId, reason: str) -> None:
@@ -69,12 +86,16 @@ class ChoiceHost:
 
     def join_session(self, context: Context, session: object) -> None: ...
 
+    def end_session(self, context: Context) -> None: ...
+
+    def places_ended(
+        self, client: ClientId, filters: tuple[Filter, ...], events: tuple[Event, ...] = ()
+    ) -> None: ...
+
     def set_timer(self, key: TimerKey, after: float) -> None:
         """Timers do not run out here: a time-out is a step of its own."""
 
     def cancel_timer(self, key: TimerKey) -> None: ...
-
-    def store(self, client: ClientId) -> None: ...
 
     def record(self, record: Record) -> None: ...
 
@@ -89,6 +110,7 @@ class World:
         says: Iterable[str] = (),
         *,
         topology: Topology = TRIANGLE,
+        overlay: str = "flooding",
         known: Iterable[tuple[str, str]] = (),
         shows_epoch: bool = True,
         options: Mapping[str, Any] | None = None,
@@ -103,15 +125,14 @@ class World:
             (one, other): deque() for one in topology.brokers for other in topology.neighbours[one]
         }
         self.brokers: dict[BrokerId, Broker] = {}
-        kind = scheme_by_name(scheme)
         values = dict(options or {})
         if scheme == "proactive":
             values["warm_start"] = [(one, other, 1.0, 0.0) for one, other in known]
         for broker in topology.brokers:
             host = ChoiceHost(broker, self)
-            router = Flooding(broker, host, topology)
-            made = kind(broker, host, router, kind.options_type.parse(values))
-            self.brokers[broker] = Broker(broker, host, router, made)
+            self.brokers[broker] = build_broker(
+                broker, host, topology, scheme=scheme, options=values, overlay=overlay
+            )
         self.at: BrokerId | None = None
         self.last: BrokerId | None = None
         self.ticket: Ticket | None = None
@@ -122,6 +143,8 @@ class World:
         self.read: list[EventId] = []
         self.owed: list[EventId] = []
         self.subscribed = False
+        self.confirmation: tuple[BrokerId, Mapping[BrokerId, int]] | None = None
+        """The broker where the client subscribed, and what must pass there before anything is owed."""
         self._texts: dict[str, str] = {}
         """What each broker's state looks like, until something happens to it."""
         self._frozen: dict[str, bytes] = {}
@@ -137,7 +160,7 @@ class World:
             found.append("read")
         if self.plan:
             found.append("plan")
-        if self.says and self.subscribed:
+        if self.says and self.is_confirmed():
             found.append("say")
         return found
 
@@ -209,11 +232,20 @@ class World:
         shown = self.ticket if self.shows_epoch else None
         self.brokers[broker].on_connect(CLIENT, self.last, (FILTER,), shown)
         self.last = broker
-        epoch = self.brokers[broker].scheme.epoch_of(CLIENT)
+        epoch = self.brokers[broker].contexts.epoch_of(CLIENT)
         self.ticket = Ticket(broker, epoch)
         if not self.subscribed:
             self.subscribed = True
             self.brokers[broker].on_subscribe(CLIENT, FILTER)
+
+            self.confirmation = (broker, self.brokers[broker].router.confirm())
+
+    def is_confirmed(self) -> bool:
+        """Does every broker know by now that the client has subscribed?"""
+        if self.confirmation is None:
+            return False
+        broker, fence = self.confirmation
+        return self.brokers[broker].router.passed(fence)
 
     def notice(self, broker: BrokerId) -> None:
         self.believed.discard(broker)
@@ -262,7 +294,7 @@ class World:
         missing = [event for event in self.owed if event not in self.read]
         if missing and not self.gone:
             return f"loss: {missing[0]} was never read"
-        holding = {broker: self.brokers[broker].scheme.held_contexts() for broker in self.brokers}
+        holding = {broker: self.brokers[broker].scheme.held() for broker in self.brokers}
         serving = [b for b, held in holding.items() for c in held if c.mode is Mode.SERVING]
         expected = [] if self.gone else [self.at]
         if serving != expected:
@@ -278,9 +310,9 @@ class World:
         if self.at is None:
             return None
         scheme: Any = self.brokers[self.at].scheme
-        if not hasattr(scheme, "holders"):
+        if not hasattr(scheme, "sent"):
             return None
-        known = {b for held in scheme.holders.values() for b in held}
+        known = {b for held in scheme.sent.holders.values() for b in held}
         stray = [b for b, held in holding.items() if b != self.at and held and b not in known]
         return f"stray: a copy at {stray[0]} that {self.at} does not know of" if stray else None
 
@@ -301,7 +333,7 @@ class World:
                 broker: Broker = pickle.loads(data)  # noqa: S301 - our own
                 host: Any = broker.host
                 host.world = self
-                restore_handlers(broker.scheme)
+                restore_handlers(broker)
                 self.brokers[BrokerId(name)] = broker
         self._frozen, self._texts = dict(kept.frozen), dict(kept.texts)
         for pair, waiting in kept.links.items():
@@ -327,14 +359,15 @@ class World:
             text = self._texts.get(name)
             if text is None:
                 router: Any = broker.router
-                text = self._texts[name] = f"{router.frontier} {describe(broker.scheme)}"
+                text = f"{router.frontier} {describe_routing(router)} {describe_broker(broker)}"
+                self._texts[name] = text
             parts.append(text)
         return hash(numbered("|".join(parts)))
 
 
 CHANGING = (
     *("time", "plan", "says", "at", "last", "ticket", "gone", "believed"),
-    *("inbox", "read", "owed", "subscribed"),
+    *("inbox", "read", "owed", "subscribed", "confirmation"),
 )
 """What a state is besides brokers and links."""
 
@@ -348,37 +381,51 @@ class Kept(NamedTuple):
     values: dict[str, Any]
 
 
-def topology_of(is_line: bool) -> Topology:
-    return LINE if is_line else TRIANGLE
+def topology_named(name: str) -> Topology:
+    return TOPOLOGIES[name]
+
+
+def name_of(topology: Topology) -> str:
+    return next(name for name, known in TOPOLOGIES.items() if known is topology)
 
 
 class _Freezer(pickle.Pickler):
-    """Leaves out what does not change: of a topology it is enough to know which, and what a scheme handles is the same
-    for all of its kind (`restore_handlers`)."""
+    """Leaves out what does not change: of a topology it is enough to know which, and which part handles which message
+    is the same for all brokers with one scheme (`restore_handlers`)."""
 
     dispatch_table = {  # noqa: RUF012
         **copyreg.dispatch_table,
-        Topology: lambda topology: (topology_of, (topology is LINE,)),
+        Topology: lambda topology: (topology_named, (name_of(topology),)),
+        Mailbox: lambda mailbox: (Mailbox, (mailbox.me, mailbox.router)),
     }
 
-    def reducer_override(self, value: object) -> Any:
-        if not isinstance(value, Scheme):
-            return NotImplemented
-        state = {name: item for name, item in vars(value).items() if name != "_handlers"}
-        if type(value) not in HANDLERS:
-            HANDLERS[type(value)] = {kind: handler.__name__ for kind, handler in value._handlers.items()}
-        return object.__new__, (type(value),), state
+
+HANDLERS: dict[type[Any], dict[type[Message], tuple[int, str]]] = {}
+"""By type of scheme: which of its parts handles which message, and by what method; part 0 is the scheme itself."""
 
 
-HANDLERS: dict[type[Scheme], dict[type[Message], str]] = {}
-"""Which method of a scheme handles which message."""
+def parts_of(broker: Broker) -> list[Any]:
+    scheme: Any = broker.scheme
+    return [scheme, *scheme.parts]
 
 
-def restore_handlers(scheme: Scheme) -> None:
-    scheme._handlers = {kind: getattr(scheme, name) for kind, name in HANDLERS[type(scheme)].items()}
+def note_handlers(broker: Broker) -> None:
+    if type(broker.scheme) not in HANDLERS:
+        places = {id(part): place for place, part in enumerate(parts_of(broker))}
+        handlers: dict[type[Message], Any] = broker.mailbox._handlers
+        HANDLERS[type(broker.scheme)] = {
+            kind: (places[id(handler.__self__)], handler.__name__) for kind, handler in handlers.items()
+        }
+
+
+def restore_handlers(broker: Broker) -> None:
+    parts = parts_of(broker)
+    for kind, (place, name) in HANDLERS[type(broker.scheme)].items():
+        broker.mailbox.handle(kind, getattr(parts[place], name))
 
 
 def frozen(broker: Broker) -> bytes:
+    note_handlers(broker)
     target = io.BytesIO()
     _Freezer(target, pickle.HIGHEST_PROTOCOL).dump(broker)
     return target.getvalue()
@@ -400,11 +447,45 @@ def message_text(message: Message) -> str:
 
 PLAIN = (str, int, float, Epoch, EventId, Message, type(None))
 IRRELEVANT = frozenset(
-    {"host", "router", "buffer", "index", "options", "care", "_handlers", "_matches", "_matches_version"}
-    | {"last_seen", "crossings", "buffered_by_last_event", "me", "lifetime_s", "limit", "outlier_crossings"}
-    | {"outlier_s", "ticket", "session"}
+    {"host", "router", "contexts", "mailbox", "options", "own", "care", "parts", "_listeners", "me"}
+    | {"last_seen", "crossings", "lifetime_s", "limit", "outlier_crossings", "outlier_s", "session"}
 )
-"""What does not decide what can follow: ports, parameters, caches, and times that nothing waits for."""
+"""What does not decide what can follow: ports, parameters, and times that nothing waits for."""
+
+
+def describe_routing(router: Any) -> Any:
+    """What a router knows besides how far it has seen: nothing under flooding."""
+    if not isinstance(router, ByInterest):
+        return ""
+    tables = (router._asked, router._sent)
+    asked = [[n, sorted((str(f), o) for f, o in table[n].items())] for table in tables for n in sorted(table)]
+    return [
+        sorted(map(str, router._here.items())),
+        asked,
+        router.markers.number,
+        sorted(router.markers.echoed.items()),
+    ]
+
+
+def describe_broker(broker: Broker) -> Any:
+    """The state of a broker's contexts, of its scheme and of the parts of that."""
+    parts = parts_of(broker)
+    described = {*map(id, parts)}
+    tables = [vars(part) for part in parts]
+    if hasattr(broker.scheme, "handover"):
+        account = broker.scheme.handover.whereabouts
+        described.add(id(account))
+        tables.append(vars(account))
+    return [
+        sorted((client, describe(context)) for client, context in broker.contexts.items()),
+        *(
+            (name, describe(item))
+            for table in tables
+            for name, item in table.items()
+            if name != "pending"  # that is another name for one of the others
+            if name not in IRRELEVANT and id(item) not in described and item and not callable(item)
+        ),
+    ]
 
 
 def describe(value: Any) -> Any:
@@ -428,7 +509,7 @@ def describe(value: Any) -> Any:
         return [describe(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted(str(describe(item)) for item in value)
-    names = getattr(type(value), "__slots__", None) or vars(value)
+    names = [field.name for field in fields(value)] if is_dataclass(value) else list(vars(value))
     return [
         (name, describe(item))
         for name in names

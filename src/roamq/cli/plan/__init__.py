@@ -3,26 +3,29 @@
 import click
 
 from roamq.cli.plan.capacity import capacity
+from roamq.cli.plan.check import check
 from roamq.cli.plan.mobility import mobility
 from roamq.cli.plan.regions import regions
 from roamq.cli.plan.response_time import response_time
+from roamq.cli.plan.schemes import schemes
 from roamq.cli.plan.transfer_cost import transfer_cost
 
 
 @click.group()
 def command() -> None:
-    """The models: brokers, throughput, response times, buffers. Answers in a second.
+    """Ask the models about brokers, throughput, response times and buffers. An answer takes about a second.
 
-    Each question is asked by options, by a TOML file with the same names, or by a preset: the examples
-    that the papers print, with their figures beside ours.
+    Give the parameters as options, in a TOML file with the same names, or by a preset: an example that a paper
+    prints, with the paper's figures beside ours.
 
     \b
     Examples:
       roamq plan response-time --preset metro-1
       roamq plan mobility --edges a-b,b-c,c-a --subscribers 500
-      roamq plan capacity plan.toml --clients 20000 --json
+      roamq plan capacity --preset city --clients 30000 --json
+      roamq plan check runs/testbed
     """
 
 
-for _subcommand in (mobility, response_time, regions, transfer_cost, capacity):
+for _subcommand in (mobility, response_time, regions, transfer_cost, schemes, capacity, check):
     command.add_command(_subcommand)

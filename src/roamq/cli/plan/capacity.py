@@ -1,4 +1,4 @@
-"""`roamq plan capacity`: how many brokers, and what buffer."""
+"""`roamq plan capacity`: the number of brokers, and the size of buffers."""
 
 from dataclasses import asdict
 from typing import Annotated, Any, Final
@@ -22,48 +22,60 @@ PRESETS: Final = {
 
 
 class CapacityQuestion(msgspec.Struct, kw_only=True):
-    clients: Annotated[int, about("Clients in all.", ge=1)]
+    clients: Annotated[int, about("Number of clients.", ge=1)]
     event_rate: Annotated[float, about("Events per second published in the whole network.", gt=0)]
     match_share: Annotated[float, about("Share of events that one client wants.", gt=0, lt=1)]
     t_on_s: Annotated[float, about("Mean time a client stays connected.", gt=0)]
-    t_off_s: Annotated[float, about("Mean time it stays away.", ge=0)]
+    t_off_s: Annotated[float, about("Mean time a client stays disconnected.", ge=0)]
     response_target_s: Annotated[float, about("Events must arrive within this time.", gt=0)]
-    response_share: Annotated[float, about("So large a share of them.", gt=0, lt=1)] = 0.95
-    loss_target: Annotated[float, about("Share that may find a client's buffer full.", gt=0, lt=1)] = 1e-3
+    response_share: Annotated[float, about("Share of events that must meet the target.", gt=0, lt=1)] = 0.95
+    loss_target: Annotated[
+        float, about("Share of events that a full client buffer may lose.", gt=0, lt=1)
+    ] = 1e-3
     demand_in_s: Annotated[float, about("Broker's time per event.", ge=0)] = 0.002
-    demand_copy_s: Annotated[float, about("Broker's time per client that wants it.", ge=0)] = 0.0005
+    demand_copy_s: Annotated[float, about("Broker's time per client that receives it.", ge=0)] = 0.0005
+    demand_out_s: (
+        Annotated[
+            float, about("Broker's time per neighbor that it passes an event to; else as per client.", ge=0)
+        ]
+        | None
+    ) = None
     demand_client_s: Annotated[float, about("Time to transmit an event to a client.", gt=0)] = 0.01
-    utilisation_max: Annotated[float, about("How busy a broker may be.", gt=0, lt=1)] = 0.7
-    busy_share: Annotated[float, about("Share of time that sizing covers.", gt=0, lt=1)] = 0.99
+    utilisation_max: Annotated[float, about("Highest utilisation of a broker.", gt=0, lt=1)] = 0.7
+    busy_share: Annotated[float, about("Share of the time that brokers are sized for.", gt=0, lt=1)] = 0.99
     copies: Annotated[float, about("Brokers that hold a client's context (1 + neighbors).", ge=1)] = 1.0
     event_bytes: Annotated[int, about("Size of a stored event.", ge=1)] = 512
-    degree: Annotated[int, about("Links per broker.", ge=2)] = 4
+    degree: Annotated[int, about("Links per broker of the tree that brokers form.", ge=2)] = 4
+    overlay: Annotated[
+        str, about("`flooding`, `hierarchy`, or `advertisements` (a hierarchy that uses them).")
+    ] = "flooding"
 
 
 @asks("capacity", CapacityQuestion, PRESETS)
 def capacity(question: CapacityQuestion, preset: str | None) -> Answer:
-    """How many brokers, and what buffer, for so many clients and these targets.
+    """How many brokers and how large a buffer a number of clients needs, for given targets.
 
     \b
     Examples:
       roamq plan capacity --preset city
-      roamq plan capacity --clients 5000 --event-rate 20 --match-share 0.05 --t-on-s 300 --t-off-s 30
+      roamq plan capacity --clients 5000 --event-rate 20 --match-share 0.05 --t-on-s 300 --t-off-s 30 \\
           --response-target-s 60
     """
-    from roamq.models.capacity import Demand, Plan, evaluate, plan_capacity
+    from roamq.models.capacity import CapacityPlan, Demand, evaluate, plan_capacity
 
     demand = Demand(**msgspec.structs.asdict(question))
     plan = plan_capacity(demand)
 
-    def row(one: Plan) -> list[Any]:
+    def row(option: CapacityPlan) -> list[Any]:
         return [
-            one.brokers,
-            one.clients_per_broker_busy,
-            one.broker_utilisation,
-            one.response_s,
-            one.response_s_at_share,
-            one.broker_buffer_bytes / 2**20,
-            "yes" if one.meets else f"no: {one.binding}",
+            option.brokers,
+            option.clients_per_broker_busy,
+            option.broker_utilisation,
+            option.transit_share,
+            option.response_s,
+            option.response_s_at_share,
+            option.broker_buffer_bytes / 2**20,
+            "yes" if option.meets else f"no: {option.binding}",
         ]
 
     around = sorted({max(1, plan.brokers // 2), max(1, plan.brokers - 1), plan.brokers, 2 * plan.brokers})
@@ -72,18 +84,20 @@ def capacity(question: CapacityQuestion, preset: str | None) -> Answer:
         "brokers",
         "clients at busy times",
         "utilisation",
+        "in transit",
         "mean response s",
         f"response s at {question.response_share:.0%}",
         "buffer MiB",
         "meets targets",
     ]
     return Answer(
-        data={"plan": asdict(plan), "nearby": [asdict(one) for one in nearby]},
+        data={"plan": asdict(plan), "nearby": [asdict(option) for option in nearby]},
         tables=[
             Table(
                 title=f"{plan.brokers} brokers, {plan.client_buffer_events} events of buffer per client",
                 columns=columns,
-                rows=[row(one) for one in nearby],
+                rows=[row(option) for option in nearby],
+                note="utilisation: of the busiest broker; in transit: its share of events that no client there wants",
             )
         ],
         notes=[
@@ -96,12 +110,12 @@ def capacity(question: CapacityQuestion, preset: str | None) -> Answer:
             f"{question.loss_target:g} of them",
         ],
         figure=Figure(
-            title="Utilisation of a broker by number of brokers",
+            title="Utilisation of the busiest broker by number of brokers",
             kind="line",
             x_label="brokers",
             y_label="utilisation",
             series=[
-                Series(name="utilisation", x=around, y=[one.broker_utilisation for one in nearby]),
+                Series(name="utilisation", x=around, y=[option.broker_utilisation for option in nearby]),
             ],
         ),
     )

@@ -24,26 +24,41 @@ PUBLISHED: Final = {
 
 
 class MobilityQuestion(msgspec.Struct, kw_only=True):
-    brokers: Annotated[int, about("So many brokers; a client moves to any of them.", ge=1)] | None = None
-    edges: Annotated[list[str], about("Or: neighbors, as a-b pairs; a client moves to a neighbor.")] = []
+    brokers: Annotated[int, about("Number of brokers; a client moves to any of them.", ge=1)] | None = None
+    edges: Annotated[list[str], about("Instead: neighbors, as a-b pairs; a client moves to a neighbor.")] = []
     neighbors: dict[str, dict[str, float]] | None = None
-    warehouse: Annotated[str, about("Take what the pipeline learned: folder of its tables.")] | None = None
-    dataset: Annotated[str, about("Which dataset of the warehouse.")] | None = None
-    subscribers: Annotated[int, about("Subscribers in all.", ge=1)] = 200
+    warehouse: (
+        Annotated[str, about("Take learned values from this folder of the pipeline's tables.")] | None
+    ) = None
+    dataset: Annotated[str, about("Dataset of the warehouse.")] | None = None
+    subscribers: Annotated[int, about("Number of subscribers.", ge=1)] = 200
     connect_s: Annotated[float, about("Mean time connected.", gt=0)] = 60.0
     disconnect_s: Annotated[float, about("Mean time disconnected.", gt=0)] = 12.0
     handoff_s: Annotated[float, about("Mean time between two brokers.", gt=0)] = 3.0
     p_disconnect: Annotated[float, about("Share of disconnections that are no handoff.", ge=0, lt=1)] = 0.5
     p_return: Annotated[float, about("Share of those that end at the same broker.", ge=0, lt=1)] = 0.5
-    busy_share: Annotated[float, about("Share of time for the busy column.", gt=0, lt=1)] = 0.95
-    throughput: Annotated[str, about("`paper`: messages per second by Eq. 16.")] = "none"
-    curve_subscribers: Annotated[list[float], about("Measured: subscribers at a broker ...")] = []
+    busy_share: Annotated[float, about("Share of the time that the busy column covers.", gt=0, lt=1)] = 0.95
+    throughput: Annotated[str, about("`paper`: print messages per second by Eq. 16.")] = "none"
+    curve_subscribers: Annotated[list[float], about("Measured numbers of subscribers at a broker.")] = []
     curve_throughput: Annotated[
-        list[float], about("... and its messages per second; a curve is fitted.")
+        list[float], about("Messages per second at these numbers; a curve is fitted.")
     ] = []
 
 
-@asks("mobility", MobilityQuestion, PRESETS, mobility_fields)
+def _unused(question: MobilityQuestion) -> dict[str, str]:
+    unused: dict[str, str] = {}
+    if question.brokers:
+        unused |= dict.fromkeys(("p_disconnect", "p_return"), "is used only where clients move to a neighbor")
+    if question.curve_subscribers:
+        unused["throughput"] = "is not used beside a measured curve"
+    else:
+        unused["curve_throughput"] = "is used only with curve_subscribers"
+    if question.warehouse is None:
+        unused["dataset"] = "is used only with warehouse"
+    return unused
+
+
+@asks("mobility", MobilityQuestion, PRESETS, mobility_fields, _unused)
 def mobility(question: MobilityQuestion, preset: str | None) -> Answer:
     """Expected subscribers and throughput per broker, from how clients move ([PRO] section 6).
 
@@ -125,11 +140,11 @@ def _occupancy(question: MobilityQuestion) -> Any:
 def _graph(edges: list[str]) -> dict[str, list[str]]:
     graph: dict[str, list[str]] = {}
     for edge in edges:
-        one, dash, other = edge.partition("-")
-        if not (one and dash and other):
+        first, dash, second = edge.partition("-")
+        if not (first and dash and second):
             raise ValueError(f"edges: {edge!r} is not a pair such as a-b")
-        graph.setdefault(one, []).append(other)
-        graph.setdefault(other, []).append(one)
+        graph.setdefault(first, []).append(second)
+        graph.setdefault(second, []).append(first)
     return dict(sorted(graph.items()))
 
 

@@ -1,6 +1,8 @@
 """A whole network for `roamq plan response-time`: the [network] table of its file."""
 
-from typing import Annotated, Any
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -8,7 +10,14 @@ from roamq.cli.plan.answer import Answer
 from roamq.cli.plan.question import about
 from roamq.report.exhibits import Cell, Figure, Series, Table
 
-PAIRS_SHOWN = 60
+if TYPE_CHECKING:
+    from roamq.models.network import Pair, PubSubNetwork
+
+PAIRS_SHOWN: Final = 60
+PAIRS_WITH_BURSTS: Final = 20
+"""What bursts add to a path takes up to a tenth of a second."""
+PAIRS_WITH_PERCENTILES: Final = 60
+"""A percentile of a path takes some milliseconds; a network may have ten thousand paths."""
 
 
 class PublisherSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -36,84 +45,75 @@ class NetworkSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     subscribers: list[SubscriberSpec]
     demand_in_s: Annotated[float, about("Broker's time per event.", gt=0)] = 0.002
     demand_out_s: Annotated[float, about("Broker's time per event sent on.", gt=0)] = 0.002
+    overlay: str = "flooding"
+    """`flooding`, `hierarchy` with the first broker of `links` as its root, or `advertisements`."""
 
 
-def answer_network(spec: NetworkSpec) -> Answer:
+def answer_network(spec: NetworkSpec, percentiles: Sequence[float], ttl_s: float | None) -> Answer:
     """Every publisher to every subscriber that wants its events, slowest first, saturated before all."""
-    from roamq.models.network import Publisher, PubSubNetwork, Subscriber
+    from roamq.models.bursts import doubts, law_of, solve_path
 
-    homes = [*(one.broker for one in spec.publishers), *(one.broker for one in spec.subscribers)]
-    links: dict[str, list[str]] = {home: [] for home in homes}
-    for one, other in spec.links:
-        links.setdefault(one, []).append(other)
-        links.setdefault(other, []).append(one)
-    network = PubSubNetwork(
-        links=links,
-        publishers=[
-            Publisher(
-                name=one.name,
-                broker=one.broker,
-                rates=one.rates,
-                demand_s=one.demand_s,
-                t_on_s=one.on_s,
-                t_off_s=one.off_s,
-            )
-            for one in spec.publishers
-        ],
-        subscribers=[
-            Subscriber(
-                name=one.name,
-                broker=one.broker,
-                topics=one.topics,
-                demand_s=one.demand_s,
-                processing_s=one.processing_s,
-                t_on_s=one.on_s,
-                t_off_s=one.off_s,
-            )
-            for one in spec.subscribers
-        ],
-        demand_in_s=spec.demand_in_s,
-        demand_out_s=spec.demand_out_s,
-    )
+    network = make_network(spec)
     pairs = sorted(
-        network.pairs(), key=lambda pair: float("-inf") if pair.response_s is None else -pair.response_s
+        network.pairs(), key=lambda pair: -math.inf if pair.response_s is None else -pair.response_s
     )
-    rows: list[list[Cell]] = [
-        [
-            pair.publisher,
-            pair.subscriber,
-            pair.rate,
-            "saturated" if pair.response_s is None else pair.response_s,
-            ", ".join(pair.saturated_by),
-        ]
-        for pair in pairs
-    ]
-    data: dict[str, Any] = {
-        "pairs": [
-            {
-                "publisher": pair.publisher,
-                "subscriber": pair.subscriber,
-                "rate": pair.rate,
-                "response_s": pair.response_s,
-                "saturated_by": list(pair.saturated_by),
-            }
-            for pair in pairs
-        ],
-        "rates": dict(network.rates),
-    }
+    columns = ["publisher", "subscriber", "events/s", "mean response s"]
+    columns += [f"{percentile:g}% within" for percentile in percentiles]
+    columns += [] if ttl_s is None else [f"share within {ttl_s:g} s"]
+    publishers = {peer.name: peer for peer in network.publishers}
+    subscribers = {peer.name: peer for peer in network.subscribers}
+    rows: list[list[Cell]] = []
+    data: list[dict[str, Any]] = []
+    doubted: set[str] = set()
+    bursting = _slowest_with_bursts(network, pairs)
+    for place, pair in enumerate(pairs):
+        more: list[Cell] = [None] * (len(columns) - 4)
+        entry: dict[str, Any] = {
+            "publisher": pair.publisher,
+            "subscriber": pair.subscriber,
+            "rate": pair.rate,
+            "response_s": pair.response_s,
+            "saturated_by": list(pair.saturated_by),
+        }
+        mean: Cell = "saturated" if pair.response_s is None else pair.response_s
+        if pair.response_s is not None and place < PAIRS_WITH_PERCENTILES:
+            path = network.path(publishers[pair.publisher], subscribers[pair.subscriber])
+            law = path.response_distribution()
+            if place in bursting:
+                solved = solve_path(path.centres)
+                law = law_of(solved) or law
+                doubted |= {f"{pair.publisher} to {pair.subscriber}: {doubt}" for doubt in doubts(solved)}
+                entry["response_s"], entry["response_without_bursts_s"] = law.mean(), pair.response_s
+                mean = law.mean()
+            values = [law.quantile(percentile / 100) for percentile in percentiles]
+            entry["percentiles_s"] = {f"{p:g}": value for p, value in zip(percentiles, values, strict=True)}
+            more = [*values]
+            if ttl_s is not None:
+                entry["in_time_share"] = float(law.cdf(ttl_s))
+                more.append(entry["in_time_share"])
+        data.append(entry)
+        rows.append([pair.publisher, pair.subscriber, pair.rate, mean, *more, ", ".join(pair.saturated_by)])
     known = [(f"{p.publisher} → {p.subscriber}", p.response_s) for p in pairs if p.response_s is not None]
+    notes = [f"take the answer with care: {doubt}" for doubt in sorted(doubted)]
+    if any(peer.off_s > 0 for peer in spec.publishers):
+        notes.append(
+            f"bursts of a pair's own publisher are computed for the {PAIRS_WITH_BURSTS} slowest pairs that have them; "
+            "the flows of other publishers are taken as steady"
+        )
+    if len(rows) > PAIRS_SHOWN:
+        notes.append(f"the first {PAIRS_SHOWN} of {len(rows)}; --json has all")
+    if len(rows) > PAIRS_WITH_PERCENTILES:
+        notes.append(f"percentiles are computed for the {PAIRS_WITH_PERCENTILES} slowest pairs")
     return Answer(
-        data=data,
+        data={"pairs": data, "rates": dict(network.rates)},
         tables=[
             Table(
                 title=f"{len(pairs)} pairs of publisher and subscriber",
-                columns=["publisher", "subscriber", "events/s", "mean response s", "saturated by"],
+                columns=[*columns, "saturated by"],
                 rows=rows[:PAIRS_SHOWN],
-                note=f"the first {PAIRS_SHOWN} of {len(rows)}; --json has all"
-                if len(rows) > PAIRS_SHOWN
-                else "",
             )
         ],
+        notes=notes,
         figure=Figure(
             title="Mean response time by pair",
             kind="bar",
@@ -123,4 +123,54 @@ def answer_network(spec: NetworkSpec) -> Answer:
         )
         if known
         else None,
+    )
+
+
+def _slowest_with_bursts(network: "PubSubNetwork", pairs: "Sequence[Pair]") -> set[int]:
+    """The places of the slowest pairs whose publisher disconnects."""
+    mobile = {peer.name for peer in network.publishers if peer.t_off_s > 0}
+    places = [
+        place for place, pair in enumerate(pairs) if pair.response_s is not None and pair.publisher in mobile
+    ]
+    return set(places[:PAIRS_WITH_BURSTS])
+
+
+def make_network(spec: NetworkSpec) -> "PubSubNetwork":
+    """The model's network; the first broker of `links` comes first, for it is a hierarchy's root."""
+    from roamq.models.network import PublishingPeer, PubSubNetwork, SubscribingPeer
+
+    links: dict[str, list[str]] = {}
+    for peer, other in spec.links:
+        links.setdefault(peer, []).append(other)
+        links.setdefault(other, []).append(peer)
+    for home in (*(peer.broker for peer in spec.publishers), *(peer.broker for peer in spec.subscribers)):
+        links.setdefault(home, [])
+    return PubSubNetwork(
+        links=links,
+        publishers=[
+            PublishingPeer(
+                name=peer.name,
+                broker=peer.broker,
+                rates=peer.rates,
+                demand_s=peer.demand_s,
+                t_on_s=peer.on_s,
+                t_off_s=peer.off_s,
+            )
+            for peer in spec.publishers
+        ],
+        subscribers=[
+            SubscribingPeer(
+                name=peer.name,
+                broker=peer.broker,
+                topics=peer.topics,
+                demand_s=peer.demand_s,
+                processing_s=peer.processing_s,
+                t_on_s=peer.on_s,
+                t_off_s=peer.off_s,
+            )
+            for peer in spec.subscribers
+        ],
+        demand_in_s=spec.demand_in_s,
+        demand_out_s=spec.demand_out_s,
+        overlay=spec.overlay,
     )

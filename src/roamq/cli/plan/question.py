@@ -1,13 +1,13 @@
 """A question is a struct: its fields are the options, the keys of the TOML file and the names in messages.
 
-`asks` makes a command of a function from question to answer. A preset is overridden by what the pipeline
-learned, that by the file, the file by options. What is wrong with a value is said with the name of its
-field, and ends with exit code 2.
+`asks` makes a command of a function from question to answer. Learned values override the preset, the file overrides
+both, and options override all. An error names the field whose value is wrong, and the exit code is 2.
 """
 
+import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,8 @@ import msgspec
 
 from roamq.cli.options import json_option
 from roamq.cli.plan.answer import Answer, show
+from roamq.cli.plan.sweep import Measures, solve
+from roamq.cli.plan.sweep import sweep as sweep_over
 from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError
 from roamq.report.files import check_name
@@ -28,35 +30,77 @@ Learned = Callable[[Mapping[str, Any]], dict[str, Any]]
 """From the values given, `warehouse` among them, to the fields that the pipeline's tables can fill."""
 
 
+Unused = Callable[[Any], dict[str, str]]
+"""From a question to the fields that its answer does not depend on, each with the reason: giving one is an error."""
+
+
 def about(text: str, **limits: Any) -> Any:
     """What a field means, and its limits: `Annotated[float, about("Events per second.", gt=0)]`."""
     return msgspec.Meta(description=text, **limits)
 
 
 def asks(
-    name: str, question: type[Q], presets: Presets | None = None, learned: Learned | None = None
+    name: str,
+    question: type[Q],
+    presets: Presets | None = None,
+    learned: Learned | None = None,
+    unused: Unused | None = None,
+    measures: Measures | None = None,
 ) -> Callable[[Callable[[Q, str | None], Answer]], click.Command]:
     """Turn `answer(question, preset)` into the command `name`, whose help is the function's docstring."""
 
     def decorate(function: Callable[[Q, str | None], Answer]) -> click.Command:
         def run(
-            config: Path | None, preset: str | None, figure: Path | None, as_json: bool, **options: Any
+            config: Path | None,
+            preset: str | None,
+            figure: Path | None,
+            as_json: bool,
+            sweep: str | None = None,
+            solve_for: str | None = None,
+            target: str | None = None,
+            **options: Any,
         ) -> None:
             if figure is not None:
                 check_name(figure)
             given = {key: value for key, value in options.items() if value is not None}
-            asked = read(question, config, dict((presets or {}).get(preset or "", {})), given, learned)
+            asked = read(
+                question, config, dict((presets or {}).get(preset or "", {})), given, learned, unused
+            )
+            if (solve_for is None) != (target is None):
+                raise ConfigError("--solve-for, --target: give both, as --solve-for rate --target p95=30")
+            if sweep is not None and solve_for is not None:
+                raise ConfigError("--sweep, --solve-for: give one of them")
             try:
-                answer = function(asked, preset)
-            except ValueError as error:  # the models name the field at fault
+                if measures is not None and sweep is not None:
+                    answer = sweep_over(asked, sweep, measures)
+                elif measures is not None and solve_for is not None and target is not None:
+                    answer = solve(asked, solve_for, target, measures)
+                else:
+                    answer = function(asked, preset)
+            except (ValueError, ArithmeticError) as error:  # the models name the field at fault
                 raise ConfigError(str(error)) from error
             show(answer, as_json=as_json, figure=figure)
 
         command = click.command(name, help=function.__doc__)(run)
         command.params += _parameters(question, presets or {})
+        command.params += _sweep_parameters() if measures is not None else []
         return json_option_on(command)
 
     return decorate
+
+
+def _sweep_parameters() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--sweep"], metavar="KEY=A:B:N", help="Instead: answers at N values of a field, from A to B."
+        ),
+        click.Option(
+            ["--solve-for"], metavar="KEY", help="Instead: the value of a field that just meets the target."
+        ),
+        click.Option(
+            ["--target"], metavar="NAME=X", help="What --solve-for must meet, as p95=30 or mean=10."
+        ),
+    ]
 
 
 def json_option_on(command: click.Command) -> click.Command:
@@ -72,6 +116,7 @@ def read(
     preset: dict[str, Any],
     options: dict[str, Any],
     learned: Learned | None = None,
+    unused: Unused | None = None,
 ) -> Q:
     """Preset, tables, file and options as one question, the later ones over the earlier."""
     given = {**(_toml(config) if config else {}), **_parsed(question, options)}
@@ -91,15 +136,33 @@ def read(
         option = missing[0].replace("_", "-")
         raise ConfigError(f"{source}{missing[0]}: is needed; give it in the file, or as --{option}")
     try:
-        return msgspec.convert(values, type=question, strict=False)
+        asked = msgspec.convert(values, type=question, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}{_named(str(error))}") from error
+    for field in _infinite(msgspec.to_builtins(asked)):
+        raise ConfigError(f"{source}{field}: must be a finite number")
+    for field, reason in (unused(asked) if unused else {}).items():
+        if field in given:
+            raise ConfigError(f"{source}{field}: {reason}; leave it out")
+    return asked
+
+
+def _infinite(value: Any, name: str = "") -> Iterator[str]:
+    """The names of the numbers that are infinite or no number at all."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield name
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _infinite(part, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _infinite(part, name)
 
 
 def _named(message: str) -> str:
     """msgspec's `... - at `$.rate`` with the field first."""
-    found = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message)
-    return f"{found[2]}: {found[1][0].lower()}{found[1][1:]}" if found and found[2] else message
+    match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message)
+    return f"{match[2]}: {match[1][0].lower()}{match[1][1:]}" if match and match[2] else message
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -13,9 +13,9 @@ PRESETS: Final = {"drip": {"grid_cells": 10_000.0, "brokers": 20, "copies": 3, "
 
 class RegionsQuestion(msgspec.Struct, kw_only=True):
     grid_cells: Annotated[float, about("Cells of the grid that nodes walk on (the paper's N).", ge=1)]
-    brokers: Annotated[int, about("Mobile brokers (k).", ge=1)] = 20
-    copies: Annotated[int, about("Copies of an event that are spread (m).", ge=1)] = 3
-    destinations: Annotated[int, about("Brokers that must get it (l).", ge=1)] = 4
+    brokers: Annotated[int, about("Number of mobile brokers (k).", ge=1)] = 20
+    copies: Annotated[int, about("Copies of an event (m).", ge=1)] = 3
+    destinations: Annotated[int, about("Brokers that must receive it (l).", ge=1)] = 4
     share: Annotated[float, about("Share of events for the percentile.", gt=0, lt=1)] = 0.95
     target_s: Annotated[float, about("Find the number of brokers for this mean delay.", gt=0)] | None = None
 
@@ -29,7 +29,7 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
     \b
     Examples:
       roamq plan regions --preset drip
-      roamq plan regions --grid-cells 40000 --copies 4 --destinations 5 --target-s 12000
+      roamq plan regions --grid-cells 40000 --copies 4 --destinations 5 --target-s 20000
     """
     from roamq.models.region_delay import Formula, RegionDelay, brokers_for_delay
 
@@ -58,10 +58,10 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
         )
     ]
     if question.target_s is not None:
-        found: dict[str, int | None] = {}
+        brokers: dict[str, int | None] = {}
         for formula in formulas[::2]:
             try:
-                found[formula] = brokers_for_delay(
+                brokers[formula] = brokers_for_delay(
                     question.target_s,
                     grid_cells=question.grid_cells,
                     copies=question.copies,
@@ -71,13 +71,13 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
             except ValueError:
                 if formula == "exact":
                     raise
-                found[formula] = None  # by the printed formula no number of brokers is that fast
-        data["brokers_for_target"] = found
+                brokers[formula] = None  # by the printed formula no number of brokers is that fast
+        data["brokers_for_target"] = brokers
         tables.append(
             Table(
                 title=f"Most brokers for a mean delay of {question.target_s:g}",
                 columns=["formula", "brokers"],
-                rows=[list(item) for item in found.items()],
+                rows=[list(item) for item in brokers.items()],
             )
         )
     least = question.copies + question.destinations + 1

@@ -1,102 +1,111 @@
 """`roamq plan response-time`: how long events take from publisher to subscriber."""
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+import click
 import msgspec
 
 from roamq.cli.plan.answer import Answer
-from roamq.cli.plan.network import NetworkSpec, answer_network
-from roamq.cli.plan.question import about, asks
+from roamq.cli.plan.network import answer_network
+from roamq.cli.plan.path import ALIASES, ResponseTimeQuestion, measures, path_of, solve, uncertainties, unused
+from roamq.cli.plan.question import asks
+from roamq.cli.plan.sweep import Measures
 from roamq.cli.plan.warehouse import response_time_fields
+from roamq.models.examples import TABLE_3, PublishedPath
 from roamq.report.exhibits import Cell, Figure, Series, Table
+from roamq.report.numbers import rounded
 
 if TYPE_CHECKING:
-    from roamq.models.intermittent import IntermittentQueue
-    from roamq.models.network import Path
+    from roamq.models.bursts import SolvedCentre
+    from roamq.models.network import EndToEndPath
     from roamq.models.phase_type import MatrixExponential
-    from roamq.models.queueing import Centre
+    from roamq.sim.queueing import MeanOfRuns
+
+SCV_QUICK: Final = 0.2
+
+LEVELS_QUICK: Final = 50_000
+
+SIMULATED_EVENTS: Final = 30_000
+"""Events that `--simulate` sends through the path in each of its runs."""
 
 
-def _preset(publisher: tuple[float, float], subscriber: tuple[float, float], rate: float) -> dict[str, Any]:
-    fields = {"subscriber_on_s": subscriber[0], "subscriber_off_s": subscriber[1], "rate": rate}
-    if publisher[1] > 0:
-        fields |= {"publisher_on_s": publisher[0], "publisher_off_s": publisher[1]}
+def _preset(example: PublishedPath) -> dict[str, Any]:
+    (publisher_on_s, publisher_off_s), (subscriber_on_s, subscriber_off_s) = (
+        example.publisher,
+        example.subscriber,
+    )
+    fields = {
+        "subscriber_on_s": subscriber_on_s,
+        "subscriber_off_s": subscriber_off_s,
+        "rate": example.rate,
+    }
+    if publisher_off_s > 0:
+        fields |= {"publisher_on_s": publisher_on_s, "publisher_off_s": publisher_off_s}
     return fields
 
 
-PRESETS: Final = {
-    "metro-1": _preset((109.0, 121.5), (146.3, 96.0), 1.0),
-    "metro-2": _preset((292.1, 78.7), (155.8, 72.1), 1.0),
-    "voluntary-1": _preset((60.0, 600.0), (30.0, 900.0), 0.1),
-    "voluntary-2": _preset((0.0, 0.0), (30.0, 900.0), 0.1),
-    "degraded": _preset((1.0, 1.0), (1.5, 1.5), 2.0),
-}
+PRESETS: Final = {example.name: _preset(example) for example in TABLE_3}
 
 
-class ResponseTimeQuestion(msgspec.Struct, kw_only=True):
-    rate: Annotated[float, about("Events per second of this publisher for this subscriber.", gt=0)] = 1.0
-    publisher_on_s: Annotated[float, about("Publisher's mean connected period.", gt=0)] = 60.0
-    publisher_off_s: Annotated[float, about("Its mean disconnected period; 0 = always on.", ge=0)] = 0.0
-    subscriber_on_s: Annotated[float, about("Subscriber's mean connected period.", gt=0)] = 60.0
-    subscriber_off_s: Annotated[float, about("Its mean disconnected period; 0 = always on.", ge=0)] = 0.0
-    on_scv: Annotated[float, about("Variability of connected periods; 1 = exponential.", gt=0)] = 1.0
-    off_scv: Annotated[float, about("Variability of disconnected periods.", gt=0)] = 1.0
-    demand_s: Annotated[float, about("Service time at every centre.", gt=0)] = 0.0625
-    other_rate: Annotated[float, about("Events per second of other flows at every broker.", ge=0)] = 0.0
-    brokers: Annotated[int, about("Brokers on the path.", ge=1)] = 3
-    percentiles: Annotated[list[float], about("Percentiles of the response time.")] = msgspec.field(
-        default_factory=lambda: [50.0, 95.0, 99.0]
-    )
-    ttl_s: Annotated[float, about("Also: the share delivered within this time-to-live.", gt=0)] | None = None
-    loss: Annotated[float, about("Also: buffers for this share of lost events.", gt=0, lt=1)] | None = None
-    day_rates: Annotated[
-        list[float], about("Also: the subscriber's centre through bins of these rates.")
-    ] = []
-    bin_s: Annotated[float, about("Length of a bin.", gt=0)] = 600.0
-    simulate: Annotated[bool, about("Also: simulate the path (a few seconds).")] = False
-    warehouse: Annotated[str, about("Take what the pipeline learned: folder of its tables.")] | None = None
-    dataset: Annotated[str, about("Which dataset of the warehouse.")] | None = None
-    site: Annotated[str, about("Site whose daily rates are taken.")] | None = None
-    network: NetworkSpec | None = None
-
-
-@asks("response-time", ResponseTimeQuestion, PRESETS, response_time_fields)
+@asks(
+    "response-time",
+    ResponseTimeQuestion,
+    PRESETS,
+    response_time_fields,
+    unused,
+    Measures(measures, ALIASES, uncertainties),
+)
 def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
-    """Response time from publisher to subscriber, both connected only at times ([TIME]).
+    """Response time from a publisher to a subscriber that are not always connected ([TIME]).
 
-    Mean and percentiles; on request delivery within a time-to-live, buffers for a given loss, and a day of
-    changing rates. A TOML file with a [network] table answers for all its publishers and subscribers.
+    The command prints the mean and percentiles; on request also the share delivered within a time-to-live, the buffers
+    for a given loss, and a day of changing rates. For a TOML file with a [network] table it answers for all publishers
+    and subscribers of that network.
 
-    \b Examples:
-    roamq plan response-time --preset metro-1
-    roamq plan response-time --rate 0.5 --subscriber-on-s 300 --subscriber-off-s 60 --ttl-s 30 --loss 0.001
-    roamq plan response-time --subscriber-on-s 20 --subscriber-off-s 20 --day-rates 1,3,9,5,1 --figure
-    day.png
+    \b
+    Examples:
+      roamq plan response-time --preset metro-1
+      roamq plan response-time --rate 0.5 --subscriber-on-s 300 --subscriber-off-s 60 \\
+          --ttl-s 30 --loss 0.001
+      roamq plan response-time --subscriber-off-s 60 --sweep rate=0.5:7:8
+      roamq plan response-time --subscriber-off-s 60 --solve-for rate --target p95=300
+      roamq plan response-time --subscriber-on-s 20 --subscriber-off-s 20 \\
+          --day-rates 1,3,9,5,1 --figure day.png
     """
-    if question.network is not None:
-        return answer_network(question.network)
+    from roamq.models.bursts import law_of
+
     for percentile in question.percentiles:
         if not 0 < percentile < 100:
             raise ValueError(f"percentiles: {percentile:g} is not between 0 and 100")
-    solved = [_solve(centre, question) for centre in _path(question).centres]
+    if question.network is not None:
+        return answer_network(question.network, question.percentiles, question.ttl_s)
+    for reason in _slow(question):
+        click.echo(f"this takes some seconds: {reason}", err=True)
+    solved = solve(question)
     tables, data, notes = [_centres_table(solved)], _centres_data(solved), list[str]()
     figure = None
-    saturated = [one for one in solved if one.centre.is_saturated]
+    saturated = [solution for solution in solved if solution.centre.is_saturated]
+    if saturated and question.simulate:
+        raise ValueError(
+            f"simulate: {saturated[0].centre.name} is saturated, so a simulation has no mean either"
+        )
     if saturated:
-        data |= {"response_s": None, "saturated_by": [one.centre.name for one in saturated]}
+        data |= {"response_s": None, "saturated_by": [solution.centre.name for solution in saturated]}
         notes += [
-            f"{one.centre.name} is saturated: it can bear less than {one.centre.rate_max:.4g} events/s"
-            for one in saturated
+            f"{solution.centre.name} is saturated: it can bear less than {solution.centre.rate_max:.4g} events/s"
+            for solution in saturated
         ]
-    else:
-        law = _sum(solved)
-        table, more = _response_table(law, question, preset)
+    law = law_of(solved)
+    if law is not None:
+        table, more = _response_table(law, solved, question, preset)
         tables.append(table)
         data |= more
         figure = _figure(law)
+        notes += _burst_notes(solved, law)
     notes += _extras(question, solved, data, tables)
     notes += _preset_notes(preset)
     day = _day(question, solved)
@@ -106,111 +115,67 @@ def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
     return Answer(data=data, tables=tables, notes=notes, figure=figure)
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """A centre and, unless it is saturated, its law; `queue` is the exact model of an ON/OFF centre."""
-
-    centre: "Centre"
-    queue: "IntermittentQueue | None"
-    law: "MatrixExponential | None"
-
-
-def _path(question: ResponseTimeQuestion) -> "Path":
-    from roamq.models.network import Publisher, Subscriber, compose_path
-
-    names = [f"broker {i + 1}" for i in range(question.brokers)]
-    publisher = Publisher(
-        name="p",
-        broker=names[0],
-        rates={"events": question.rate},
-        demand_s=question.demand_s,
-        t_on_s=question.publisher_on_s,
-        t_off_s=question.publisher_off_s,
-    )
-    subscriber = Subscriber(
-        name="s",
-        broker=names[-1],
-        topics=["events"],
-        demand_s=question.demand_s,
-        processing_s=question.demand_s,
-        t_on_s=question.subscriber_on_s,
-        t_off_s=question.subscriber_off_s,
-    )
-    others = [f"{name} in" for name in names]
-    others += [f"{one} out to {other}" for one, other in pairwise(names)]
-    return compose_path(
-        publisher,
-        names,
-        subscriber,
-        rate=question.rate,
-        demand_in_s=question.demand_s,
-        demand_out_s=question.demand_s,
-        other_rates=dict.fromkeys(others, question.other_rate),
-    )
+def _slow(question: ResponseTimeQuestion) -> list[str]:
+    """Why an answer takes longer than a second."""
+    reasons = []
+    away = question.publisher_off_s or question.subscriber_off_s
+    if away and min(question.on_scv, question.off_scv) < SCV_QUICK:
+        reasons.append("periods that hardly vary have many phases (on_scv, off_scv)")
+    if question.ttl_s is not None and away and question.rate * question.ttl_s > LEVELS_QUICK:
+        reasons.append(f"up to {question.rate * question.ttl_s:,.0f} events live at a time (rate, ttl_s)")
+    if question.simulate:
+        reasons.append("the path is simulated (simulate)")
+    return reasons
 
 
-def _solve(centre: "Centre", question: ResponseTimeQuestion) -> Solved:
-    from roamq.models.intermittent import IntermittentQueue
-    from roamq.models.phase_type import exponential, with_moments
-
-    queue = None
-    if centre.is_on_off:
-        queue = IntermittentQueue(
-            rate=centre.rate + centre.other_rate,
-            service=exponential(centre.demand_s),
-            on=with_moments(centre.t_on_s, question.on_scv),
-            off=with_moments(centre.t_off_s, question.off_scv),
-        )
-    if centre.is_saturated:
-        return Solved(centre, queue, None)
-    return Solved(centre, queue, queue.response_distribution() if queue else centre.response_distribution())
-
-
-def _sum(solved: list[Solved]) -> "MatrixExponential":
-    laws = [one.law for one in solved if one.law is not None]
-    total = laws[0]
-    for law in laws[1:]:
-        total = total.then(law)
-    return total
-
-
-def _centres_table(solved: list[Solved]) -> Table:
+def _centres_table(solved: "list[SolvedCentre]") -> Table:
     return Table(
         title="Centres on the path",
-        columns=["centre", "kind", "events/s", "utilisation", "mean response s"],
+        columns=["centre", "kind", "events/s", "utilisation", "mean response s", "by bursts s"],
         rows=[
             [
-                one.centre.name,
-                "ON/OFF" if one.centre.is_on_off else "M/M/1",
-                one.centre.rate + one.centre.other_rate,
-                one.centre.utilisation,
-                "saturated" if one.law is None else one.law.mean(),
+                solution.centre.name,
+                "ON/OFF" if solution.centre.is_on_off else "M/M/1",
+                solution.centre.rate + solution.centre.other_rate,
+                solution.centre.utilisation,
+                "saturated" if solution.law is None else solution.law.mean(),
+                solution.burst_s,
             ]
-            for one in solved
+            for solution in solved
         ],
     )
 
 
-def _centres_data(solved: list[Solved]) -> dict[str, Any]:
+def _centres_data(solved: "list[SolvedCentre]") -> dict[str, Any]:
     return {
         "centres": [
             {
-                "name": one.centre.name,
-                "utilisation": one.centre.utilisation,
-                "response_s": one.law.mean() if one.law else None,
+                "name": solution.centre.name,
+                "utilisation": solution.centre.utilisation,
+                "response_s": solution.law.mean() if solution.law else None,
+                "burst_s": solution.burst_s,
             }
-            for one in solved
+            for solution in solved
         ]
     }
 
 
 def _response_table(
-    law: "MatrixExponential", question: ResponseTimeQuestion, preset: str | None
+    law: "MatrixExponential",
+    solved: "list[SolvedCentre]",
+    question: ResponseTimeQuestion,
+    preset: str | None,
 ) -> tuple[Table, dict[str, Any]]:
-    from roamq.reproduce.time_end_to_end import TABLE_3, simulate_path
-
+    without_bursts_s = sum(solution.poisson_mean_s or 0.0 for solution in solved)
     rows: list[list[Cell]] = [["mean", law.mean()]]
-    data: dict[str, Any] = {"response_s": law.mean(), "percentiles_s": {}, "saturated_by": []}
+    if any(solution.burst_s for solution in solved):
+        rows.append(["mean without bursts", without_bursts_s])
+    data: dict[str, Any] = {
+        "response_s": law.mean(),
+        "response_without_bursts_s": without_bursts_s,
+        "percentiles_s": {},
+        "saturated_by": [],
+    }
     for percentile in question.percentiles:
         value = law.quantile(percentile / 100)
         rows.append([f"{percentile:g}% within", value])
@@ -229,21 +194,107 @@ def _response_table(
     if question.simulate:
         if (question.on_scv, question.off_scv) != (1.0, 1.0):
             raise ValueError("simulate: takes exponential periods only; leave on_scv and off_scv at 1")
-        run = simulate_path(_path(question), quick=True)
+        run, in_time = _simulate(path_of(question), question.ttl_s)
         data["simulated_s"] = {"mean": run.mean, "half_width": run.half_width}
-        rows.append(["simulated", f"{run.mean:.4g} ± {run.half_width:.2g}"])
-    return Table(title="From publisher to subscriber", columns=["response time", "seconds"], rows=rows), data
+        rows.append(["simulated mean", f"{run.mean:.4g} ± {run.half_width:.2g}"])
+        if in_time is not None:
+            data["simulated_delivered_share_if_dropped"] = {
+                "mean": in_time.mean,
+                "half_width": in_time.half_width,
+            }
+            rows.append(
+                ["simulated share, late ones dropped", f"{in_time.mean:.4f} ± {in_time.half_width:.2g}"]
+            )
+    columns = ["response time", "seconds"]
+    if question.uncertain:
+        _add_intervals(question, rows, columns, data)
+    return Table(title="From publisher to subscriber", columns=columns, rows=rows), data
+
+
+def _add_intervals(
+    question: ResponseTimeQuestion, rows: list[list[Cell]], columns: list[str], data: dict[str, Any]
+) -> None:
+    """Carry the errors of estimated parameters to mean and percentiles."""
+    from roamq.models.inverse import interval
+
+    errors = uncertainties(question)
+    cache: dict[tuple[float, ...], Mapping[str, float | None]] = {}
+
+    def answer(name: str, values: Mapping[str, float]) -> float | None:
+        key = tuple(values.values())
+        if key not in cache:
+            cache[key] = measures(msgspec.structs.replace(question, **values), ())
+        return cache[key][name]
+
+    named = {"mean": "mean", **{f"{p:g}% within": f"p{p:g}" for p in question.percentiles}}
+    values = {field: float(getattr(question, field)) for field in errors}
+    data["intervals_s"] = {}
+    columns.append("95% interval")
+    for row in rows:
+        measure = named.get(str(row[0]))
+        if measure is None:
+            # Not known better than the rest, which has an interval.
+            row[1] = (
+                f"{row[1]:.2g}" if isinstance(row[1], float) and "published" not in str(row[0]) else row[1]
+            )
+            row.append("")
+            continue
+        ends = interval(partial(answer, measure), values, errors)
+        data["intervals_s"][measure] = ends
+        if ends is None:
+            row.append("may saturate")
+            continue
+        row[1], row_interval = rounded(float(str(row[1])), *ends)
+        row.append(row_interval)
+
+
+def _burst_notes(solved: "list[SolvedCentre]", law: "MatrixExponential") -> list[str]:
+    """Say where the approximation of bursts is not good."""
+    from roamq.models.bursts import doubts
+
+    return [f"take the answer with care: {doubt}; `--simulate` tells" for doubt in doubts(solved)]
+
+
+def _simulate(path: "EndToEndPath", ttl_s: float | None) -> "tuple[MeanOfRuns, MeanOfRuns | None]":
+    """The mean response time and, with a time-to-live, the share delivered if late events are dropped on the way."""
+    import numpy as np
+
+    from roamq.sim.queueing import exponential_centre, mean_of_runs, replicate, simulate
+
+    centres = [
+        exponential_centre(
+            centre.demand_s, t_on_s=centre.t_on_s, t_off_s=centre.t_off_s, other_rate=centre.other_rate
+        )
+        for centre in path.centres
+    ]
+    rate = path.centres[0].rate
+    until_s = SIMULATED_EVENTS / rate
+    responses = replicate(centres, rate=rate, until_s=until_s)
+    if ttl_s is None:
+        return responses, None
+    shares = [
+        simulate(
+            centres,
+            seed=100 + run,
+            rate=rate,
+            until_s=until_s,
+            warmup_s=until_s / 20,
+            ttl=lambda _, size: np.full(size, ttl_s),
+        ).delivered_share
+        for run in range(8)
+    ]
+    return responses, mean_of_runs(shares)
 
 
 def _extras(
-    question: ResponseTimeQuestion, solved: list[Solved], data: dict[str, Any], tables: list[Table]
+    question: ResponseTimeQuestion, solved: "list[SolvedCentre]", data: dict[str, Any], tables: list[Table]
 ) -> list[str]:
-    """Time-to-live with dropping, and buffers: per ON/OFF centre, saturated ones included."""
+    """Add the share that survives a time-to-live, and the buffers, for every ON/OFF centre, also a saturated one."""
     from roamq.models.buffers import capacity_for_loss
     from roamq.models.lifetimes import with_lifetime
 
     notes = []
-    centres = [(one.centre.name, one.queue) for one in solved if one.queue is not None]
+    centres = [(solution.centre.name, solution.queue) for solution in solved if solution.queue is not None]
     if question.ttl_s is not None and centres:
         shares = {name: with_lifetime(queue, question.ttl_s).delivered_share for name, queue in centres}
         data["delivered_share_if_dropped"] = shares
@@ -254,6 +305,12 @@ def _extras(
                 rows=[list(item) for item in shares.items()],
             )
         )
+    if question.priority_rate is not None:
+        table, data["priorities"] = _priorities(question, solved)
+        tables.append(table)
+    if question.buffer_events is not None:
+        table, data["buffers"] = _buffers_along(question, solved)
+        tables.append(table)
     if question.loss is not None:
         if not centres:
             notes.append("no buffer is needed: publisher and subscriber are always connected")
@@ -269,12 +326,86 @@ def _extras(
     return notes
 
 
-def _day(question: ResponseTimeQuestion, solved: list[Solved]) -> tuple[Table, Figure, list[Any]] | None:
+def _priorities(question: ResponseTimeQuestion, solved: "list[SolvedCentre]") -> tuple[Table, dict[str, Any]]:
+    """Alarms before news, at every centre of the path."""
+    from roamq.models.priorities import EventClass, mean_responses_s
+
+    if (question.on_scv, question.off_scv) != (1.0, 1.0):
+        raise ValueError("priority_rate: takes exponential periods only; leave on_scv and off_scv at 1")
+    totals: list[float | None] = [0.0, 0.0]
+    for solution in solved:
+        centre = solution.centre
+        alarm_rate = question.priority_rate or 0.0
+        classes = [
+            EventClass(name="alarms", rate=alarm_rate, demand_s=centre.demand_s),
+            EventClass(
+                name="others", rate=centre.rate - alarm_rate + centre.other_rate, demand_s=centre.demand_s
+            ),
+        ]
+        answers = mean_responses_s(classes, t_on_s=centre.t_on_s, t_off_s=centre.t_off_s)
+        totals = [
+            None if total is None or answer is None else total + answer
+            for total, answer in zip(totals, answers, strict=True)
+        ]
+    fifo = (
+        None
+        if any(part.poisson_mean_s is None for part in solved)
+        else sum(p.poisson_mean_s or 0 for p in solved)
+    )
+    data = {"alarms_s": totals[0], "others_s": totals[1], "first_come_first_served_s": fifo}
+    rows: list[list[Cell]] = [
+        ["alarms, first", question.priority_rate, _or_saturated(totals[0])],
+        ["others", question.rate, _or_saturated(totals[1])],
+        ["all, in order of arrival", question.rate + (question.priority_rate or 0), _or_saturated(fifo)],
+    ]
+    return Table(
+        title="With priorities (without bursts)", columns=["events", "events/s", "mean s"], rows=rows
+    ), data
+
+
+def _or_saturated(value: float | None) -> Cell:
+    return "saturated" if value is None else value
+
+
+def _buffers_along(
+    question: ResponseTimeQuestion, solved: "list[SolvedCentre]"
+) -> tuple[Table, dict[str, Any]]:
+    """What buffers of one size lose at every ON/OFF centre in turn; a centre gets what those before it let through."""
+    from roamq.models.buffers import finite
+
+    assert question.buffer_events is not None
+    delivered, rows = 1.0, list[list[Cell]]()
+    for solution in solved:
+        if solution.queue is None:
+            continue
+        queue = replace(solution.queue, rate=solution.queue.rate * delivered)
+        here = finite(queue, question.buffer_events)
+        delivered *= 1 - here.loss
+        rows.append([solution.centre.name, here.loss, here.mean_present, here.response_s])
+    rows.append(["delivered end to end", delivered, None, None])
+    data = {
+        "delivered_share": delivered,
+        "centres": {str(row[0]): {"loss": row[1], "response_s": row[3]} for row in rows[:-1]},
+    }
+    return (
+        Table(
+            title=f"Buffers of {question.buffer_events} events",
+            columns=["centre", "lost share", "mean present", "mean response s"],
+            rows=rows,
+            note="the lost share is the same for drop-newest and drop-oldest; the response is that of drop-newest",
+        ),
+        data,
+    )
+
+
+def _day(
+    question: ResponseTimeQuestion, solved: "list[SolvedCentre]"
+) -> tuple[Table, Figure, list[Any]] | None:
     from roamq.models.varying_rates import through_bins
 
     if not question.day_rates:
         return None
-    queue = next((one.queue for one in reversed(solved) if one.queue is not None), None)
+    queue = next((solution.queue for solution in reversed(solved) if solution.queue is not None), None)
     if queue is None:
         raise ValueError("day_rates: need a subscriber or publisher that disconnects (subscriber_off_s)")
     bins = through_bins(queue, question.day_rates, question.bin_s)
@@ -283,13 +414,13 @@ def _day(question: ResponseTimeQuestion, solved: list[Solved]) -> tuple[Table, F
     rows: list[list[Cell]] = [
         [
             begin,
-            one.rate,
-            one.utilisation,
-            "saturated" if one.is_saturated else one.steady_response_s,
-            one.response_s,
-            one.present_at_end,
+            bin_.rate,
+            bin_.utilisation,
+            "saturated" if bin_.is_saturated else bin_.steady_response_s,
+            bin_.response_s,
+            bin_.present_at_end,
         ]
-        for begin, one in zip(begins, bins, strict=True)
+        for begin, bin_ in zip(begins, bins, strict=True)
     ]
     figure = Figure(
         title="Mean response time through the bins",
@@ -297,11 +428,11 @@ def _day(question: ResponseTimeQuestion, solved: list[Solved]) -> tuple[Table, F
         x_label="begin, seconds",
         y_label="seconds",
         series=[
-            Series(name="with carry-over", x=begins, y=[one.response_s for one in bins]),
+            Series(name="with carry-over", x=begins, y=[bin_.response_s for bin_ in bins]),
             Series(
                 name="bin alone",
                 x=begins,
-                y=[math.nan if one.steady_response_s is None else one.steady_response_s for one in bins],
+                y=[math.nan if bin_.steady_response_s is None else bin_.steady_response_s for bin_ in bins],
             ),
         ],
     )

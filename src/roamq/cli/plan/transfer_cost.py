@@ -21,17 +21,19 @@ PRESETS: Final = {
 
 class TransferCostQuestion(msgspec.Struct, kw_only=True):
     rates: Annotated[list[float], about("Events per second that match each subscription of the client.")]
-    disconnected_s: Annotated[float, about("From leaving a broker to reconnecting.", ge=0)]
-    transfer_s: Annotated[float, about("To migrate subscriptions and stored events.", ge=0)] = 1.0
+    disconnected_s: Annotated[float, about("Time from leaving a broker to reconnecting.", ge=0)]
+    transfer_s: Annotated[float, about("Time to migrate subscriptions and stored events.", ge=0)] = 1.0
     covered_new: Annotated[float, about("Share of subscriptions covered at the new broker.", ge=0, le=1)] = (
         0.0
     )
-    covered_old: Annotated[float, about("The same at the old broker.", ge=0, le=1)] = 0.0
+    covered_old: Annotated[float, about("Share of subscriptions covered at the old broker.", ge=0, le=1)] = (
+        0.0
+    )
     on_device: Annotated[bool, about("The client carries its subscriptions.")] = False
     logged_share: Annotated[float, about("Share of missed events in the new broker's log.", ge=0, le=1)] = 0.5
-    hit_share: Annotated[float, about("Share of moves predicted rightly.", ge=0, le=1)] = 1.0
-    predicted_brokers: Annotated[int, about("Brokers that a context is pushed to.", ge=1)] = 1
-    away_s: Annotated[float, about("Then connected through a broker that is not home.", ge=0)] = 3600.0
+    hit_share: Annotated[float, about("Share of moves predicted correctly.", ge=0, le=1)] = 1.0
+    predicted_brokers: Annotated[int, about("Number of brokers that a context is pushed to.", ge=1)] = 1
+    away_s: Annotated[float, about("Time connected to a broker other than the home broker.", ge=0)] = 3600.0
 
 
 @asks("transfer-cost", TransferCostQuestion, PRESETS)

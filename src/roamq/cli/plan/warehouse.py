@@ -5,9 +5,9 @@ is needed.
 --warehouse DIR` the connectivity with its variability and, for a site, the rates of a day.
 """
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from roamq.core.errors import ConfigError
@@ -15,17 +15,18 @@ from roamq.core.errors import ConfigError
 
 def mobility_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Neighbors and mean times. Sites that cannot be left and reached again are no place of a steady state."""
-    found: dict[str, Any] = {"neighbors": _largest_part(_graph(values))}
+    fields: dict[str, Any] = {"neighbors": _largest_part(_graph(values))}
     for field, period in (("connect_s", "stay"), ("disconnect_s", "off"), ("handoff_s", "handoff")):
         best = _best_fit(values, period)
         if best is not None:
-            found[field] = best["mean_s"]
-    return found
+            fields[field] = best["mean_s"]
+    return fields
 
 
 def response_time_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Connected and disconnected periods, how variable they are, and the day's rates if a site is named."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    uncertain: list[str] = []
     for field, scv, period in (
         ("subscriber_on_s", "on_scv", "on"),
         ("subscriber_off_s", "off_scv", "off"),
@@ -33,11 +34,16 @@ def response_time_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         best = _best_fit(values, period)
         if best is None:
             raise ConfigError(f"{values['warehouse']}: connectivity has no {period} periods of this dataset")
-        found[field] = best["mean_s"]
-        found[scv] = _scv(best)
+        fields[field] = best["mean_s"]
+        fields[scv] = _scv(best)
+        if best.get("n"):
+            # The standard error of a mean of n periods.
+            uncertain.append(f"{field}={min(0.99, math.sqrt(fields[scv] / best['n'])):.3g}")
+    if uncertain:
+        fields["uncertain"] = uncertain
     if values.get("site"):
-        found |= _day(values, str(values["site"]))
-    return found
+        fields |= _day(values, str(values["site"]))
+    return fields
 
 
 def _graph(values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -107,19 +113,18 @@ def _day(values: Mapping[str, Any], site: str) -> dict[str, Any]:
 
 def _rows(values: Mapping[str, Any], table: str) -> list[dict[str, Any]]:
     """The rows of one dataset in a gold table."""
-    from pyarrow import ArrowException
-    from pyarrow import dataset as files
+    from roamq.pipeline.ledger import Ledger
+    from roamq.pipeline.store import Store
 
-    folder = Path(str(values["warehouse"])) / table
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such table; `roamq pipeline run` makes it from traces")
-    try:
-        rows: list[dict[str, Any]] = files.dataset(folder, format="parquet").to_table().to_pylist()
-    except (ArrowException, OSError) as error:
-        raise ConfigError(f"{folder}: cannot be read as Parquet: {error}") from error
+    place = str(values["warehouse"])
+    ledger = Ledger(Store.at(place))
+    found = ledger.read(ledger.latest(), table)
+    if found is None:
+        raise ConfigError(f"{place}: no such table as {table}; `roamq pipeline run` makes it from traces")
+    rows: list[dict[str, Any]] = found.to_pylist()
     names = sorted({row["dataset"] for row in rows})
     wanted = values.get("dataset") or (names[0] if len(names) == 1 else None)
     if wanted not in names:
         known = ", ".join(names) or "none"
-        raise ConfigError(f"dataset: name the one that is meant; {folder} has {known}")
+        raise ConfigError(f"dataset: name the one that is meant; {place} has {known}")
     return [row for row in rows if row["dataset"] == wanted]

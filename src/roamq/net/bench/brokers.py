@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from roamq.core.errors import RoamqError
-from roamq.net.config import load_network
-from roamq.net.local import free_ports, local_network
+from roamq.net.ops.configuration import load_network
+from roamq.net.ops.local import free_ports, local_network
 
 START_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 10.0
@@ -41,10 +41,10 @@ class Running(NamedTuple):
 
 
 class UnavailableError(RoamqError):
-    """This broker cannot be had here; the benchmark says so and goes on without it."""
+    """This broker is not available here; the benchmark says so and goes on without it."""
 
 
-class Candidate(NamedTuple):
+class BenchBroker(NamedTuple):
     """A broker that can be started."""
 
     name: str
@@ -57,7 +57,7 @@ def _roamq(durability: str) -> Callable[[Path], tuple[list[str], int]]:
         path = folder / "network.toml"
         path.write_text(local_network(1, durability=durability, records=folder / "records"))
         listener = load_network(path).brokers["b1"].listeners[0]
-        command = [sys.executable, "-m", "roamq.cli.main", "serve", str(path), "--broker", "b1"]
+        command = [sys.executable, "-m", "roamq", "serve", str(path), "--broker", "b1"]
         return [*command, "--log-level", "WARNING"], listener.port
 
     return start
@@ -106,15 +106,15 @@ def _amqtt(folder: Path) -> tuple[list[str], int]:
     return [str(home / "bin" / "amqtt"), "-c", str(path)], port
 
 
-ROAMQ: Final = Candidate("roamq", _roamq("memory"))
-ROAMQ_DURABLE: Final = Candidate("roamq durable", _roamq("process"))
-MOSQUITTO: Final = Candidate("mosquitto", _mosquitto)
-NATS: Final = Candidate("nats file store", _nats)
-AMQTT_BROKER: Final = Candidate("amqtt", _amqtt)
+ROAMQ: Final = BenchBroker("roamq", _roamq("memory"))
+ROAMQ_DURABLE: Final = BenchBroker("roamq durable", _roamq("process"))
+MOSQUITTO: Final = BenchBroker("mosquitto", _mosquitto)
+NATS: Final = BenchBroker("nats file store", _nats)
+AMQTT_BROKER: Final = BenchBroker("amqtt", _amqtt)
 
 
 @contextmanager
-def running(candidate: Candidate, folder: Path) -> Iterator[Running]:
+def running(candidate: BenchBroker, folder: Path) -> Iterator[Running]:
     """The broker, listening; it is gone afterwards."""
     folder.mkdir(parents=True, exist_ok=True)
     command, port = candidate.start(folder)

@@ -4,13 +4,14 @@ All packets of a run have one size, so a whole read is counted, checked and ackn
 instead of packet by packet. The loop is closed: no more than `window` messages are on their way, hence no broker is
 made to drop any, and what is counted is what was delivered. MQTT 3.1.1, which every broker speaks.
 
-Run as `python -m roamq.net.bench.load`, it reads a `Load` as JSON from standard input and prints a `Measured`.
+Run as `python -m roamq.net.bench.load`, it reads a `Load` as JSON from standard input and prints a `LoadResult`.
 """
 
 import asyncio
 import struct
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
@@ -24,7 +25,7 @@ SETTLE_S_MAX: Final = 5.0
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What to put a broker under."""
+    """The load that a broker is put under."""
 
     port: int
     publishers: int
@@ -38,14 +39,14 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a load measured."""
 
     delivered: int
     """Messages received by all subscribers in the time measured."""
     seconds: float
     delivered_in_all: int
-    """Those before and after it, too."""
+    """All messages received, those before and after the time measured included."""
     load_cpu_s: float
     """Processor time of the load generator itself, to tell when it is what is measured."""
 
@@ -81,13 +82,14 @@ def publish_packet(topic: str, payload: bytes, qos: int, packet_id: int) -> byte
     return bytes(header) + body
 
 
-class _Peer(asyncio.Protocol):
+class _Peer(asyncio.Protocol, ABC):
     """A connection that has said CONNECT; `opened` is done when the broker agreed."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, on_lost: Callable[[], None]) -> None:
         self.transport: asyncio.Transport
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.on_lost: Callable[[], None] = lambda: None
+        self._on_lost = on_lost
+        self._is_closing = False
         self._hello = connect_packet(client_id)
         self._first = b""
         self._handle: Callable[[bytes], None] = self._answered
@@ -99,7 +101,13 @@ class _Peer(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.opened.done():
             self.opened.set_exception(ConnectionError("the broker closed before it answered"))
-        self.on_lost()
+        elif not self._is_closing:
+            self._on_lost()
+
+    def close(self) -> None:
+        """The run is over."""
+        self._is_closing = True
+        self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         self._handle(data)
@@ -120,15 +128,18 @@ class _Peer(asyncio.Protocol):
     def expected_answer(self) -> bytes:
         return CONNACK
 
+    @abstractmethod
     def take(self, data: bytes) -> None:
-        raise NotImplementedError
+        """Bytes that came after the broker agreed."""
 
 
-class Publisher(_Peer):
+class LoadPublisher(_Peer):
     """Sends packets that were encoded ahead; counts the PUBACKs."""
 
-    def __init__(self, client_id: str, topic: str, payload: bytes, qos: int) -> None:
-        super().__init__(client_id)
+    def __init__(
+        self, client_id: str, topic: str, payload: bytes, qos: int, *, on_lost: Callable[[], None]
+    ) -> None:
+        super().__init__(client_id, on_lost)
         packets = [publish_packet(topic, payload, qos, 1 + number) for number in range(PACKET_IDS)]
         self.size = len(packets[0])
         self._ahead = memoryview(b"".join(packets))
@@ -152,14 +163,24 @@ class Publisher(_Peer):
         self._acknowledged_bytes += len(data)
 
 
-class Subscriber(_Peer):
+class LoadSubscriber(_Peer):
     """Counts what comes, and acknowledges it at QoS 1."""
 
-    def __init__(self, client_id: str, topic_filter: str, qos: int, size: int, id_at: int) -> None:
-        super().__init__(client_id)
+    def __init__(
+        self,
+        client_id: str,
+        topic_filter: str,
+        qos: int,
+        size: int,
+        id_at: int,
+        *,
+        on_received: Callable[[int], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        super().__init__(client_id, on_lost)
         self._hello += subscribe_packet(topic_filter, qos)
         self.received = 0
-        self.on_received: Callable[[int], None] = lambda count: None
+        self._on_received = on_received
         self._qos = qos
         self._size = size
         self._id_at = id_at
@@ -187,7 +208,7 @@ class Subscriber(_Peer):
             answers[3::4] = data[at + 1 : end : size]
             self.transport.write(answers)
         self.received += count
-        self.on_received(count)
+        self._on_received(count)
 
 
 def _itself(peer: _Peer) -> _Peer:
@@ -199,8 +220,8 @@ class Generator:
 
     def __init__(self, load: Load) -> None:
         self.load = load
-        self.publishers: list[Publisher] = []
-        self.subscribers: list[Subscriber] = []
+        self.publishers: list[LoadPublisher] = []
+        self.subscribers: list[LoadSubscriber] = []
         self.received = 0
         self.failure: str | None = None
         self._loop = asyncio.get_running_loop()
@@ -215,17 +236,24 @@ class Generator:
         size = len(publish_packet(topics[0], payload, load.qos, 1))
         id_at = size - load.payload_bytes - 2
         for number in range(load.subscribers):
-            subscriber = Subscriber(f"sub-{number}", "bench/+", load.qos, size, id_at)
-            subscriber.on_received = self._on_received
+            subscriber = LoadSubscriber(
+                f"sub-{number}",
+                "bench/+",
+                load.qos,
+                size,
+                id_at,
+                on_received=self._on_received,
+                on_lost=self._on_lost,
+            )
             self.subscribers.append(subscriber)
         for number, topic in enumerate(topics):
-            self.publishers.append(Publisher(f"pub-{number}", topic, payload, load.qos))
+            publisher = LoadPublisher(f"pub-{number}", topic, payload, load.qos, on_lost=self._on_lost)
+            self.publishers.append(publisher)
         for peer in (*self.subscribers, *self.publishers):
             await self._loop.create_connection(partial(_itself, peer), load.host, load.port)
             await asyncio.wait_for(peer.opened, SETTLE_S_MAX)
-            peer.on_lost = self._on_lost
 
-    async def run(self) -> Measured:
+    async def run(self) -> LoadResult:
         await self.connect()
         self._pump()
         await asyncio.sleep(self.load.warm_up_s)
@@ -237,7 +265,7 @@ class Generator:
         if self.failure is not None:
             raise ConnectionError(self.failure)
         await self._settle()
-        return Measured(delivered=delivered, seconds=took, delivered_in_all=self.received, load_cpu_s=used)
+        return LoadResult(delivered=delivered, seconds=took, delivered_in_all=self.received, load_cpu_s=used)
 
     async def _settle(self) -> None:
         """Everything that was published has to come: a broker that drops is not fast."""
@@ -248,8 +276,7 @@ class Generator:
                 raise ConnectionError(f"{expected - self.received} of {expected} deliveries never came")
             await asyncio.sleep(0.02)
         for peer in (*self.subscribers, *self.publishers):
-            peer.on_lost = lambda: None
-            peer.transport.close()
+            peer.close()
 
     def _on_received(self, count: int) -> None:
         self.received += count
@@ -283,7 +310,7 @@ class Generator:
 def main() -> None:
     load = msgspec.json.decode(sys.stdin.buffer.read(), type=Load)
 
-    async def run() -> Measured:
+    async def run() -> LoadResult:
         return await Generator(load).run()
 
     try:

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from roamq.core.errors import RoamqError
-from roamq.net.bench.brokers import Candidate, Running, UnavailableError, running
-from roamq.net.bench.load import Load, Measured
+from roamq.net.bench.brokers import BenchBroker, Running, UnavailableError, running
+from roamq.net.bench.load import Load, LoadResult
 
 LOAD_S_MAX: Final = 60.0
 
@@ -75,7 +75,7 @@ def measure(broker: Running, load: Load) -> Round:
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing"]
         raise RoamqError(f"the load generator failed: {said[-1]}")
-    measured = msgspec.json.decode(done.stdout, type=Measured)
+    measured = msgspec.json.decode(done.stdout, type=LoadResult)
     # The processor's time is for all that was delivered: the warm-up, and what settled afterwards, too.
     used = broker.cpu_s() - before
     return Round(
@@ -84,7 +84,7 @@ def measure(broker: Running, load: Load) -> Round:
 
 
 def compare(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[BenchBroker],
     *,
     shapes: Sequence[Shape] = SHAPES,
     qualities: Sequence[int] = (0, 1),
@@ -93,7 +93,7 @@ def compare(
     on_note: Callable[[str], None] = lambda text: None,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Every broker under every load. One that cannot be had, or fails, is noted and left out."""
+    """Measure every broker under every load. One that is not available, or fails, is noted and left out."""
     results = []
     with tempfile.TemporaryDirectory(prefix="roamq-bench-") as scratch, ExitStack() as stack:
         up: dict[str, Running] = {}

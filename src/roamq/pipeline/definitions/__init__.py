@@ -1,29 +1,18 @@
-"""The tables of the trace pipeline, declared with Spark Declarative Pipelines.
+"""The derived tables: which table is made of which, by which query, key by key.
 
-Streaming tables for what arrives, materialized views for what is derived from it; Spark finds the order, keeps the
-checkpoints, and runs what can run side by side. The functions behind the tables are pure and live elsewhere: this
-package only says which table is made of which.
+The functions behind the tables are pure and live elsewhere. A query reads other tables by their names; `reads` says
+which, so that a table is made when they are there (docs/decisions/0121).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from roamq.pipeline.books import TraceSource
 from roamq.pipeline.definitions import bronze, gold, silver
-from roamq.pipeline.landing import Source
+from roamq.pipeline.definitions.table import Scope, TableQuery
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-def declare_arrivals(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
-    """Declare the tables of what arrives, in the graph that is being defined; returns their names."""
-    return bronze.declare_arrivals(spark, sources)
+__all__ = ["Scope", "TableQuery", "derived_tables"]
 
 
-def declare_derived(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
-    """Declare all that follows from it."""
-    return [
-        *bronze.declare_quarantine(spark, sources),
-        *silver.declare(spark, sources),
-        *gold.declare(spark, sources),
-    ]
+def derived_tables(sources: Sequence[TraceSource]) -> list[TableQuery]:
+    """The tables that are derived from those that arrived; each comes after those that it reads."""
+    return [*bronze.derived(sources), *silver.derived(sources), *gold.derived(sources)]

@@ -1,62 +1,38 @@
-"""Bronze: one streaming table per format, one flow per dataset, and the quarantine over all of them."""
+"""Bronze: one table per format, to which the batches of its datasets are appended, and the quarantine over all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
-from pyspark import pipelines as dp
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from roamq.pipeline.landing import DIGEST_LENGTH, LANDING, Source
-from roamq.pipeline.tables import BRONZE, DERIVED, QUARANTINE, conform, struct_of
-from roamq.pipeline.traces import FORMATS
+from roamq.pipeline.books import TraceSource
+from roamq.pipeline.conform import conform
+from roamq.pipeline.definitions.table import Scope, TableQuery
+from roamq.pipeline.landing import DIGEST_LENGTH, LANDING
+from roamq.pipeline.schemas import BRONZE, QUARANTINE
 from roamq.pipeline.traces.base import TraceFormat, line_numbers
 from roamq.pipeline.warehouse import contract_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+FILES_LISTED_MAX = 1000
+"""So many changed files are named in a query; with more, all of their dataset are looked at."""
 
 
 def table_of(trace_format: str) -> str:
     return f"{BRONZE}{trace_format}"
 
 
-def declare_arrivals(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
-    formats = formats_of(sources)
-    for name in formats:
-        dp.create_streaming_table(
-            table_of(name),
-            comment=FORMATS[name].about,
-            schema=struct_of(contract_of(table_of(name))),
+def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
+    formats = sorted({source.format for source in sources})
+    return [
+        TableQuery(
+            "quarantine",
+            tuple(map(table_of, formats)),
+            lambda scope, keys: quarantine(scope),
+            key=("dataset", "file"),
+            keys=changed_files,
         )
-    for source in sources:
-        dp.append_flow(target=table_of(source.format), name=f"{table_of(source.format)}_{source.dataset}")(
-            _arrivals(spark, source)
-        )
-    return [table_of(name) for name in formats]
-
-
-def declare_quarantine(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
-    formats = formats_of(sources)
-    dp.materialized_view(name="quarantine", comment=DERIVED["quarantine"].about)(
-        lambda: quarantine(spark, formats)
-    )
-    return ["quarantine"]
-
-
-def formats_of(sources: Sequence[Source]) -> list[str]:
-    return sorted({source.format for source in sources})
-
-
-def _arrivals(spark: "SparkSession", source: Source) -> Callable[[], DataFrame]:
-    def flow() -> DataFrame:
-        trace_format = FORMATS[source.format]
-        return bronze_rows(
-            trace_format.arrivals(spark, source.path, streaming=True), trace_format, source.dataset
-        )
-
-    return flow
+    ]
 
 
 def bronze_rows(lines: DataFrame, trace_format: TraceFormat, dataset: str) -> DataFrame:
@@ -66,19 +42,48 @@ def bronze_rows(lines: DataFrame, trace_format: TraceFormat, dataset: str) -> Da
 
 
 def known_name() -> Column:
-    """People know their files by the name they gave them, not by the digest they landed under.
+    """The name that a file had before it landed under its digest: people know their files by it.
 
     Bronze keeps the path as it is: a name made for every row would cost as much as reading the row, and few ask for it.
     """
-    return F.regexp_replace(F.url_decode("file"), rf"^.*/{LANDING}/[^/]+/[0-9a-f]{{{DIGEST_LENGTH}}}-", "")
+    # `url_decode` is for forms, where a plus sign is a blank.
+    plain = F.url_decode(F.replace("file", F.lit("+"), F.lit("%2B")))
+    return F.regexp_replace(plain, rf"^.*/{LANDING}/[^/]+/[^/]+/[0-9a-f]{{{DIGEST_LENGTH}}}-", "")
 
 
-def quarantine(spark: "SparkSession", formats: Sequence[str]) -> DataFrame:
-    """The malformed lines of all formats."""
-    parts = [
-        line_numbers(
-            spark.read.table(table_of(name)).select("dataset", "file", "position", "raw", "reason")
-        ).withColumns({"format": F.lit(name), "file": known_name()})
-        for name in formats
-    ]
+def _listed(scope: Scope) -> dict[str, list[str]]:
+    """The changed files of datasets that changed in part, where they are few."""
+    return {
+        name: urls
+        for name, urls in scope.urls.items()
+        if name in scope.partly and len(urls) <= FILES_LISTED_MAX
+    }
+
+
+def changed_files(scope: Scope) -> DataFrame | None:
+    """The files, by the names that people know, whose lines are looked at again."""
+    listed = _listed(scope)
+    if len(listed) < len(scope.partly):
+        return None
+    pairs = [(dataset, url) for dataset, urls in listed.items() for url in urls]
+    if not pairs:
+        return None
+    return scope.spark.createDataFrame(pairs, "dataset string, file string").withColumn("file", known_name())
+
+
+def quarantine(scope: Scope) -> DataFrame:
+    """The malformed lines of all formats, in changed datasets."""
+    listed = _listed(scope) if len(_listed(scope)) == len(scope.partly) else {}
+    everything = [*scope.whole, *(scope.partly - set(listed))]
+    parts = []
+    for name in sorted({source.format for source in scope.touched}):
+        of_format = {source.dataset for source in scope.touched if source.format == name}
+        is_looked_at = F.col("dataset").isin(*(set(everything) & of_format))
+        for dataset in of_format & set(listed):
+            is_looked_at = is_looked_at | (
+                (F.col("dataset") == dataset) & F.col("file").isin(*listed[dataset])
+            )
+        rows = scope.new(table_of(name)).where(is_looked_at)
+        refused = line_numbers(rows.select("dataset", "file", "position", "raw", "reason"))
+        parts.append(refused.withColumns({"format": F.lit(name), "file": known_name()}))
     return conform(reduce(DataFrame.unionByName, parts), QUARANTINE)

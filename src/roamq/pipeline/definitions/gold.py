@@ -1,81 +1,132 @@
 """Gold: what brokers, simulator, models and people read."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from roamq.pipeline import connectivity, gold, prediction
+from roamq.pipeline.books import TraceSource
 from roamq.pipeline.definitions.bronze import table_of
-from roamq.pipeline.definitions.silver import declare_view, good_rows, observations, rules_of, union
-from roamq.pipeline.landing import Source
+from roamq.pipeline.definitions.silver import are_records, good_rows, has_clients, observations, rules_of
+from roamq.pipeline.definitions.table import Scope, TableQuery, union, with_keys
 from roamq.pipeline.metrics import metrics_of
-from roamq.pipeline.records import SILVER, runs_of
-from roamq.pipeline.tables import SUMMARY, conform
-from roamq.pipeline.traces import FORMATS
-from roamq.pipeline.traces.base import is_good, is_malformed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from roamq.pipeline.records import runs_of
+from roamq.pipeline.traces.base import in_zone, is_good
 
 Query = Callable[..., DataFrame]
 """Called with rows of each table, then the values of the rules; keeps `dataset` as a key."""
 
+EVENTFUL = ("gps", "counts", "records")
 
-def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
-    observed = [source for source in sources if FORMATS[source.format].observe is not None]
-    eventful = [source for source in sources if source.format in ("gps", "counts", "records")]
-    names: list[str] = []
 
-    def view(name: str, query: Callable[[], DataFrame]) -> None:
-        declare_view(name, query)
-        names.append(name)
-
-    def derived(name: str, tables: Sequence[str], rules: Sequence[str], query: Query) -> None:
-        """A view made of silver tables, by the named rules of each dataset."""
-        view(name, lambda: union(by_rules(spark, observed, tables, rules, query)))
-
+def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
+    observed = [source for source in sources if has_clients(source)]
+    eventful = [source for source in sources if source.format in EVENTFUL]
+    tables: list[TableQuery] = []
     if observed:
-        derived("neighbor_graph", ["moves"], ["half_life_days"], gold.neighbor_graph)
-        derived("trigrams", ["moves"], ["time_zone", "test_share"], prediction.trigrams)
-        view("transitions", lambda: gold.transitions(spark.read.table("trigrams")))
-        view("ranked_tests", lambda: prediction.ranked_tests(spark.read.table("trigrams")))
-        view("prediction", lambda: prediction.prediction(spark.read.table("ranked_tests")))
-        view("prediction_sets", lambda: prediction.prediction_sets(spark.read.table("ranked_tests")))
-        derived("connectivity", ["sojourns"], ["fit_samples"], connectivity.connectivity)
-        view("ccdf", lambda: connectivity.ccdf(spark.read.table("sojourns")))
-        derived("days", ["sojourns", "moves"], ["time_zone"], gold.days)
-        view("sites", lambda: union(_sites(spark, s) for s in observed))
+        tables += [
+            _by_dataset("trigrams", ["moves"], ["time_zone", "test_share"], prediction.trigrams),
+            _of_one("ranked_tests", "trigrams", prediction.ranked_tests),
+            TableQuery(
+                "connectivity",
+                ("durations",),
+                _connectivity,
+                has_clients,
+                key=("dataset", "period", "grouping", "value"),
+                keys=_changed(connectivity.groups_of, "durations"),
+            ),
+            TableQuery(
+                "neighbor_graph",
+                ("moves",),
+                _neighbor_graph,
+                has_clients,
+                key=("dataset", "from"),
+                keys=_changed(lambda rows: rows.select("dataset", "from").distinct(), "moves"),
+            ),
+            _of_one("transitions", "trigrams", gold.transitions),
+            _of_one("prediction", "ranked_tests", prediction.prediction),
+            _of_one("prediction_sets", "ranked_tests", prediction.prediction_sets),
+            _of_one("ccdf", "durations", connectivity.ccdf),
+            TableQuery(
+                "days", ("sojourns", "moves"), _days, has_clients, key=("dataset", "day"), keys=_changed_days
+            ),
+            TableQuery(
+                "sites",
+                ("sojourns",),
+                _sites,
+                has_clients,
+                key=("dataset", "site"),
+                keys=_changed_sites,
+            ),
+        ]
+    if any(source.format == "records" for source in sources):
+        tables.append(
+            TableQuery(
+                "metrics",
+                (table_of("records"),),
+                _metrics,
+                are_records,
+                key=("dataset", "run_id"),
+                keys=_changed_runs,
+            )
+        )
+    arrivals = sorted({table_of(source.format) for source in eventful})
+    tables.append(
+        TableQuery(
+            "arrival_rates",
+            ("sojourns", *arrivals) if observed else tuple(arrivals),
+            _arrival_rates,
+            key=("dataset", "kind", "site"),
+            keys=_changed_rates,
+        )
+    )
+    tables.append(
+        _by_dataset(
+            "daily_profile", ["arrival_rates"], ["bin_s", "time_zone"], gold.daily_profile, everybody=True
+        )
+    )
+    return tables
 
-    def rates() -> DataFrame:
-        clients = by_rules(spark, observed, ["sojourns"], ["bin_s"], gold.client_arrivals)
-        events = (gold.event_arrivals(_events(spark, s), rules_of(s).bin_s) for s in eventful)
-        return union([*clients, *events])
 
-    def profile() -> DataFrame:
-        return union(by_rules(spark, sources, ["arrival_rates"], ["bin_s", "time_zone"], gold.daily_profile))
+def _of_one(name: str, read: str, query: Callable[[DataFrame], DataFrame]) -> TableQuery:
+    """A table made of one other, dataset by dataset, whatever the rules."""
+    return TableQuery(name, (read,), lambda scope, _: query(scope.of_touched(read)), has_clients)
 
-    recorded = [source for source in sources if source.format == "records"]
 
-    def metrics() -> DataFrame:
-        rows = union(good_rows(spark, source) for source in recorded)
-        return metrics_of(rows, runs_of(rows)).withColumn("dataset", F.col("scenario"))
+def _by_dataset(
+    name: str, reads: Sequence[str], rules: Sequence[str], query: Query, *, everybody: bool = False
+) -> TableQuery:
+    """A table made of others, dataset by dataset, by the named rules of each."""
 
-    if recorded:
-        view("metrics", metrics)
-    view("arrival_rates", rates)
-    view("daily_profile", profile)
-    declare_view("summary", lambda: summary(spark, sources, [*names]))
-    return [*names, "summary"]
+    def made(scope: Scope, _: DataFrame | None) -> DataFrame:
+        sources = scope.touched if everybody else _observed(scope)
+        return union(by_rules(sources, [scope.new(read) for read in reads], rules, query))
+
+    return TableQuery(name, tuple(reads), made, (lambda _: True) if everybody else has_clients)
+
+
+def _observed(scope: Scope) -> list[TraceSource]:
+    return [source for source in scope.touched if has_clients(source)]
+
+
+def _changed(keys_in: Callable[[DataFrame], DataFrame], table: str) -> Callable[[Scope], DataFrame | None]:
+    """The keys that rows of changed clients have, or had, in a silver table."""
+
+    def changed(scope: Scope) -> DataFrame | None:
+        rows = scope.changed_rows(table)
+        return None if rows is None else keys_in(rows)
+
+    return changed
 
 
 def by_rules(
-    spark: "SparkSession",
-    sources: Sequence[Source],
-    tables: Sequence[str],
+    sources: Sequence[TraceSource],
+    frames: Sequence[DataFrame],
     rules: Sequence[str],
     query: Query,
+    *more: Any,
 ) -> Iterator[DataFrame]:
     """The query over the rows of datasets whose named rules are equal, once for each choice of them."""
     alike: dict[tuple[Any, ...], list[str]] = {}
@@ -83,54 +134,134 @@ def by_rules(
         chosen = tuple(getattr(rules_of(source), rule) for rule in rules)
         alike.setdefault(chosen, []).append(source.dataset)
     for chosen, datasets in alike.items():
-        parts = (spark.read.table(table).where(F.col("dataset").isin(datasets)) for table in tables)
-        yield query(*parts, *chosen)
+        parts = (frame.where(F.col("dataset").isin(datasets)) for frame in frames)
+        yield query(*parts, *chosen, *more)
 
 
-def _sites(spark: "SparkSession", source: Source) -> DataFrame:
-    if FORMATS[source.format].has_coordinates:
-        return gold.sites_of_observations(observations(spark, source), source.dataset)
-    return gold.sites_of_sojourns(spark.read.table("sojourns").where(F.col("dataset") == source.dataset))
+# --- one function per table --------------------------------------------------------------------------------------
 
 
-def _events(spark: "SparkSession", source: Source) -> DataFrame:
+def _neighbor_graph(scope: Scope, keys: DataFrame | None) -> DataFrame:
+    rows = scope.of_keys(scope.new("moves"), keys, ("dataset", "from"))
+    return union(by_rules(_observed(scope), [rows], ["half_life_days"], gold.neighbor_graph))
+
+
+def _connectivity(scope: Scope, keys: DataFrame | None) -> DataFrame:
+    rows = scope.of_touched("durations")
+    only = keys
+    if keys is not None and scope.whole:
+        mine = connectivity.groups_of(rows.where(F.col("dataset").isin(*scope.whole)))
+        only = keys.unionByName(mine)
+    return union(by_rules(_observed(scope), [rows], ["fit_samples"], connectivity.connectivity, only))
+
+
+def _changed_days(scope: Scope) -> DataFrame | None:
+    rows = scope.changed_rows("sojourns")
+    if rows is None:
+        return None
+    return union(by_rules(_observed(scope), [rows], ["time_zone"], gold.local_days)).distinct()
+
+
+def _days(scope: Scope, keys: DataFrame | None) -> DataFrame:
+    only = keys
+    rows = [scope.of_touched("sojourns"), scope.of_touched("moves")]
+    if keys is not None and scope.whole:
+        mine = rows[0].where(F.col("dataset").isin(*scope.whole))
+        only = keys.unionByName(union(by_rules(_observed(scope), [mine], ["time_zone"], gold.local_days)))
+    return union(by_rules(_observed(scope), rows, ["time_zone"], gold.days, only))
+
+
+def _sites_in(rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("site").isNotNull()).select("dataset", "site").distinct()
+
+
+def _changed_sites(scope: Scope) -> DataFrame | None:
+    """Sites of changed clients; where a format tells of places, every observation counts, cleaned away or not."""
+    stays = scope.changed_rows("sojourns")
+    if stays is None:
+        return None
+    parts = [_sites_in(stays)]
+    for source in _observed(scope):
+        if source.trace_format().has_coordinates and source.dataset in scope.partly:
+            rows = [part for part in (scope.came(source), scope.left(source)) if part is not None]
+            seen = union(observations(part, source) for part in rows)
+            parts.append(_sites_in(seen.withColumn("dataset", F.lit(source.dataset))))
+    return union(parts).distinct()
+
+
+def _sites(scope: Scope, keys: DataFrame | None) -> DataFrame:
+    """Sites of whole datasets and of the changed keys. A site has a place where the format tells of places."""
+
+    def of(source: TraceSource) -> DataFrame:
+        mine = None if keys is None or source.dataset in scope.whole else keys
+        if source.trace_format().has_coordinates:
+            seen = observations(scope.new(table_of(source.format)), source)
+            seen = seen.withColumn("dataset", F.lit(source.dataset))
+            seen = seen if mine is None else with_keys(seen, mine, ["dataset", "site"])
+            return gold.sites_of_observations(seen, source.dataset)
+        rows = scope.new("sojourns").where(F.col("dataset") == source.dataset)
+        return gold.sites_of_sojourns(rows if mine is None else with_keys(rows, mine, ["dataset", "site"]))
+
+    return union(of(source) for source in _observed(scope))
+
+
+def _changed_runs(scope: Scope) -> DataFrame | None:
+    parts = []
+    for source in scope.touched:
+        if source.format == "records" and source.dataset in scope.partly:
+            rows = [part for part in (scope.came(source), scope.left(source)) if part is not None]
+            parts += [part.where(is_good()).select("dataset", "run_id") for part in rows]
+    return union(parts).distinct() if parts else None
+
+
+def _metrics(scope: Scope, keys: DataFrame | None) -> DataFrame:
+    good = scope.new(table_of("records")).where(is_good())
+    rows = scope.of_keys(good, keys, ("dataset", "run_id"))
+    return metrics_of(rows, runs_of(rows)).withColumn("dataset", F.col("scenario"))
+
+
+def _changed_rates(scope: Scope) -> DataFrame | None:
+    """Sites of clients that changed; and sites at which events happened, which came or left."""
+    if not scope.partly:
+        return None
+    parts = []
+    stays = scope.changed_rows("sojourns") if _observed(scope) else None
+    if stays is not None:
+        parts.append(_sites_in(stays).select("dataset", F.lit(gold.CLIENTS).alias("kind"), "site"))
+    for source in scope.touched:
+        if source.format in EVENTFUL and source.dataset in scope.partly:
+            rows = [part for part in (scope.came(source), scope.left(source)) if part is not None]
+            events = union(_events(part, source) for part in rows)
+            parts.append(events.select("dataset", F.lit(gold.EVENTS).alias("kind"), "site"))
+    return union(parts).distinct() if parts else None
+
+
+def _arrival_rates(scope: Scope, keys: DataFrame | None) -> DataFrame:
+    def wanted(rows: DataFrame, kind: str) -> DataFrame:
+        mine = None if keys is None else keys.where(F.col("kind") == kind).select("dataset", "site")
+        return scope.of_keys(rows, mine, ("dataset", "site"))
+
+    observed, parts = _observed(scope), []
+    if observed:
+        stays = wanted(scope.new("sojourns"), gold.CLIENTS)
+        parts += list(by_rules(observed, [stays], ["bin_s"], gold.client_arrivals))
+    for source in scope.touched:
+        if source.format in EVENTFUL:
+            events = wanted(_events(scope.new(table_of(source.format)), source), gold.EVENTS)
+            parts.append(gold.event_arrivals(events, rules_of(source).bin_s))
+    return union(parts)
+
+
+def _events(rows: DataFrame, source: TraceSource) -> DataFrame:
     """What counts as an event at a site: a call in a count, a publication, a position report of a vehicle."""
     if source.format == "counts":
-        return good_rows(spark, source).select("dataset", "site", F.col("bin").alias("time"), "n")
+        time = in_zone("bin", "zoneless", rules_of(source).time_zone)
+        return good_rows(rows, source).select("dataset", "site", time.alias("time"), "n")
     if source.format == "records":
-        published = good_rows(spark, source).where(F.col("kind") == "published")
+        published = good_rows(rows, source).where(F.col("kind") == "published")
         time = F.timestamp_micros((F.col("time_s") * 1_000_000).cast("bigint"))
         return published.select(
             "dataset", F.col("broker").alias("site"), time.alias("time"), F.lit(1).alias("n")
         )
-    reports = observations(spark, source).where(F.col("site").isNotNull())
+    reports = observations(rows, source).where(F.col("site").isNotNull())
     return reports.select(F.lit(source.dataset).alias("dataset"), "site", "time", F.lit(1).alias("n"))
-
-
-def summary(spark: "SparkSession", sources: Sequence[Source], derived: Sequence[str]) -> DataFrame:
-    """Lines in, malformed and understood per dataset, and rows out per table."""
-    formats = sorted({source.format for source in sources})
-    lines = union(
-        spark.read.table(table_of(name))
-        .groupBy("dataset")
-        .agg(
-            F.count("*").alias("lines in"),
-            F.count_if(is_malformed()).alias("quarantined"),
-            F.count_if(is_good()).alias("rows"),
-        )
-        .unpivot("dataset", ["lines in", "quarantined", "rows"], "name", "rows_counted")
-        .withColumn("layer", F.lit("bronze"))
-        for name in formats
-    )
-    silver_tables = ["sojourns", "moves"] if any(FORMATS[s.format].observe for s in sources) else []
-    silver_tables += SILVER if any(s.format == "records" for s in sources) else ()
-    out = union(
-        spark.read.table(name).select(
-            "dataset",
-            F.lit(name).alias("name"),
-            F.lit("silver" if name in silver_tables else "gold").alias("layer"),
-        )
-        for name in (*silver_tables, *derived)
-    )
-    counts = out.groupBy("dataset", "name", "layer").agg(F.count("*").alias("rows_counted"))
-    return conform(union([lines, counts]).withColumnRenamed("rows_counted", "rows"), SUMMARY)

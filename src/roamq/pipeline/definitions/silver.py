@@ -1,79 +1,135 @@
-"""Silver: sojourns and moves of all datasets, each cleaned by its own rules."""
+"""Silver: sojourns, moves and durations of all datasets, each cleaned by its own rules, client by client."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from pyspark import pipelines as dp
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from roamq.pipeline import records, silver
+from roamq.pipeline import connectivity, records, silver
+from roamq.pipeline.books import TraceSource
 from roamq.pipeline.definitions.bronze import known_name, table_of
-from roamq.pipeline.landing import Source
+from roamq.pipeline.definitions.table import CLIENT, Scope, TableQuery, union, with_keys
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import DERIVED
-from roamq.pipeline.traces import FORMATS
 from roamq.pipeline.traces.base import is_good
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def declare(spark: "SparkSession", sources: Sequence[Source]) -> list[str]:
-    observed = [source for source in sources if FORMATS[source.format].observe is not None]
+def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
+    observed = [source for source in sources if has_clients(source)]
     if not observed:
         return []
+    recorded = [source for source in sources if source.format == "records"]
+    bronze_tables = tuple(sorted({table_of(source.format) for source in observed}))
 
-    def sojourns() -> DataFrame:
-        return union(
-            silver.sojourns(observations(spark, source), rules_of(source), dataset=source.dataset)
-            for source in observed
+    def of_clients(name: str, reads: tuple[str, ...], query: Callable[[Scope], DataFrame]) -> TableQuery:
+        return TableQuery(
+            name,
+            reads,
+            lambda scope, _: query(scope),
+            has_clients,
+            key=CLIENT,
+            keys=lambda scope: scope.clients,
         )
 
-    def moves() -> DataFrame:
-        return silver.moves(spark.read.table("sojourns"))
-
-    tables = ["sojourns", "moves"]
-    recorded = [source for source in sources if source.format == "records"]
-    if recorded:
-        for name, transform in records.SILVER.items():
-            declare_view(name, _recorded(spark, recorded, transform))
-        tables += records.SILVER
-    declare_view("sojourns", sojourns)
-    declare_view("moves", moves)
-    return tables
-
-
-def _recorded(
-    spark: "SparkSession", recorded: Sequence[Source], transform: Callable[[DataFrame], DataFrame]
-) -> Callable[[], DataFrame]:
-    return lambda: transform(union(good_rows(spark, source) for source in recorded))
+    return [
+        of_clients("sojourns", bronze_tables, sojourns),
+        of_clients(
+            "moves", ("sojourns",), lambda scope: silver.moves(scope.of_clients(scope.new("sojourns")))
+        ),
+        of_clients(
+            "durations",
+            ("sojourns",),
+            lambda scope: connectivity.durations(scope.of_clients(scope.new("sojourns"))),
+        ),
+        *(
+            TableQuery(name, (table_of("records"),), _recorded(transform), are_records, appends=True)
+            for name, transform in records.SILVER.items()
+            if recorded
+        ),
+    ]
 
 
-def declare_view(name: str, query: Callable[[], DataFrame]) -> None:
-    """A materialized view in Parquet. Files hold rows of one dataset each: what asks for one reads that alone."""
-    dp.materialized_view(name=name, comment=DERIVED[name].about)(query)
+def has_clients(source: TraceSource) -> bool:
+    return source.trace_format().observe is not None
 
 
-def rules_of(source: Source) -> Rules:
-    return source.rules(FORMATS[source.format].rules)
+def are_records(source: TraceSource) -> bool:
+    return source.format == "records"
 
 
-def good_rows(spark: "SparkSession", source: Source) -> DataFrame:
+def sojourns(scope: Scope) -> DataFrame:
+    """Sojourns of whole datasets and of changed clients."""
+    return union(
+        silver.sojourns(
+            _observed(scope, source),
+            rules_of(source),
+            dataset=source.dataset,
+            holes=holes(scope.new(table_of(source.format)), source),
+        )
+        for source in scope.touched
+        if has_clients(source)
+    )
+
+
+def _observed(scope: Scope, source: TraceSource) -> DataFrame:
+    rows = observations(scope.new(table_of(source.format)), source)
+    if source.dataset in scope.whole or scope.clients is None:
+        return rows
+    clients = scope.clients.where(F.col("dataset") == source.dataset)
+    return with_keys(rows, clients, ["client"])
+
+
+def _recorded(transform: Callable[[DataFrame], DataFrame]) -> Callable[[Scope, DataFrame | None], DataFrame]:
+    def query(scope: Scope, _: DataFrame | None) -> DataFrame:
+        rows = (
+            scope.new(table_of("records")) if s.dataset in scope.whole else scope.came(s)
+            for s in scope.touched
+            if s.format == "records"
+        )
+        return union(
+            transform(r.where(is_good() & F.col("dataset").isin(*scope.whole, *scope.partly))) for r in rows
+        )
+
+    return query
+
+
+def rules_of(source: TraceSource) -> Rules:
+    return source.rules()
+
+
+def good_rows(rows: DataFrame, source: TraceSource) -> DataFrame:
     """The rows of one dataset that were understood."""
-    return spark.read.table(table_of(source.format)).where((F.col("dataset") == source.dataset) & is_good())
+    return rows.where((F.col("dataset") == source.dataset) & is_good())
 
 
-def observations(spark: "SparkSession", source: Source) -> DataFrame:
-    trace_format, rows = FORMATS[source.format], good_rows(spark, source)
+def observations(rows: DataFrame, source: TraceSource) -> DataFrame:
+    """Bronze rows -> observations of one dataset."""
+    trace_format, good = source.trace_format(), good_rows(rows, source)
     assert trace_format.observe is not None, f"{source.format} knows no clients"
     if trace_format.client_in_name:
-        # Made once for each file: made for each row, the name would cost more than all the rest of it.
-        names = rows.select("file").distinct().withColumn("name", known_name())
-        rows = rows.join(F.broadcast(names), "file").withColumn("file", F.col("name"))
-    return trace_format.observe(rows, rules_of(source))
+        # The name is made once for each file: made for each row, it would cost more than the rest of the row.
+        names = good.select("file").distinct().withColumn("name", known_name())
+        good = good.join(F.broadcast(names), "file").withColumn("file", F.col("name"))
+    return trace_format.observe(good, rules_of(source))
 
 
-def union(frames: Iterable[DataFrame]) -> DataFrame:
-    return reduce(DataFrame.unionByName, frames)
+def holes(rows: DataFrame, source: TraceSource) -> list[tuple[int, int]]:
+    """When nobody of a dataset was observed, from its bronze rows; none where its rules know no holes."""
+    rules = rules_of(source)
+    if rules.hole_s <= 0:
+        return []
+    found = silver.holes_of(observations(rows, source).select("time"), rules.hole_s)
+    return sorted((row.begin, row.end) for row in found.collect())
+
+
+def changed_clients(scope: Scope) -> DataFrame | None:
+    """The clients of datasets that changed in part of whom rows came or left."""
+    frames = []
+    for source in scope.touched:
+        if source.dataset in scope.partly and has_clients(source):
+            rows = [scope.came(source), scope.left(source)]
+            frames += [
+                observations(part, source).select(F.lit(source.dataset).alias("dataset"), "client")
+                for part in rows
+                if part is not None
+            ]
+    return union(frames).distinct() if frames else None

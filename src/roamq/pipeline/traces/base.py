@@ -7,7 +7,8 @@ every file becomes one bronze row, so that nothing is lost on the way in and a r
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,8 +27,15 @@ ORDINAL_BITS: Final = 33
 """Low bits of a position count lines within a task; the high bits hold the split's offset in MiB."""
 
 
-UNIX_SECONDS_MAX: Final = 100_000_000_000
-"""More is no time: milliseconds taken for seconds, or a torn number."""
+NOT_UTF8: Final = "bytes are not UTF-8: state the encoding with --set encoding=NAME"
+
+EARLIEST_S: Final = 0
+LATEST_S: Final = 4_102_444_800
+"""Times before 1970 and from 2100 on are in no trace of a network: they are in another unit, or part of a torn line.
+The bound also keeps the number of days small that a stay can last."""
+
+HAS_ZONE: Final = "^.{10}.*[-+A-SU-Za-su-z]"
+"""A time that names its zone has a sign or a letter other than T behind its date."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,32 +46,44 @@ class TraceFormat:
     about: str
     """One line for `--help`: what a row says."""
     fields: str
-    """The typed columns of its bronze table, as DDL, after `tables.PROVENANCE`."""
+    """The typed columns of its bronze table, as DDL, after `schemas.PROVENANCE`."""
     parse: Callable[[DataFrame], DataFrame]
     """Lines (file, position, value) -> fields and `reason`."""
     observe: Callable[[DataFrame, Rules], DataFrame] | None
-    """Good bronze rows -> `tables.OBSERVATIONS`; None where the format knows no clients."""
+    """Good bronze rows -> `schemas.OBSERVATIONS`; None where the format knows no clients."""
     rules: Rules
     read: Callable[..., DataFrame] | None = None
-    """Path -> what `parse` takes, where that is not numbered lines of text."""
+    """Paths -> what `parse` takes, where that is not numbered lines of text."""
     client_in_name: bool = False
     """The file's name is the client: equal content under another name is another client, not a copy."""
     has_coordinates: bool = False
+    unit: Literal["degrees", "plane"] = "degrees"
+    """With coordinates: longitude and latitude, or places on a plane."""
+    suffixes: tuple[str, ...] = (".parquet",)
+    """With `read`: how the names of the files end that belong to the trace; others in the folder are left alone."""
+    count: Callable[[Path], int] | None = None
+    """With `read`: how many rows a file must give, counted without Spark; None: it is a Parquet file, which knows."""
 
-    def arrivals(self, spark: "SparkSession", path: str, *, streaming: bool) -> DataFrame:
-        """What lies under `path`, as `parse` takes it."""
+    def in_degrees(self, rules: Rules) -> bool:
+        """Positions of a dataset with these rules are longitude and latitude. The rule for sites knows it best."""
+        kind = rules.sites.partition(":")[0]
+        return self.unit == "degrees" if kind == "given" else kind != "plane"
+
+    def arrivals(
+        self, spark: "SparkSession", paths: str | list[str], *, base: str | None = None
+    ) -> DataFrame:
+        """What files or folders hold, as `parse` takes it. `base` is the folder in which they lie."""
         if self.read is not None:
-            return self.read(spark, path, streaming=streaming)
-        return number_lines(read_lines(spark, path, streaming=streaming))
+            return self.read(spark, paths, base=base)
+        return number_lines(read_lines(spark, paths))
 
 
-def read_lines(spark: "SparkSession", path: str, *, streaming: bool) -> DataFrame:
-    """The lines of all files under `path`, compressed ones too, with file, offset of the split and text."""
-    reader = spark.readStream if streaming else spark.read
+def read_lines(spark: "SparkSession", paths: str | list[str]) -> DataFrame:
+    """The lines of files, compressed ones too, with file, offset of the split and text."""
     return (
-        reader.format("text")
+        spark.read.format("text")
         .option("recursiveFileLookup", "true")
-        .load(path)
+        .load(paths)
         .select(
             F.col("_metadata.file_path").alias("file"),
             F.col("_metadata.file_block_start").alias("block"),
@@ -85,7 +105,8 @@ def number_lines(lines: DataFrame) -> DataFrame:
 
 
 def line_numbers(bronze: DataFrame) -> DataFrame:
-    """The malformed ones among rows that hold every line of their files, with their `line` (from 1).
+    """The malformed lines among bronze rows, with their `line` number (from 1); the rows must hold all lines of
+    their files.
 
     Positions are dense within a split, so a line number is the lines of the splits before it plus the distance
     from the split's first position: only one row per split is ever sorted.
@@ -121,7 +142,7 @@ def is_malformed() -> Column:
 
 
 def split_lines(lines: DataFrame, separator: str) -> DataFrame:
-    """Lines with their `parts`. A column of its own: an expression in many places would be split in each of them."""
+    """Lines with their `parts`. The parts are a column: as an expression, Spark would split the line at each use."""
     return lines.withColumn("parts", F.split(F.trim("value"), separator, -1))
 
 
@@ -131,20 +152,43 @@ def fields_of(names: Sequence[str]) -> dict[str, Column]:
 
 
 def base_name() -> Column:
-    """The name of a row's file without its folders: a pattern that had to find the name would try every letter."""
+    """The name of a row's file without its folders; cheaper than a regular expression, which would try every letter."""
     return F.substring_index("file", "/", -1)
 
 
 def unix_time(text: Column) -> Column:
-    """UNIX seconds, with a fraction or none; null for anything else, also for what lies in no calendar."""
+    """UNIX seconds, with a fraction or none; null for anything else, also for what lies in no trace."""
     # Whole numbers are tried first: they are the rule, and reading them costs a fraction.
     readings = (text.try_cast("bigint"), text.try_cast("double"))
     return F.coalesce(
         *(
-            F.when(seconds.between(-UNIX_SECONDS_MAX, UNIX_SECONDS_MAX), F.timestamp_seconds(seconds))
+            F.when((seconds >= EARLIEST_S) & (seconds < LATEST_S), F.timestamp_seconds(seconds))
             for seconds in readings
         )
     )
+
+
+def any_time(text: Column) -> Column:
+    """A time in UNIX seconds or ISO 8601; null for anything else."""
+    # UNIX seconds are tried first: they are cheaper to read and the usual case in large files.
+    return F.coalesce(unix_time(text), written_time(text))
+
+
+def written_time(text: Column, pattern: str | None = None) -> Column:
+    """A date and time in words of ISO 8601 or of `pattern`; null for anything else, also for what lies in no trace."""
+    time = F.try_to_timestamp(text) if pattern is None else F.try_to_timestamp(text, F.lit(pattern))
+    earliest, latest = (F.timestamp_seconds(F.lit(bound)) for bound in (EARLIEST_S, LATEST_S))
+    return F.when((time >= earliest) & (time < latest), time)
+
+
+def is_zoneless(text: Column) -> Column:
+    """A written time says nothing about its zone: it is a local time of the rule `time_zone`. UNIX time is not."""
+    return F.when(unix_time(text).isNull(), ~text.rlike(HAS_ZONE)).otherwise(False)
+
+
+def in_zone(time: str, zoneless: str, time_zone: str) -> Column:
+    """A bronze time as the instant it stands for: what named no zone is local."""
+    return F.when(F.col(zoneless), F.to_utc_timestamp(time, time_zone)).otherwise(F.col(time))
 
 
 def refuse(*checks: tuple[Column, Column | str]) -> Column:
@@ -178,13 +222,16 @@ def is_header(value: Column, start: str) -> tuple[Column, str]:
 def parsed(lines: DataFrame, reason: Column, **fields: Column) -> DataFrame:
     """Assemble a bronze row: the fields of a good line, or the line itself and why it was refused.
 
-    Fields and reason stand side by side in one projection, where Spark reads a number once for both.
+    Fields and reason stand side by side in one projection, where Spark reads a number once for both. A line that is no
+    text in UTF-8 is refused whatever it says: its letters would be replaced, and different names would become one.
     """
+    is_text = F.is_valid_utf8("value")
+    told = F.when(is_text, reason).otherwise(NOT_UTF8)
     read = lines.select(
-        "file", "position", "value", reason.alias("reason"), *(c.alias(n) for n, c in fields.items())
+        "file", "position", "value", told.alias("reason"), *(c.alias(n) for n, c in fields.items())
     )
     columns = [
         F.when(F.col("reason").isNull(), F.col(name)).alias(name) for name in fields
-    ]  # nothing half-read
-    kept = F.when(F.col("reason").isNotNull(), F.col("value")).alias("raw")
+    ]  # a refused line has no fields
+    kept = F.when(F.col("reason").isNotNull(), F.make_valid_utf8("value")).alias("raw")
     return read.select("file", "position", kept, "reason", *columns)

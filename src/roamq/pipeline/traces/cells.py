@@ -8,8 +8,9 @@ the site. `-` stands for "not available".
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from roamq.pipeline.conform import conform
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import OBSERVATIONS, conform
+from roamq.pipeline.schemas import OBSERVATIONS
 from roamq.pipeline.traces.base import (
     TraceFormat,
     fields_of,
@@ -19,6 +20,7 @@ from roamq.pipeline.traces.base import (
     refuse,
     split_lines,
     unreadable,
+    written_time,
     wrong_width,
 )
 
@@ -56,7 +58,7 @@ TIME_PATTERN = "yyyy.MM.dd_HH.mm.ss"
 def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
     text = fields_of(COLUMNS)
-    time = F.try_to_timestamp(text["Timestamp"], F.lit(TIME_PATTERN))
+    time = written_time(text["Timestamp"], TIME_PATTERN)
     longitude, latitude = text["Longitude"].try_cast("double"), text["Latitude"].try_cast("double")
     reason = refuse(
         is_blank(value),
@@ -97,7 +99,7 @@ def observe(rows: DataFrame, rules: Rules) -> DataFrame:
     purpose = F.regexp_extract("file", r"([^/]+/(?:Driving|Static))/", 1)
     return conform(
         rows.select(
-            F.concat(F.element_at(folders, -2), F.lit("/"), name).alias("client"),
+            F.concat_ws("/", F.get(folders, F.size(folders) - 2), name).alias("client"),
             F.when(purpose != "", purpose).otherwise("all").alias("client_class"),
             F.to_utc_timestamp("time", rules.time_zone).alias("time"),
             F.col("position").alias("tie"),
@@ -117,7 +119,7 @@ CELLS = TraceFormat(
     "network_mode string, rsrp_dbm double, downlink_kbps double, uplink_kbps double, state string",
     parse=parse,
     observe=observe,
-    # Several rows a second in file order are all meant; a minute without any is a lost phone.
+    # Several rows in one second are all valid, in file order; a minute without any row is a disconnection.
     rules=Rules(at_one_instant="all", gap_s=60, ping_pong_s=0, time_zone="Europe/Dublin"),
     client_in_name=True,
     has_coordinates=True,

@@ -1,7 +1,7 @@
 """Counts per antenna and bin: `site,bin,n`, the shape of call records ([TIME] section 4.1.2).
 
-`bin` is the begin of a bin, ISO 8601 or UNIX seconds; `n` is how many calls or messages began in it. No client is
-named, so such a trace gives arrival rates and nothing else.
+`bin` is the begin of a bin, ISO 8601 (local to the rule `time_zone` if it names no zone) or UNIX seconds; `n` is how
+many calls or messages began in it. No client is named, so such a trace gives arrival rates and nothing else.
 """
 
 from pyspark.sql import DataFrame
@@ -10,13 +10,14 @@ from pyspark.sql import functions as F
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    any_time,
     fields_of,
     is_blank,
     is_header,
+    is_zoneless,
     parsed,
     refuse,
     split_lines,
-    unix_time,
     unreadable,
     wrong_width,
 )
@@ -27,7 +28,7 @@ COLUMNS = ("site", "bin", "n")
 def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
     text = fields_of(COLUMNS)
-    begin = F.coalesce(unix_time(text["bin"]), F.try_to_timestamp(text["bin"]))
+    begin = any_time(text["bin"])
     count = text["n"].try_cast("bigint")
     reason = refuse(
         is_blank(value),
@@ -38,13 +39,20 @@ def parse(lines: DataFrame) -> DataFrame:
         unreadable(text["n"], count, "n"),
         (count < 0, "n is negative"),
     )
-    return parsed(split_lines(lines, ","), reason, site=text["site"], bin=begin, n=count)
+    return parsed(
+        split_lines(lines, ","),
+        reason,
+        site=text["site"],
+        bin=begin,
+        n=count,
+        zoneless=is_zoneless(text["bin"]),
+    )
 
 
 COUNTS = TraceFormat(
     name="counts",
     about="calls or messages per antenna and bin: site,bin,n",
-    fields="site string, bin timestamp, n bigint",
+    fields="site string, bin timestamp, n bigint, zoneless boolean",
     parse=parse,
     observe=None,
     rules=Rules(),

@@ -7,9 +7,10 @@ cells or the regions of given brokers over the positions. There is no sign of di
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from roamq.pipeline.conform import conform
 from roamq.pipeline.placing import site_of
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import OBSERVATIONS, conform
+from roamq.pipeline.schemas import OBSERVATIONS
 from roamq.pipeline.traces.base import (
     TraceFormat,
     base_name,

@@ -8,8 +8,9 @@ how long clients are connected, not where. A hole in it is an app or a phone tha
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from roamq.pipeline.conform import conform
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import OBSERVATIONS, conform
+from roamq.pipeline.schemas import OBSERVATIONS
 from roamq.pipeline.traces.base import (
     TraceFormat,
     base_name,

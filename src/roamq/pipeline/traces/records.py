@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from roamq.core.records import KINDS
+from roamq.pipeline.conform import conform, struct_of
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import OBSERVATIONS, conform, struct_of
-from roamq.pipeline.traces.base import TraceFormat, parsed, refuse
+from roamq.pipeline.schemas import OBSERVATIONS
+from roamq.pipeline.traces.base import LATEST_S, TraceFormat, parsed, refuse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,10 +25,12 @@ FIELDS = (
 _NEVER_S = 1e9
 
 
-def read(spark: "SparkSession", path: str, *, streaming: bool) -> DataFrame:
-    """Rows of all Parquet files under `path`, with the file and the place in it; `run_id` may be a folder's name."""
-    reader = spark.readStream if streaming else spark.read
-    rows = reader.schema(struct_of(FIELDS)).parquet(path)
+def read(spark: "SparkSession", paths: str | list[str], *, base: str | None = None) -> DataFrame:
+    """Rows of Parquet files, with the file and the place in it; `run_id` may be the name of a folder within `base`."""
+    reader = spark.read.schema(struct_of(FIELDS))
+    if base is not None:
+        reader = reader.option("basePath", base)
+    rows = reader.parquet(*([paths] if isinstance(paths, str) else paths))
     return rows.select(
         F.col("_metadata.file_path").alias("file"), F.col("_metadata.row_index").alias("position"), "*"
     )
@@ -39,6 +42,7 @@ def parse(rows: DataFrame) -> DataFrame:
     reason = refuse(
         (~kind.isin(*KINDS), F.concat(F.lit("kind is unknown: "), kind)),
         (F.col("time_s").isNull(), "time is missing"),
+        (~((F.col("time_s") >= 0) & (F.col("time_s") < LATEST_S)), "time is outside 1970 to 2100"),
         (kind.isin("delivered", "connected", "disconnected") & F.col("client").isNull(), "client is missing"),
     )
     valued = rows.withColumn("value", F.to_json(F.struct(*names)))
@@ -71,6 +75,6 @@ RECORDS = TraceFormat(
     parse=parse,
     observe=observe,
     read=read,
-    # Disconnections are told, so silence means nothing.
+    # Records name every disconnection, so silence means nothing.
     rules=Rules(at_one_instant="all", gap_s=_NEVER_S),
 )

@@ -8,17 +8,21 @@ access points at once.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from roamq.pipeline.conform import conform
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.tables import OBSERVATIONS, conform
+from roamq.pipeline.schemas import OBSERVATIONS
 from roamq.pipeline.traces.base import (
     TraceFormat,
     fields_of,
+    in_zone,
     is_blank,
     is_header,
+    is_zoneless,
     parsed,
     refuse,
     split_lines,
     unreadable,
+    written_time,
     wrong_width,
 )
 
@@ -28,7 +32,7 @@ COLUMNS = ("time", "access_point", "room", "x", "y", "device")
 def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
     text = fields_of(COLUMNS)
-    time = F.try_to_timestamp(text["time"])
+    time = written_time(text["time"])
     x, y = text["x"].try_cast("double"), text["y"].try_cast("double")
     reason = refuse(
         is_blank(value),
@@ -49,6 +53,7 @@ def parse(lines: DataFrame) -> DataFrame:
         x=x,
         y=y,
         device=text["device"],
+        zoneless=is_zoneless(text["time"]),
     )
 
 
@@ -58,7 +63,7 @@ def observe(rows: DataFrame, rules: Rules) -> DataFrame:
         rows.select(
             F.col("device").alias("client"),
             F.lit("all").alias("client_class"),
-            "time",
+            in_zone("time", "zoneless", rules.time_zone).alias("time"),
             F.col("position").alias("tie"),
             F.col("access_point").alias("site"),
             F.lit(True).alias("connected"),
@@ -72,12 +77,18 @@ def observe(rows: DataFrame, rules: Rules) -> DataFrame:
 WIFI = TraceFormat(
     name="wifi",
     about="snapshots of access points' client tables: time, access point, room, x, y, device",
-    fields="time timestamp, access_point string, room string, x double, y double, device string",
+    fields="time timestamp, access_point string, room string, x double, y double, device string, zoneless boolean",
     parse=parse,
     observe=observe,
     # Snapshots come every 10 to 15 minutes and up to 45 apart: two missed ones are an absence.
     rules=Rules(
-        at_one_instant="sticky", gap_s=1800, ping_pong_s=0, time_zone="Europe/Berlin", min_observations=2
+        at_one_instant="sticky",
+        gap_s=1800,
+        hole_s=1800,  # no snapshot at all: nobody was polled
+        ping_pong_s=0,
+        time_zone="Europe/Berlin",
+        min_observations=2,
     ),
     has_coordinates=True,
+    unit="plane",
 )

@@ -1,0 +1,90 @@
+"""`python -m benchmarks.identify_pro`: find the parameters that [PRO] leaves open and that fit Table 2 RND and Fig. 6.
+
+Runs waves of short simulations as one Spark campaign, which is resumed where it was left, and prints every set with
+its distance; with `--write`, the accepted sets go into the table that `roamq reproduce PRO` judges over.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from roamq.pipeline.campaign import read_campaign, run_campaign
+from roamq.pipeline.results import per_run
+from roamq.pipeline.session import open_session
+from roamq.reproduce import pro_prior
+from roamq.reproduce.pro_identify import (
+    METRICS,
+    TARGETS,
+    Figures,
+    distance,
+    figures_of,
+    next_wave,
+    short_jobs,
+)
+from roamq.reproduce.pro_prior import ParameterSet
+from roamq.reproduce.pro_sets import TABLE, named_sets
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--first", type=int, default=32, help="sets of the first wave, which fills the prior")
+    parser.add_argument(
+        "--next", type=int, action="append", help="sets of each further wave; may be repeated"
+    )
+    parser.add_argument("--out", type=Path, default=Path("identify-out"), help="folder of the campaign")
+    parser.add_argument(
+        "--keep", type=int, default=6, help="accepted sets that are written, the closest first"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help=f"run no waves, but the sets of {TABLE.name}, in short runs"
+    )
+    parser.add_argument("--write", action="store_true", help=f"write the accepted sets to {TABLE.name}")
+    options = parser.parse_args(argv)
+    known: list[tuple[ParameterSet, Figures]] = []
+    with open_session() as spark:
+        waves = [0] if options.check else [options.first, *(options.next or [12, 12])]
+        for number, count in enumerate(waves):
+            if options.check:
+                sets = [dict(chosen) for chosen in named_sets().values()]
+            elif number == 0:
+                sets = [pro_prior.at(point) for point in pro_prior.designed(count)]
+            else:
+                sets = next_wave(known, count, seed=number)
+            populations = (200,) if number == 0 and not options.check else (10, 100, 200)
+            jobs = {index: short_jobs(chosen, populations) for index, chosen in enumerate(sets)}
+            every = [job for some in jobs.values() for job in some]
+            run_campaign(
+                spark, every, options.out, progress=lambda done, of: print(f"{done}/{of}", file=sys.stderr)
+            )
+            rows = per_run(read_campaign(spark, options.out, [job.run_id for job in every]), METRICS)
+            found = [(sets[index], figures_of(rows, some)) for index, some in jobs.items()]
+            known += found
+            print(f"wave {number + 1}: {len(sets)} sets, {sum(is_accepted(f) for _, f in found)} accepted")
+            for chosen, figures in sorted(found, key=lambda one: distance(one[1])[0])[:12]:
+                print(line_of(chosen, figures), flush=True)
+    accepted = sorted((one for one in known if is_accepted(one[1])), key=lambda one: distance(one[1])[0])
+    print(f"{len(known)} sets were run, {len(accepted)} accepted")
+    if options.write:
+        kept = [dict(chosen) for chosen, _ in accepted[: options.keep]]
+        TABLE.write_text(json.dumps(kept, indent=2) + "\n")
+        print(f"{len(kept)} sets written to {TABLE.name}")
+    return 0 if accepted else 1
+
+
+def is_accepted(figures: Figures) -> bool:
+    """All targets were measured, and each is within its factor."""
+    return len(figures) == len(TARGETS) and distance(figures)[0] <= 1
+
+
+def line_of(chosen: ParameterSet, figures: Figures) -> str:
+    worst, which = distance(figures)
+    values = " ".join(f"{figures.get(target.name, float('nan')):.4g}" for target in TARGETS)
+    told = ", ".join(pro_prior.told(name, value) for name, value in chosen.items())
+    return f"{worst:.2f} ({which}): {values} | {told}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

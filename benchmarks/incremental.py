@@ -1,0 +1,102 @@
+"""What a run costs when little is new: the full run, then 1% more rows of 1% of the clients, then nothing new.
+
+    python -m benchmarks incremental --rows 1000000
+
+All in one Spark session, which is warm for the later runs and not for the first: the first run is therefore made twice,
+in two warehouses, and the second time counts. With --commands each run is a command of its own, from the start of Spark
+to its end. At the end every table is compared with that of a run over all files.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pipeline import ROW_BYTES, ROWS_PER_FILE, timed
+from roamq.pipeline.generator import City, write_city
+from roamq.pipeline.landing import add_source
+from roamq.pipeline.ledger import Ledger
+from roamq.pipeline.runner import run_pipeline, warehouse_settings
+from roamq.pipeline.schemas import DERIVED
+from roamq.pipeline.session import open_session
+from roamq.pipeline.store import Store
+
+
+def main(argv: list[str]) -> dict[str, object]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks incremental", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--share", type=float, default=0.01, help="how much is added")
+    parser.add_argument("--driver-memory", default="6g")
+    parser.add_argument("--work", type=Path, help="folder for files and tables (default: a temporary one)")
+    parser.add_argument("--commands", action="store_true", help="also as commands")
+    options = parser.parse_args(argv)
+    work = Path(tempfile.mkdtemp(prefix="roamq-bench-", dir=options.work))
+    try:
+        result = measure(work, options)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    for name, value in result.items():
+        print(f"{name:>24}  {value:,.3f}" if isinstance(value, float) else f"{name:>24}  {value}", flush=True)
+    return result
+
+
+def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    settings = warehouse_settings(
+        work / "w",
+        master="local[2]",
+        driver_memory=options.driver_memory,
+        config={"spark.local.dir": str(work / "spark")},
+        input_bytes=options.rows * ROW_BYTES,
+    )
+    first, more = work / "first", work / "more"
+    result: dict[str, Any] = {}
+    with open_session(settings) as spark:
+        city = City.with_rows(options.rows)
+        write_city(spark, city, first, files=max(4, options.rows // ROWS_PER_FILE))
+        write_city(spark, City.with_rows(int(options.rows * options.share), seed=2), more, files=1)
+
+        def run(name: str, *folders: Path) -> float:
+            began = time.perf_counter()
+            for folder in folders:
+                add_source(work / name, str(folder), "associations", "city", {})
+            run_pipeline(spark, work / name)
+            return time.perf_counter() - began
+
+        result["first run, cold (s)"] = run("all", first, more)
+        result["full run (s)"] = run("w", first)
+        result["with more rows (s)"] = run("w", more)
+        result["nothing new (s)"] = run("w", more)
+    result["share of the full run"] = result["with more rows (s)"] / result["full run (s)"]
+    result["rows"] = sum(
+        file.rows
+        for file in Ledger(Store.at(work / "all")).files(
+            Ledger(Store.at(work / "all")).latest(), "bronze_associations"
+        )
+    )
+    result["tables that differ"] = ", ".join(differing(work / "all", work / "w")) or "none"
+    if options.commands:
+        command = [
+            *(sys.executable, "-m", "roamq", "pipeline", "run", "--warehouse", str(work / "by-command")),
+            *("--format", "associations", "--dataset", "city", "--master", "local[2]"),
+            *("--driver-memory", options.driver_memory, "--traces"),
+        ]
+        for name, folder in (("full", first), ("with more rows", more), ("nothing new", more)):
+            run_it = partial(subprocess.run, [*command, str(folder)], check=True, capture_output=True)
+            result[f"{name}, a command (s)"] = timed(run_it)
+    return result
+
+
+def differing(one: Path, other: Path) -> list[str]:
+    """The derived tables that two warehouses do not share row by row."""
+    ledgers = [Ledger(Store.at(place)) for place in (one, other)]
+
+    def rows(ledger: Ledger, table: str) -> list[str]:
+        found = ledger.read(ledger.latest(), table)
+        return sorted(map(repr, found.to_pylist())) if found is not None else []
+
+    return [table for table in DERIVED if len({str(rows(ledger, table)) for ledger in ledgers}) > 1]

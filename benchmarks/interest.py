@@ -1,0 +1,155 @@
+"""Routing by interest against flooding: the same simulated clients, moves and events on both, for 3 to 64 brokers.
+
+At every broker somebody publishes about that site. A client wants one site, a quarter of them, or all; it moves between
+neighbours, in the network's links. Both overlays run in one process with one seed, and the checkers watch both.
+
+`events` are link crossings of events for each publication, `routing` those of subscriptions and markers for each move,
+`move` those of all control messages for each move, `first` the time from a reconnect to the first message, `filters`
+what a broker keeps about the interests of its neighbours (mean and largest).
+"""
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Callable
+from statistics import fmean
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
+
+from roamq.config import Source
+from roamq.core.filters import Filter
+from roamq.overlay.interest import ByInterest
+from roamq.sim.mobility import World
+from roamq.sim.options import doc
+from roamq.sim.scenario import Simulation, checked
+from roamq.sim.workload import Publication, Publisher, Workload, poisson, workload_model
+
+SIZES = (3, 6, 12, 24, 64)
+ROUTING = ("mobile_subscribe", "mobile_unsubscribe", "marker")
+CONTROL = (*ROUTING, "control", "closing", "context")
+
+
+@workload_model("sites")
+class Sites(Workload, frozen=True):
+    """A publisher at every broker publishes about its site; a client wants `wanted` of them, or all (0)."""
+
+    wanted: Annotated[int, Meta(ge=0), doc("how many sites a client wants; 0: all")] = 1
+    rate: Annotated[float, Meta(gt=0), doc("publications per second of each publisher")] = 1.0
+
+    def subscriptions(self, client: int, world: World, rng: random.Random) -> list[Filter]:
+        if not self.wanted:
+            return [Filter.parse("site/#")]
+        return [Filter.parse(f"site/{broker}") for broker in rng.sample(world.brokers, self.wanted)]
+
+    def publishers(self, world: World, stream: Callable[[str], random.Random]) -> list[Publisher]:
+        made = []
+        for broker in world.brokers:
+
+            def say(time: float, topic: str = f"site/{broker}") -> Publication:
+                return Publication(time, topic, payload=bytes(100))
+
+            publications = poisson(stream(f"publisher/{broker}"), 5.0, self.rate, say)
+            made.append(Publisher(broker, (), publications))
+        return made
+
+
+class Cost(NamedTuple):
+    """What one run cost."""
+
+    events: float
+    """Link crossings of events, for each publication."""
+    routing: float
+    """Link crossings of subscriptions and markers, for each move."""
+    move: float
+    """Link crossings of all control messages, for each move."""
+    kilobytes: float
+    """Over all links together, for each second."""
+    first_s: float
+    """From a reconnect to the first message."""
+    filters: float
+    """What a broker knows of its neighbours' interests, on average."""
+    filters_max: int
+
+
+def graph(size: int) -> tuple[list[str], list[list[str]]]:
+    """A random connected graph with half as many links again as a tree."""
+    rng = random.Random(f"{size}/graph")
+    brokers = [f"b{i:02}" for i in range(size)]
+    links = {(rng.randrange(max(0, i - 6), i), i) for i in range(1, size)}
+    while len(links) < min(size - 1 + size // 2, size * (size - 1) // 2):
+        one, other = sorted(rng.sample(range(size), 2))
+        links.add((one, other))
+    return brokers, [[brokers[one], brokers[other]] for one, other in sorted(links)]
+
+
+def cost(overlay: str, size: int, wanted: int, scheme: str, duration_s: float) -> Cost:
+    brokers, links = graph(size)
+    scenario: dict[str, Any] = {
+        "name": f"{overlay}, {size} brokers",
+        "scheme": {"name": scheme},
+        "clients": 2 * size,
+        "duration_s": duration_s,
+        "network": {"overlay": overlay, "brokers": brokers, "links": links},
+        "mobility": {
+            "model": "three-state",
+            "pattern": "NBR",
+            "connect_s": 20.0,
+            "disconnect_s": 4.0,
+            "handoff_s": 1.0,
+        },
+        "workload": {"model": "sites", "wanted": wanted},
+        "records": {"level": "moves"},
+    }
+    simulation = Simulation(checked(scenario, Source("interest")), 1)
+    published = 0
+    hops: Counter[str] = Counter()
+    total_bytes = 0
+    result = simulation.run()
+    assert result.violations == [], result.violations
+    for record in result.records:
+        if record.kind == "traffic" and record.detail not in ("delivery", "stored_delivery"):
+            hops[record.detail or ""] += record.hops or 0
+            total_bytes += record.bytes or 0
+    published = sum(host.broker.sequence for host in simulation.network.hosts.values())
+    moves = sum(r.kind == "connected" and r.peer not in (None, r.broker) for r in result.records)
+    waits = [r.duration_s for r in result.records if r.kind == "handoff" and r.duration_s is not None]
+    kept = [filters_at(host.broker.router) for host in simulation.network.hosts.values()]
+    return Cost(
+        hops["event"] / published,
+        sum(hops[kind] for kind in ROUTING) / moves,
+        sum(hops[kind] for kind in CONTROL) / moves,
+        total_bytes / 1000 / duration_s,
+        fmean(waits),
+        fmean(kept),
+        max(kept),
+    )
+
+
+def filters_at(router: object) -> int:
+    """How many filters a router keeps of its neighbours, and of what it asked them for."""
+    return router.filters_kept if isinstance(router, ByInterest) else 0
+
+
+def main(argv: list[str]) -> dict[str, object]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks interest", description=__doc__)
+    parser.add_argument("--scheme", default="standard")
+    parser.add_argument("--duration-s", type=float, default=300.0)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="numbers of brokers")
+    options = parser.parse_args(argv)
+    results: dict[str, object] = {}
+    print(f"scheme {options.scheme}, {options.duration_s:.0f} simulated seconds, 2 clients at each broker\n")
+    print("| brokers | wants | overlay | events | kB/s | routing | move | first | filters |")
+    print("| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for size in options.sizes:
+        for name, wanted in (("one site", 1), ("a quarter", max(1, size // 4)), ("all", 0)):
+            for overlay in ("flooding", "interest"):
+                found = cost(overlay, size, wanted, options.scheme, options.duration_s)
+                print(
+                    f"| {size} | {name} | {overlay} | {found.events:.2f} | {found.kilobytes:.1f} "
+                    f"| {found.routing:.1f} | {found.move:.1f} | {1000 * found.first_s:.0f} ms "
+                    f"| {found.filters:.0f} ({found.filters_max}) |",
+                    flush=True,
+                )
+                results[f"{size}/{name}/{overlay}"] = found._asdict()
+    return results

@@ -1,0 +1,201 @@
+"""A broker: a router, the contexts of its clients, and one mobility scheme, driven by inputs.
+
+Inputs are the `on_...` methods; effects go to the `Host`. Nothing here waits, reads a clock or draws a number, so
+the same object runs in the simulator and behind sockets, and a seed replays any fault.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final, Protocol
+
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Mailbox
+from roamq.core.context import Context, Epoch, Ticket
+from roamq.core.events import NO_ATTRIBUTES, BrokerId, ClientId, Event, EventId, Seconds, Value
+from roamq.core.filters import Filter
+from roamq.core.messages import Message, Routed
+from roamq.core.ports import Host, TimerKey
+from roamq.overlay.base import Router
+from roamq.overlay.messages import RoutingMessage
+
+INCARNATION_BITS: Final = 40
+"""Sequences of a broker's n-th life begin at n << 40: a restart without its store never reuses a number."""
+
+_event_id: Final = tuple.__new__
+"""Makes an `EventId` without a call of its own: one for every event there is."""
+
+
+class MobilityScheme(Protocol):
+    """What a broker asks of its mobility scheme; `schemes.base.Scheme` says what each input means."""
+
+    counts_acknowledgements: ClassVar[bool]
+
+    def on_connect(
+        self,
+        client: ClientId,
+        old_broker: BrokerId | None,
+        carried: tuple[Filter, ...] = (),
+        ticket: Ticket | None = None,
+    ) -> None: ...
+
+    def on_disconnect(self, client: ClientId, reason: str) -> None: ...
+
+    def on_subscribe(self, client: ClientId, filter: Filter) -> None: ...
+
+    def on_unsubscribe(self, client: ClientId, filter: Filter) -> None: ...
+
+    def on_taken_back(self, client: ClientId, events: Iterable[Event]) -> None: ...
+
+    def on_leave(self, client: ClientId) -> None: ...
+
+    def on_ended(self, client: ClientId, epoch: Epoch) -> None: ...
+
+    def on_location(self, client: ClientId, cell: str) -> None: ...
+
+    def copies_at(self, context: Context) -> tuple[BrokerId, ...]: ...
+
+    def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]: ...
+
+    def on_event(self, event: Event) -> None: ...
+
+    def on_passed(self) -> None: ...
+
+    def on_acknowledge(self, client: ClientId, event_id: EventId) -> None: ...
+
+    def on_timer(self, key: TimerKey) -> None: ...
+
+    def on_restart(self) -> None: ...
+
+    lets_brokers_depart: ClassVar[bool]
+
+    def went(self) -> dict[ClientId, Epoch]: ...
+
+    def on_departed(self, broker: BrokerId, departure: Any) -> None: ...
+
+    def held(self) -> list[Context]: ...
+
+    def on_the_way(self) -> list[Context]: ...
+
+    def may_keep(self, context: Context) -> bool: ...
+
+
+class Broker:
+    """One broker of the network. `build.build_broker` puts it together."""
+
+    def __init__(
+        self,
+        me: BrokerId,
+        host: Host,
+        router: Router,
+        contexts: Contexts,
+        mailbox: Mailbox,
+        scheme: MobilityScheme,
+        *,
+        first_number: int = 0,
+    ) -> None:
+        self.me = me
+        self.host = host
+        self.router = router
+        self.contexts = contexts
+        self.mailbox = mailbox
+        self.scheme = scheme
+        self.sequence = first_number
+        """Of the last event that entered here."""
+        # The inputs that a scheme takes as they are.
+        self.on_connect = scheme.on_connect
+        self.on_disconnect = scheme.on_disconnect
+        self.on_subscribe = scheme.on_subscribe
+        self.on_unsubscribe = scheme.on_unsubscribe
+        self.on_taken_back = scheme.on_taken_back
+        self.on_leave = scheme.on_leave
+        self.on_ended = scheme.on_ended
+        self.on_location = scheme.on_location
+        self.on_acknowledge = (
+            scheme.on_acknowledge if scheme.counts_acknowledgements else contexts.acknowledge
+        )
+        self.on_timer = scheme.on_timer
+        self.on_restart = scheme.on_restart
+        self.on_departed = scheme.on_departed
+        self._on_event = scheme.on_event
+
+    @property
+    def incarnation(self) -> int:
+        """Which of its lives without a store this broker lives."""
+        return self.sequence >> INCARNATION_BITS
+
+    # --- from clients -------------------------------------------------------------------------------------
+
+    def on_advertise(self, filter: Filter) -> None:
+        self.router.advertise(filter)
+
+    def on_publish(
+        self,
+        publisher: ClientId | None,
+        topic: str,
+        attributes: Mapping[str, Value] = NO_ATTRIBUTES,
+        payload: bytes = b"",
+        *,
+        expires_at: Seconds | None = None,
+        qos: int = 1,
+        retain: bool = False,
+        properties: object | None = None,
+    ) -> Event:
+        """An event enters the network here: it gets its id, and goes wherever it is wanted."""
+        event = Event(
+            id=self.next_event_id(),
+            topic=topic,
+            attributes=attributes,
+            payload=payload,
+            published_at=self.host.now(),
+            expires_at=expires_at,
+            publisher=publisher,
+            qos=qos,
+            retain=retain,
+            properties=properties,
+        )
+        self.inject(event)
+        return event
+
+    def next_event_id(self) -> EventId:
+        self.sequence = sequence = self.sequence + 1
+        return _event_id(EventId, (self.me, sequence))
+
+    def take_back_event_id(self) -> None:
+        """The event that got the last id does not enter after all."""
+        self.sequence -= 1
+
+    def inject(self, event: Event) -> None:
+        """An event with the next id of this broker enters the network."""
+        self.router.publish(event)
+        self._on_event(event)
+
+    # --- from other brokers -------------------------------------------------------------------------------
+
+    def on_message(self, sender: BrokerId, message: Message | Event) -> Event | Routed | None:
+        """A message came over the link from the neighbour `sender`. Returns what the host may want to look at.
+
+        That is an event which was not here before, a message for this broker that the core does not know, or one for a
+        broker that departed.
+        """
+        if message.__class__ is Event:
+            if not self.router.receive_event(sender, message):
+                return None
+            self._on_event(message)
+            return message
+        if isinstance(message, Routed):
+            if self.router.is_departed(message.to):
+                return message
+            if message.to != self.me:
+                self.host.send(self.router.next_hop(message.to), message)
+            elif self.mailbox.handles(message.message):
+                self.mailbox.receive(message.sender, message.message)
+            else:
+                return message
+            return None
+        assert isinstance(message, RoutingMessage), f"{message} came over a link without an address"
+        if self.router.receive(sender, message):
+            self.scheme.on_passed()
+        return None
+
+    def unicast(self, to: BrokerId, message: Message) -> None:
+        """Send a message to any other broker."""
+        self.router.unicast(to, message)

@@ -1,0 +1,150 @@
+"""Questions to the brokers of a network over their HTTP API: what `status`, `clients`, `sessions` and `where` share."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+import click
+
+from roamq.core.errors import ConfigError, RoamqError
+
+F = TypeVar("F", bound=Callable[..., Any])
+TIMEOUT_S = 5.0
+PAGE = 500
+WATCH_EVERY_S = 2.0
+
+
+class Door(NamedTuple):
+    """Where one broker answers."""
+
+    name: str
+    url: str
+    token: str | None
+
+    def ask(self, path: str, **query: object) -> dict[str, Any]:
+        query_text = f"?{urlencode(query)}" if query else ""
+        return self._send(urllib.request.Request(f"{self.url}{path}{query_text}"))  # noqa: S310 - http, see `doors`
+
+    def act(self, path: str) -> dict[str, Any]:
+        """Do something, with the operators' token."""
+        return self._send(urllib.request.Request(f"{self.url}{path}", method="POST"))  # noqa: S310 - as above
+
+    def _send(self, request: urllib.request.Request) -> dict[str, Any]:
+        if self.token is not None:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            told = json.load(error).get("error", error.reason)
+            raise RoamqError(f"{self.url}: {told}") from error
+        except OSError as error:
+            raise NoAnswerError(f"{self.name} does not answer at {self.url}") from error
+
+    def rows(self, kind: str, limit: int, search: str) -> Iterator[dict[str, Any]]:
+        """Clients or sessions, page by page, as many as are wanted."""
+        after = ""
+        while limit > 0:
+            page = self.ask(f"/api/{kind}", after=after, limit=min(limit, PAGE), search=search)
+            yield from page[kind]
+            limit -= len(page[kind])
+            after = page["next"]
+            if after is None:
+                return
+
+
+class NoAnswerError(RoamqError):
+    """A broker cannot be reached from here."""
+
+
+def doors(network: str, token: str | None) -> list[Door]:
+    """The brokers of a configuration file, or the one at a URL."""
+    if network.startswith(("http://", "https://")):
+        return [Door("the broker", network.rstrip("/"), token)]
+    from roamq.net.ops.configuration import load_network
+
+    path = Path(network)
+    loaded = load_network(path, files_exist=False)
+    if token is None and loaded.console is not None:
+        token = loaded.console.token
+    found = [
+        Door(name, f"http://127.0.0.1:{table.metrics_port}", token)
+        for name, table in loaded.brokers.items()
+        if table.metrics_port is not None
+    ]
+    if not found:
+        raise ConfigError(f"{path}: brokers: none has a metrics_port, which is where they answer")
+    return found
+
+
+def acting_doors(network: Path) -> list[Door]:
+    """The brokers of a configuration on this host, with the token that operators show to act."""
+    from roamq.net.ops.configuration import load_network
+
+    loaded = load_network(network, files_exist=False)
+    token = loaded.server_options(next(iter(loaded.brokers))).token
+    if token is None:
+        raise ConfigError(f"{network}: operation.token_file: is needed to act on the brokers")
+    return [door._replace(token=token) for door in doors(str(network), token)]
+
+
+def network_argument(command: F) -> F:
+    """`[NETWORK]`, `--token`: whom to ask."""
+    token = click.option("--token", envvar="ROAMQ_TOKEN", help="Token of the console, if NETWORK is a URL.")
+    return click.argument("network", default="network.toml", metavar="[NETWORK]")(token(command))
+
+
+def watch_option(command: F) -> F:
+    return click.option("--watch", is_flag=True, help="Ask again every two seconds, until Ctrl-C.")(command)
+
+
+def again_and_again(show: Callable[[], None], watch: bool) -> None:
+    """Show once, or until Ctrl-C on a cleared screen."""
+    while True:
+        if watch:
+            click.clear()
+        try:
+            show()
+        except RoamqError as error:
+            if not watch:
+                raise
+            click.echo(f"{error}; asking again")
+        if not watch:
+            return
+        try:
+            time.sleep(WATCH_EVERY_S)
+        except KeyboardInterrupt:
+            return
+
+
+def ask_all(asked: list[Door], path: str) -> list[tuple[Door, dict[str, Any] | None]]:
+    """The answer of each broker; None from one that does not answer. At least one must."""
+    found: list[tuple[Door, dict[str, Any] | None]] = []
+    for door in asked:
+        try:
+            found.append((door, door.ask(path)))
+        except NoAnswerError:
+            found.append((door, None))
+    if all(answer is None for _, answer in found):
+        raise RoamqError(f"no broker answers on this host: {', '.join(door.url for door, _ in found)}")
+    return found
+
+
+def path_of(client: str) -> str:
+    return f"/api/where/{quote(client, safe='')}"
+
+
+def ago(seconds: float | None) -> str:
+    """A duration for people: 45 s, 12 min, 3.2 h, 4.0 days."""
+    if seconds is None:
+        return "-"
+    for size, unit, digits in ((86400.0, "days", 1), (3600.0, "h", 1), (60.0, "min", 0)):
+        if seconds >= size:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds:.0f} s"

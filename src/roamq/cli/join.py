@@ -1,0 +1,126 @@
+"""`roamq join`: a new broker enters a running network."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import click
+
+from roamq.cli.asking import NoAnswerError, acting_doors
+from roamq.cli.options import json_option
+from roamq.cli.output import print_json
+from roamq.config import to_toml
+from roamq.core.errors import ConfigError, RoamqError
+
+if TYPE_CHECKING:
+    from roamq.net.ops.configuration import NetworkConfig
+
+TLS_PORT = 8883
+METRICS_PORT = 9001
+
+
+@click.command()
+@click.argument("network", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.option("--broker", required=True, metavar="NAME", help="What the new broker is called.")
+@click.option(
+    "--at", multiple=True, metavar="BROKER", help="A broker that the new one is linked with; may be repeated."
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where clients and other brokers find the new one."
+)
+@json_option
+def command(network: Path, broker: str, at: tuple[str, ...], host: str, as_json: bool) -> None:
+    """Let a new broker enter the running network of the configuration NETWORK.
+
+    Run it where a broker of the network runs, which is asked to admit the new one. If NETWORK has no [brokers.NAME],
+    the command adds it, and makes the broker's certificate where the network has keys. The other brokers need
+    not be restarted, nor be given the file. Then start the new broker, here or, with the file, operation.token,
+    keys/ca.pem and its own two files of keys/, on its own host.
+
+    \b
+    Example:
+      roamq join network.toml --broker b4 --at b1 --at b2
+      roamq serve network.toml --broker b4
+    """
+    from roamq.net.ops.configuration import load_network
+
+    before = network.read_text()
+    loaded = load_network(network, files_exist=False)
+    text = before
+    if broker in loaded.brokers and broker not in loaded.edges:
+        raise ConfigError(f"{network}: brokers.{broker}: is a broker of the first configuration already")
+    if broker not in loaded.edges:
+        if not at:
+            core = ", ".join(name for name in loaded.processes if name not in loaded.edges)
+            raise ConfigError(f"--at: name a broker that {broker} is linked with: {core}")
+        text = before.rstrip("\n") + "\n" + _table(loaded, broker, at, host)
+    elif at and tuple(at) != loaded.edges[broker]:
+        raise ConfigError(
+            f"{network}: brokers.{broker}.at: says {list(loaded.edges[broker])}; leave --at out"
+        )
+    if text != before:
+        network.write_text(text)
+    try:
+        written = _keys(load_network(network, files_exist=False), network)
+        found = load_network(network)
+        answer = _ask(network, broker, found)
+    except RoamqError:
+        network.write_text(before)  # a broker that was not admitted is not in the file
+        raise
+    if as_json:
+        print_json({"broker": broker, **answer, "files": [str(path) for path in (*written, network)]})
+        return
+    linked = " and ".join(answer["at"])
+    click.echo(f"{broker} may join: it will be linked with {linked} (network version {answer['version']})")
+    for path in written:
+        click.echo(f"  wrote {path}")
+    click.echo(f"start it: roamq serve {network} --broker {broker}")
+
+
+def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str) -> str:
+    """The table of the new broker: TLS where the network has keys, else plain on loopback."""
+    from roamq.net.ops.configuration import is_loopback
+    from roamq.net.ops.local import free_ports
+
+    tls = loaded.network.keys is not None
+    mqtt, metrics = free_ports(2) if is_loopback(host) else (TLS_PORT, METRICS_PORT)
+    listens = "127.0.0.1" if is_loopback(host) else "0.0.0.0"  # noqa: S104 - the operator named the host
+    files = ""
+    if tls:
+        folder = loaded.network.keys
+        files = f', certificate = "{folder}/{broker}.pem", key = "{folder}/{broker}.key"'
+    kind = "mqtts" if tls else "mqtt"
+    lines = [
+        f"[brokers.{to_toml(broker)}]",
+        f"at = {to_toml(list(at))}             # joined later, linked with these",
+        f"host = {to_toml(host)}",
+        f"metrics_port = {metrics}",
+        f"reference = {to_toml(f'{host}:{mqtt}')}",
+        f'listeners = [{{ kind = "{kind}", host = "{listens}", port = {mqtt}{files} }}]',
+    ]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _keys(loaded: "NetworkConfig", network: Path) -> list[Path]:
+    if loaded.network.keys is None:
+        return []
+    from roamq.net.ops.keys import make_keys
+
+    return make_keys(loaded, network.resolve().parent / loaded.network.keys)
+
+
+def _ask(network: Path, broker: str, loaded: "NetworkConfig") -> dict[str, list[str]]:
+    """A broker on this host admits the new one; those that it will be linked with are asked first."""
+    at = loaded.edges[broker]
+    table = loaded.brokers[broker]
+    said = {"at": ",".join(at), "reference": loaded.settings(broker).references[broker]}
+    if table.position is not None:
+        said["position"] = ",".join(map(str, table.position))
+    doors = [door for door in acting_doors(network) if door.name != broker]
+    for door in sorted(doors, key=lambda door: door.name not in at):
+        try:
+            answer: dict[str, list[str]] = door.act(f"/api/join/{broker}?{urlencode(said)}")["details"]
+            return answer
+        except NoAnswerError:
+            continue
+    raise RoamqError("no broker of the network answers on this host; run it where one of them runs")

@@ -1,0 +1,8 @@
+"""The runner that makes a run on real broker processes. Commands hand it to a campaign, beside the simulator's."""
+
+from roamq.fieldtest.run import run_job
+from roamq.pipeline.jobs import AFTER_THE_RUN, Runner, simulation_files
+
+LIVE_BROKERS = Runner(run=run_job, unrelated=(AFTER_THE_RUN | {"manet"}) - {"models"}, files=simulation_files)
+"""The payload is a scenario. A broker process is started by the command line, and computes its outlook by the models:
+both count as code of a run."""

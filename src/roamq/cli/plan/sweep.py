@@ -1,0 +1,229 @@
+"""`--sweep` and `--solve-for`: one question asked many times, or backwards."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, get_type_hints
+
+import msgspec
+
+from roamq.cli.plan.answer import Answer
+from roamq.cli.suggest import did_you_mean
+from roamq.core.errors import ConfigError
+from roamq.report.exhibits import Cell, Figure, Series, Table
+from roamq.report.numbers import span
+
+Q = TypeVar("Q", bound=msgspec.Struct)
+
+POINTS_MAX: Final = 200
+
+INTERVALS: Final = "intervals"
+
+WHOLE_MAX: Final = 64
+"""A whole number, such as the brokers on a path, is searched up to this."""
+
+NO_VALUE: Final = (1e-3, 1e6)
+"""The range that is searched where the question has no value of its own to start from."""
+
+RANGE: Final = 1e4
+"""The range that is searched: from the question's value divided by this to the value times this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What a question's answer is measured by."""
+
+    of: Callable[[Any, Sequence[str]], Mapping[str, float | None]]
+    """(question, names) -> the named measures and the usual ones; None where a centre is saturated."""
+    aliases: Mapping[str, str]
+    """Short names of fields."""
+    errors: Callable[[Any], Mapping[str, float]] = lambda _: {}
+    """question -> relative standard errors of its fields, which are carried to the answer."""
+
+
+def sweep(question: Q, text: str, measures: Measures) -> Answer:
+    """`key=a:b:n`: the question at n values of one field."""
+    key, first, last, points = _parsed_sweep(text)
+    field = _field(question, key, measures)
+    values = [first + (last - first) * i / (points - 1) for i in range(points)]
+    if _is_whole(question, field):
+        values = sorted({float(round(value)) for value in values})
+    rows, data = _rows(question, field, values, measures, ())
+    columns = [name for name in data[0] if name != INTERVALS]
+    return Answer(
+        data={"sweep": {"field": field, "points": data}},
+        tables=[Table(title=f"By {field}", columns=columns, rows=rows, note=_note(data))],
+        figure=_figure(field, data, None),
+    )
+
+
+def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
+    """The value of one field that just meets a target such as `p95=30`."""
+    from roamq.models.inverse import interval, meet_target
+
+    field = _field(question, key, measures)
+    name, equals, number = target.partition("=")
+    try:
+        wanted = float(number)
+    except ValueError:
+        wanted = math.nan
+    if not (equals and wanted > 0 and math.isfinite(wanted)):
+        raise ConfigError(f"--target: {target!r} is not of the form p95=30 or mean=10")
+    is_whole = _is_whole(question, field)
+
+    def answer(value: float) -> float | None:
+        answers = measures.of(_with(question, field, value), (name,))
+        if name not in answers:
+            raise ConfigError(
+                f"--target: unknown {name}; known are {', '.join(answers)} and every percentile"
+            )
+        return answers[name]
+
+    now = getattr(question, field)
+    low, high = (1.0, float(WHOLE_MAX)) if is_whole else (now / RANGE, now * RANGE) if now else NO_VALUE
+    solution = meet_target(answer, wanted, low=low, high=high, is_whole=is_whole)
+
+    def solved_with(changes: Mapping[str, float]) -> float | None:
+        def changed(value: float) -> float | None:
+            return measures.of(msgspec.structs.replace(_with(question, field, value), **changes), (name,))[
+                name
+            ]
+
+        try:
+            return meet_target(changed, wanted, low=low, high=high, is_whole=is_whole, precision=1e-4).value
+        except ValueError:
+            return None
+
+    errors = {key: error for key, error in measures.errors(question).items() if key != field}
+    ends = interval(solved_with, _values(question, errors), errors) if errors else None
+    told = f"{solution.value:.4g}"
+    if errors:
+        told = span(solution.value, *ends) if ends else f"{solution.value:.1g} (the data do not say more)"
+    around = [solution.value * factor for factor in (0.25, 0.5, 0.75, 0.9, 1, 1.1)]
+    if is_whole:
+        around = sorted({max(1.0, solution.value + step) for step in (-2, -1, 0, 1)})
+    rows, data = _rows(question, field, around, measures, (name,))
+    unit = (
+        " (the end of what was searched: a larger or smaller value may do as well)"
+        if solution.is_bound
+        else ""
+    )
+    return Answer(
+        data={
+            "solved": {
+                "field": field,
+                "value": solution.value,
+                name: solution.answer,
+                "is_bound": solution.is_bound,
+                "interval": ends,
+            },
+            "nearby": data,
+        },
+        tables=[
+            Table(
+                title=f"{field} = {told} meets {name} = {wanted:g}{unit}",
+                columns=[key for key in data[0] if key != INTERVALS],
+                rows=rows,
+                note=_note(data),
+            )
+        ],
+        figure=_figure(field, data, wanted),
+    )
+
+
+def _note(data: Sequence[Mapping[str, Any]]) -> str:
+    is_saturated = any(value is None for point in data for key, value in point.items() if key != INTERVALS)
+    return "no value: a centre is saturated" if is_saturated else ""
+
+
+def _rows(
+    question: Q, field: str, values: Sequence[float], measures: Measures, names: Sequence[str]
+) -> tuple[list[list[Cell]], list[dict[str, Any]]]:
+    data: list[dict[str, Any]] = []
+    rows: list[list[Cell]] = []
+    for value in values:
+        asked = _with(question, field, value)
+        answers = measures.of(asked, names)
+        errors = {key: error for key, error in measures.errors(asked).items() if key != field}
+        ends = _intervals(asked, measures, names, errors) if errors else {}
+        data.append({field: value, **answers, **({INTERVALS: ends} if errors else {})})
+        rows.append([value, *(_cell(answer, ends.get(key, ()), errors) for key, answer in answers.items())])
+    return rows, data
+
+
+def _intervals(
+    question: Q, measures: Measures, names: Sequence[str], errors: Mapping[str, float]
+) -> dict[str, tuple[float, float] | None]:
+    """Measure -> its 95% interval; None where a centre may be saturated."""
+    from roamq.models.inverse import interval
+
+    known: dict[tuple[float, ...], Mapping[str, float | None]] = {}
+
+    def at(changes: Mapping[str, float]) -> Mapping[str, float | None]:
+        key = tuple(changes.values())
+        if key not in known:
+            known[key] = measures.of(msgspec.structs.replace(question, **changes), names)
+        return known[key]
+
+    values = _values(question, errors)
+    return {name: interval(lambda changes, n=name: at(changes)[n], values, errors) for name in at(values)}  # type: ignore[misc]
+
+
+def _values(question: msgspec.Struct, errors: Mapping[str, float]) -> dict[str, float]:
+    return {key: float(getattr(question, key)) for key in errors}
+
+
+def _cell(answer: float | None, ends: Sequence[float] | None, errors: Mapping[str, float]) -> Cell:
+    """A number with as many digits as its interval tells."""
+    if answer is None or not errors:
+        return answer
+    return span(answer, *ends) if ends else f"{answer:.1g} (may saturate)"
+
+
+def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None) -> Figure:
+    x = [point[field] for point in data]
+    names = [name for name in data[0] if name not in (field, "utilisation", INTERVALS)]
+    series = [
+        Series(name=name, x=x, y=[math.nan if point[name] is None else point[name] for point in data])
+        for name in names
+    ]
+    if target is not None:
+        series.append(Series(name="target", x=[x[0], x[-1]], y=[target, target]))
+    return Figure(title=f"By {field}", kind="line", x_label=field, y_label="seconds", series=series)
+
+
+def _with(question: Q, field: str, value: float) -> Q:
+    """The question with another value, checked against the limits of the field."""
+    changed = round(value) if _is_whole(question, field) else value
+    values = {**msgspec.to_builtins(question), field: changed}
+    try:
+        return msgspec.convert(values, type=type(question))
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{field}: {value:g} is out of its limits: {error}") from error
+
+
+def _is_whole(question: msgspec.Struct, field: str) -> bool:
+    return get_type_hints(type(question))[field] is int
+
+
+def _field(question: msgspec.Struct, key: str, measures: Measures) -> str:
+    field = measures.aliases.get(key, key.replace("-", "_"))
+    kinds = get_type_hints(type(question))
+    known = [name for name, kind in kinds.items() if kind in (int, float)]
+    if field not in known:
+        raise ConfigError(
+            f"{key}: no number of this question{did_you_mean(field, [*known, *measures.aliases])}"
+        )
+    return field
+
+
+def _parsed_sweep(text: str) -> tuple[str, float, float, int]:
+    key, _, span = text.partition("=")
+    try:
+        first, last, points = span.split(":")
+        parsed = (key, float(first), float(last), int(points))
+    except ValueError as error:
+        raise ConfigError(f"--sweep: {text!r} is not of the form rate=0.5:4:8 (from:to:points)") from error
+    if not (math.isfinite(parsed[1]) and math.isfinite(parsed[2]) and 2 <= parsed[3] <= POINTS_MAX):
+        raise ConfigError(f"--sweep: {text!r} needs finite ends and 2 to {POINTS_MAX} points")
+    return parsed

@@ -1,0 +1,38 @@
+"""`roamq reload`: brokers read users and access rules again."""
+
+from pathlib import Path
+
+import click
+
+from roamq.cli.asking import NoAnswerError, acting_doors
+from roamq.cli.options import json_option
+from roamq.cli.output import print_json
+from roamq.core.errors import RoamqError
+
+
+@click.command()
+@click.argument("network", default="network.toml", metavar="[NETWORK]", type=click.Path(path_type=Path))
+@json_option
+def command(network: Path, as_json: bool) -> None:
+    """Let the brokers of NETWORK on this host read users and access rules again.
+
+    NETWORK is the configuration file [default: network.toml], with the operators' token. A file with a mistake changes
+    nothing. Users who are gone, or have another password, are cut; subscriptions that are no longer allowed end.
+
+    \b
+    Example:
+      roamq reload network.toml
+    """
+    told: dict[str, dict[str, int]] = {}
+    for door in acting_doors(network):
+        try:
+            told[door.name] = door.act("/api/reload")["details"]
+        except NoAnswerError:
+            continue
+    if not told:
+        raise RoamqError("no broker answers on this host")
+    if as_json:
+        print_json(told)
+        return
+    for name, now in told.items():
+        click.echo(f"{name}: {now['users']} users, {now['rules']} rules")

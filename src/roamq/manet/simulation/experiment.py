@@ -1,0 +1,137 @@
+"""One run of a mobile ad hoc network: a setting and a seed go in, records come out.
+
+Movements, subscriptions, events and the nodes that detect them depend on the seed alone, and each draws from a random
+stream of its own. So two settings with the same seed differ in the protocol and in nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from roamq.core.errors import ConfigError
+from roamq.core.events import Seconds
+from roamq.core.records import Record
+from roamq.manet.protocol.epidemic import Epidemic
+from roamq.manet.protocol.messages import BrokerCandidate
+from roamq.manet.protocol.ports import Parameters
+from roamq.manet.protocol.spreading import MultiCopyMultiDestination, Spreading
+from roamq.manet.simulation.contention import Channel
+from roamq.manet.simulation.field import Field
+from roamq.manet.simulation.network import AdHocNetwork
+from roamq.manet.simulation.waypoint import RandomWaypoint, Walk
+from roamq.manet.simulation.workload import NumberInterval, abilities, detections, subscriptions
+
+SCHEMES = ("drip", "sf")
+SELECTIONS = ("ability", "random")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Everything that describes a run, except its seed. The defaults are the paper's ([DRIP] section VI-A)."""
+
+    scheme: str = "drip"
+    selection: str = "ability"
+    """How brokers are chosen: by detecting ability, or at random."""
+    nodes: int = 200
+    range_m: float = 120.0
+    delay_s_per_m: float = 50e-6
+    publishing_s: Seconds = 500.0
+    """For how long nodes detect events, after the warm-up."""
+    warm_up_s: Seconds = 30.0
+    drain_s: Seconds = 60.0
+    """For how long the network runs on after that, to deliver the last events."""
+    parameters: Parameters = field(default_factory=Parameters)
+    walk: Walk = field(default_factory=Walk)
+    workload: NumberInterval = field(default_factory=NumberInterval)
+    channel: Channel | None = None
+    """The channel that all nodes share; None: a radio without contention."""
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise ConfigError(f"scheme must be one of {', '.join(SCHEMES)}; got {self.scheme!r}")
+        if self.selection not in SELECTIONS:
+            raise ConfigError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}")
+        if self.nodes <= self.parameters.k:
+            raise ConfigError(f"nodes must be more than the {self.parameters.k} brokers, got {self.nodes}")
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> "Setting":
+        """Make a setting from plain values, as a campaign stores them; its parts are mappings of their own."""
+        known = {part.name for part in fields(cls)}
+        unknown = sorted(set(payload) - known)
+        if unknown:
+            raise ConfigError(f"unknown setting {unknown[0]!r}; there are {', '.join(sorted(known))}")
+        values = dict(payload)
+        for name, kind in _PARTS.items():
+            if isinstance(values.get(name), Mapping):
+                try:
+                    values[name] = kind(**_tuples(values[name]))
+                except TypeError as mistake:
+                    raise ConfigError(f"{name}: {mistake}") from None
+        return cls(**values)
+
+    def to_payload(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+_PARTS: dict[str, type] = {
+    "parameters": Parameters,
+    "walk": Walk,
+    "workload": NumberInterval,
+    "channel": Channel,
+}
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn lists back into tuples, which JSON does not have."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def build(setting: Setting, seed: int) -> AdHocNetwork:
+    """Make a network that is ready to run, with all its events scheduled."""
+    moves, ability, wants, happens, chance, choice = (
+        np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(6)
+    )
+    able = abilities(setting.nodes, setting.workload, ability)
+    fitness = able if setting.selection == "ability" else choice.random(setting.nodes).tolist()
+    filters = subscriptions(setting.nodes, setting.workload, wants)
+    mobility = RandomWaypoint(setting.nodes, setting.walk, moves)
+    field = Field(mobility, range_m=setting.range_m, delay_s_per_m=setting.delay_s_per_m)
+    network = AdHocNetwork(
+        [BrokerCandidate(fitness[node], node) for node in range(setting.nodes)],
+        filters,
+        setting.parameters,
+        field,
+        spreading_of(setting),
+        Random(int(chance.integers(2**63))),
+        setting.channel,
+    )
+    begin = setting.warm_up_s
+    for time, node, event in detections(able, setting.workload, begin, begin + setting.publishing_s, happens):
+        interested = sum(
+            other != node and any(condition.matches(event) for condition in filters[other])
+            for other in range(setting.nodes)
+        )
+        network.engine.at(time, network.publish, node, event, interested)
+    return network
+
+
+def spreading_of(setting: Setting) -> Callable[[], Spreading]:
+    """What makes the spreading of each broker: the scheme decides."""
+    return Epidemic if setting.scheme == "sf" else partial(MultiCopyMultiDestination, setting.parameters.m)
+
+
+def run(setting: Setting, seed: int) -> list[Record]:
+    """Run the setting to its end; returns the records in order of time."""
+    network = build(setting, seed)
+    network.run(setting.warm_up_s + setting.publishing_s + setting.drain_s)
+    return network.records
+
+
+def run_job(payload: dict[str, Any], seed: int) -> Iterable[Record]:
+    """The runner that a campaign calls by name: `payload` is a setting in plain values."""
+    return run(Setting.from_payload(payload), seed)

@@ -1,0 +1,120 @@
+"""Access rules: who may publish and subscribe to what, and whose a session is. The first rule that fits decides."""
+
+import re
+from collections.abc import Mapping
+from re import Match
+from typing import Final
+
+from roamq.core.filters import Filter
+from roamq.net.clients.mqtt.codec.topics import parse_share
+from roamq.net.ops.settings import ANONYMOUS, ANYBODY, AccessRules, Rule
+from roamq.net.outputs import Claims
+
+CACHE_SIZE: Final = 10_000
+MARK: Final = re.compile(r"%c|%u|%\{([^{}/+#]+)\}")
+"""What a pattern of topics leaves open: the client id, the user name, a claim of the user's token."""
+_NOT_IN_A_LEVEL: Final = frozenset("+#/\0")
+"""Characters that no level of a topic has, or that end one."""
+
+
+class Access:
+    """The rules in force, with the answers given so far. All parts of a broker share one."""
+
+    def __init__(self, rules: AccessRules) -> None:
+        self._answers: dict[tuple[str, str, str, str, Claims], bool] = {}
+        self.set_rules(rules)
+
+    def set_rules(self, rules: AccessRules) -> None:
+        self.rules = rules
+        self.is_open = rules.rules == (Rule(),)
+        """Whether everybody may do everything."""
+        self._answers.clear()
+
+    def may_publish(self, user: str | None, client: str, topic: str, claims: Claims = ()) -> bool:
+        return self.is_open or self._answer("publish", user, client, topic, claims)
+
+    def may_leave_will(self, user: str | None, client: str, topic: str, claims: Claims = ()) -> bool:
+        """A will is a publication that comes later: the same rules, and no topic that belongs to the server."""
+        return not topic.startswith("$") and self.may_publish(user, client, topic, claims)
+
+    def may_subscribe(self, user: str | None, client: str, topic_filter: str, claims: Claims = ()) -> bool:
+        """A subscription is allowed if every topic it could match is."""
+        share = parse_share(topic_filter)
+        topic_filter = share.topic_filter if share else topic_filter
+        return self.is_open or self._answer("subscribe", user, client, topic_filter, claims)
+
+    def may_continue(self, owner: str | None, user: str | None) -> bool:
+        """Whether `user` may go on with a session that `owner` began; None: no user name was given."""
+        if owner == user:
+            return True
+        renamed_to = self.rules.renamed.get(owner or ANONYMOUS)
+        return renamed_to is not None and renamed_to in (ANYBODY, user or ANONYMOUS)
+
+    def _answer(self, what: str, user: str | None, client: str, topic: str, claims: Claims) -> bool:
+        key = (what, user or ANONYMOUS, client, topic, claims)
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= CACHE_SIZE:
+                self._answers.clear()
+            answer = self._answers[key] = self._decide(*key)
+        return answer
+
+    def _decide(self, what: str, user: str, client: str, topic: str, claims: Claims) -> bool:
+        asked = Filter(topic)
+        for rule in self.rules.rules:
+            if rule.user not in (ANYBODY, user) or not _has(claims, rule.claims):
+                continue
+            for pattern in rule.topics:
+                mine = _pattern_for(pattern, user, client, claims, forbids=what not in rule.may)
+                if mine is None:
+                    continue
+                if mine.covers(asked):
+                    return what in rule.may
+                if what == "subscribe" and what not in rule.may and mine.overlaps(asked):
+                    return False  # part of what is asked for is forbidden
+        return False
+
+
+def claims_in(pattern: str) -> set[str]:
+    """The claims that a pattern of topics asks for, by their names."""
+    return {name for name in MARK.findall(pattern) if name}
+
+
+def claims_asked(rules: AccessRules) -> frozenset[str]:
+    """The claims of tokens that the rules look at."""
+    patterns = (pattern for rule in rules.rules for pattern in rule.topics)
+    return frozenset().union(*map(claims_in, patterns), *(rule.claims for rule in rules.rules))
+
+
+def claim_values(claims: Claims, name: str) -> tuple[str, ...]:
+    return next((values for known, values in claims if known == name), ())
+
+
+def _has(claims: Claims, wanted: Mapping[str, str]) -> bool:
+    return all(value in claim_values(claims, name) for name, value in wanted.items())
+
+
+def _pattern_for(pattern: str, user: str, client: str, claims: Claims, *, forbids: bool) -> Filter | None:
+    """The pattern with its marks filled in; None if no topic fits it.
+
+    A name is text, never a wildcard, and it lies within one level. A name with `+` or `#` equals no level of a topic,
+    and a name with `/` would reach into levels that belong to others: a rule that allows says nothing about it. A rule
+    that forbids takes the levels of such a name as they are, so that nobody slips past it. A claim that a client has
+    not, or has several values of, fills no place.
+    """
+    names: list[str | None] = []
+
+    def fill(mark: Match[str]) -> str:
+        values = {"%c": (client,), "%u": (user,)}.get(mark[0]) or claim_values(claims, mark[1] or "")
+        names.append(values[0] if len(values) == 1 else None)
+        return names[-1] or ""
+
+    filled = MARK.sub(fill, pattern)  # in one pass: a user name may hold the text %c
+    if None in names:
+        return None
+    found = _NOT_IN_A_LEVEL.intersection("".join(filter(None, names)))
+    if found - ({"/"} if forbids else set()):
+        return None
+    if filled.startswith("$") and not pattern.startswith("$") and not forbids:
+        return None  # topics of the server are opened by name only
+    return Filter(filled)

@@ -1,0 +1,481 @@
+"""Clients come in: login, the way of their session here, and CONNACK.
+
+CONNACK waits until the session is whole, and never longer than the previous broker deserves; what comes later joins
+the session that began without it (docs/live.md).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from roamq.broker.broker import Broker
+from roamq.core.context import Context, Epoch, Mode, Ticket
+from roamq.core.events import BrokerId, ClientId, EventId, Seconds
+from roamq.core.records import Record
+from roamq.net.clients.access import Access
+from roamq.net.clients.connections import Connection, Connections
+from roamq.net.clients.mqtt.codec import Connect, ReasonCode
+from roamq.net.clients.mqtt.inputs import ClientInput, ConnectRequested
+from roamq.net.clients.mqtt.outbound import PACKET_ID_MAX
+from roamq.net.clients.mqtt.state import RETAINED, SessionState
+from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
+from roamq.net.clients.quota import SessionQuota
+from roamq.net.clients.sessions import ANOTHERS, SESSION_TIMER, Sessions
+from roamq.net.host import LiveHost
+from roamq.net.links.others import OtherBrokers
+from roamq.net.outputs import Login
+from roamq.net.topics.directory import Adopt, Directory, Ended, Known, Serving, WhoServes
+from roamq.net.topics.memberships import Memberships
+
+TICKET_PROPERTY: Final = "roamq-ticket"
+"""The user property of CONNECT and CONNACK with the epoch of a connection; a client may send it empty to get one."""
+PREVIOUS_PROPERTY: Final = "roamq-previous"
+"""The user property of CONNECT with the broker where the client says it was served before."""
+CELL_PROPERTY: Final = "roamq-cell"
+"""The user property of CONNECT with the cell a client is in, for schemes that look at it."""
+PATIENCE: Final = 6
+"""How many handoff time-outs a transfer that makes progress may take before the client is let in without it, and
+messages wait for older ones whose broker does not answer."""
+TICKET_CHARACTERS_MAX: Final = 32
+AHEAD_S_MAX: Final = 86_400.0
+"""Clocks of brokers differ by less than this: a ticket of a later time is no broker's."""
+CONNACK_TIMER: Final = "connack"
+"""The timer for a previous broker that does not answer."""
+EARLY_TIMER: Final = "deliver_early"
+"""The timer for older events that do not come."""
+SEARCH_TIMER: Final = "search"
+"""The timer for brokers that do not say whether they know a client."""
+SEARCH_S_MAX: Final = 0.25
+"""How long such an answer is waited for; no longer than the handoff time-out, if that is shorter."""
+TAKEN_AWAY: Final = "this broker is being taken away"
+JUST_JOINED: Final = "this broker has just joined the network and is not linked yet; try again"
+
+Admitted = tuple[Connection, list[ClientInput]]
+"""A connection whose client was let in, and the meaning of what the client has sent meanwhile."""
+
+
+def shown_epoch(connect: Connect, now: Seconds) -> Epoch | None:
+    """The epoch of its last connection, if the client shows the ticket that our CONNACK gave it.
+
+    A client may show anything: what no broker of the network can have said is no ticket.
+    """
+    shown = connect.properties.user_property(TICKET_PROPERTY)
+    when, _, broker = (shown or "").partition("@")
+    if not broker or len(when) > TICKET_CHARACTERS_MAX:
+        return None
+    try:
+        connected_at = float(when)
+    except ValueError:
+        return None
+    return Epoch(connected_at, BrokerId(broker)) if 0 <= connected_at <= now + AHEAD_S_MAX else None
+
+
+@dataclass(slots=True)
+class SessionSearch:
+    """A client that nobody here has heard of, and the brokers that have not said whether they have."""
+
+    connection: Connection
+    unanswered: set[BrokerId]
+
+
+class Admission:
+    """Lets clients in, one after the other; none of them costs the others anything while it waits."""
+
+    def __init__(
+        self,
+        host: LiveHost,
+        broker: Broker,
+        connections: Connections,
+        directory: Directory,
+        memberships: Memberships,
+        others: OtherBrokers,
+        sessions: Sessions,
+        access: Access,
+        quota: SessionQuota,
+        handoff_timeout_s: float,
+    ) -> None:
+        self.handoff_timeout_s = handoff_timeout_s
+        """How long CONNACK waits for a previous broker that does not answer."""
+        self.draining = False
+        """Whether this broker is being taken away: nobody is let in."""
+        self.is_stranger = False
+        """Whether this broker has just joined and has not been told where sessions are: nobody is let in."""
+        self._host = host
+        self._broker = broker
+        self._connections = connections
+        self._directory = directory
+        self._memberships = memberships
+        self._others = others
+        self._sessions = sessions
+        self._access = access
+        self._quota = quota
+        self._searches: dict[ClientId, SessionSearch] = {}
+
+    # --- coming in ------------------------------------------------------------------------------------------
+
+    def request_login(self, connection: Connection, said: ConnectRequested) -> None:
+        """CONNECT has come: ask the shell who it is. [MQTT-3.1.4-2]"""
+        connect = said.connect
+        self._host.out.logins.append(
+            Login(
+                connection.number,
+                connect.user_name,
+                connect.password,
+                said.client_id,
+                connection.listener,
+                connection.peer,
+            )
+        )
+
+    def refuse(
+        self, connection: Connection, reason: ReasonCode, why: str, reference: str | None = None
+    ) -> None:
+        connection.mqtt.refuse(reason, why, reference)
+        self._host.close(connection)
+
+    def enter(self, connection: Connection) -> None:
+        """The client may come in: find its session, here or elsewhere. `answer` follows when the session is whole."""
+        host, connections = self._host, self._connections
+        connect = connection.mqtt.connect
+        client = connection.mqtt.terms.client_id
+        if self.draining:
+            # Section 4.13: 0x9C with where to go
+            reference = self._others.successor_for(client)[1]
+            self.refuse(connection, ReasonCode.USE_ANOTHER_SERVER, TAKEN_AWAY, reference)
+            return
+        if self.is_stranger:
+            # Section 3.2.2.2: 0x88
+            self.refuse(connection, ReasonCode.SERVER_UNAVAILABLE, JUST_JOINED)
+            return
+        if self._refuse_foreign(connection, client):
+            return
+        if not self._has_room_for(client, connect):
+            # Section 3.2.2.2: 0x97
+            self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, "this broker keeps no more sessions")
+            host.record(Record("refused", host.time, host.me, client, detail="sessions_max"))
+            return
+        connection.entered_at = host.time
+        last = self._broker.contexts.epoch_of(client)
+        before = connections.by_client.get(client)
+        if before is not None:
+            # [MQTT-3.1.4-3]
+            self._sessions.end_connection(before, ReasonCode.SESSION_TAKEN_OVER, "connected again")
+        connections.assign(client, connection)
+        if connect.clean_start and self._is_whole(client):
+            # [MQTT-3.1.2-4] what there is elsewhere comes here first, and ends here (`answer`)
+            self._sessions.end(client)
+        previous = self._previous_broker(client, connect)
+        if connect.clean_start and self._directory.last_epoch(client) is None:
+            previous = None  # to end a session, a client's word for where it is is not enough
+        is_unknown = previous is None and client not in self._broker.contexts
+        if is_unknown and not connect.clean_start and self._others.names:
+            self._search(client, connection)
+        else:
+            self._proceed(client, connection, previous, last)
+
+    # --- a client that nobody here has heard of ---------------------------------------------------------------
+
+    def _search(self, client: ClientId, connection: Connection) -> None:
+        """Ask the other brokers: the client may have begun its session a moment ago, and the news be on its way."""
+        connection.epoch = self._broker.contexts.new_epoch()
+        self._searches[client] = SessionSearch(connection, set(self._others.names))
+        self._connections.wait(client, connection)
+        self._others.tell_all(WhoServes(client=client, asked=connection.epoch))
+        self._host.set_timer((SEARCH_TIMER, client), min(self.handoff_timeout_s, SEARCH_S_MAX))
+
+    def on_who_serves(self, sender: BrokerId, message: WhoServes) -> None:
+        client = message.client
+        known = self._directory.get(client)
+        epoch, home, owner = (None, None, None) if known is None else known
+        answer = Known(client=client, asked=message.asked, epoch=epoch, home=home, owner=owner)
+        self._others.tell(sender, answer)
+
+    def on_known(self, sender: BrokerId, message: Known) -> None:
+        search = self._searches.get(message.client)
+        if search is None or search.connection.epoch != message.asked:
+            return
+        is_over = message.epoch is None or self._directory.has_ended(message.client, message.epoch)
+        if not is_over and message.epoch is not None and message.home is not None:
+            self._directory.learn(message.client, message.epoch, message.home, message.owner)
+        search.unanswered.discard(sender)
+        if not search.unanswered:
+            self.end_search(message.client)
+
+    def end_search(self, client: ClientId) -> None:
+        """All have answered, or have had the time to: go on with what is known."""
+        search = self._searches.pop(client, None)
+        if search is None:
+            return
+        self._host.cancel_timer((SEARCH_TIMER, client))
+        if self._connections.waiting(client) is not search.connection:
+            if self._connections.waiting(client) is None and client not in self._broker.contexts:
+                self._connections.end_wait(client)  # the client did not wait
+            return
+        connection = search.connection
+        if self._refuse_foreign(connection, client):
+            self._sessions.give_up_wait(connection)
+            self._connections.end_wait(client)
+            return
+        previous = self._previous_broker(client, connection.mqtt.connect)
+        self._proceed(client, connection, previous, None)
+
+    def broker_departed(self, broker: BrokerId) -> None:
+        """A broker is gone for good: it will not say whether it knows a client."""
+        for client, search in list(self._searches.items()):
+            search.unanswered.discard(broker)
+            if not search.unanswered:
+                self.end_search(client)
+
+    # --- the session comes here -------------------------------------------------------------------------------
+
+    def _proceed(
+        self, client: ClientId, connection: Connection, previous: BrokerId | None, last: Epoch | None
+    ) -> None:
+        """Have the session brought from the previous broker, or begin one. `last` was the context here before."""
+        host, connections = self._host, self._connections
+        connect = connection.mqtt.connect
+        # Only the client itself knows which connection was its last: the directory's epoch may be old news.
+        known_home = self._directory.home(client)
+        home = known_home if known_home is not None and previous is not None else previous or host.me
+        ticket = None if previous is None else Ticket(home, self._shown_epoch(connect))
+        was_here = client in self._broker.contexts
+        self._broker.on_connect(client, previous, (), ticket)
+        context = self._broker.contexts[client]
+        if not was_here and isinstance(context.session, SessionState):
+            context.session.take_will(host.time)  # of a copy: the broker that kept the session has sent it
+        if last is not None and context.epoch <= last and context.local_queue is None:
+            context.epoch = self._broker.contexts.new_epoch(above=last)  # another session in the same instant
+        connection.previous = previous
+        connection.epoch = self._announce(client, home, previous, connection.user)
+        host.record(Record("connected", host.time, host.me, client, peer=previous))
+        connections.wait(client, connection)
+        host.set_timer((CONNACK_TIMER, client), self.handoff_timeout_s)
+
+    def _is_whole(self, client: ClientId) -> bool:
+        """Is the client's context here, all of it, and its session not lent to a broker that the client visits?"""
+        context = self._broker.contexts.get(client)
+        return context is not None and context.local_queue is None and context.outlet is None
+
+    def _refuse_foreign(self, connection: Connection, client: ClientId) -> bool:
+        """Refuse a client that asks for what is not its own: another user's session, a will on a topic it may not use.
+
+        Section 3.2.2.2: 0x87. Nobody may end a session either that another user began.
+        """
+        user, will = connection.user, connection.mqtt.connect.will
+        if not self._access.may_continue(self._owner_of(client, user), user):
+            self._refuse_as(connection, client, "session_owner", ANOTHERS)
+            return True
+        if will is not None and not self._access.may_leave_will(user, client, will.topic, connection.claims):
+            self._refuse_as(connection, client, "will", "no rule allows the topic of the will")
+            return True
+        return False
+
+    def _refuse_as(self, connection: Connection, client: ClientId, detail: str, why: str) -> None:
+        host = self._host
+        self.refuse(connection, ReasonCode.NOT_AUTHORIZED, why)
+        host.record(Record("refused", host.time, host.me, client, detail=detail))
+        host.out.notices.append(f"client {client!r} of user {connection.user!r} at {connection.peer}: {why}")
+
+    def _owner_of(self, client: ClientId, user: str | None) -> str | None:
+        """The user who began the client's session, here or elsewhere; `user` if there is none."""
+        entry = self._directory.get(client)
+        if entry is not None:
+            return entry.owner
+        context = self._broker.contexts.get(client)
+        if context is None or context.mode is Mode.PASSIVE or not isinstance(context.session, SessionState):
+            return user
+        return context.session.owner
+
+    def on_foreign(self, client: ClientId, *, is_taken: bool) -> None:
+        """A session has come that another user began: whoever connected with its client id is sent away."""
+        connection = self._connections.by_client.get(client)
+        context = self._broker.contexts.get(client)
+        if context is None or not isinstance(context.session, SessionState):
+            return
+        session = context.session
+        home = self._directory.home(client) or self._host.me
+        if connection is not None and not self._access.may_continue(session.owner, connection.user):
+            self._sessions.cut_foreign(connection, client)
+            self._directory.forget(client, connection.epoch)
+            self._others.tell_all(Ended(client=client, epoch=connection.epoch, owner=connection.user))
+        if is_taken:
+            self._announce(client, home, self._host.me, session.owner)
+        wanted = set(SubscriptionSet(session).filters.values())
+        for filter in [filter for filter in context.filters if filter not in wanted]:
+            self._broker.on_unsubscribe(client, filter)
+
+    def _has_room_for(self, client: ClientId, connect: Connect) -> bool:
+        """Whether the quota of sessions lets the client in; a session that is here, or moves here, counts already."""
+        context = self._broker.contexts.get(client)
+        if context is not None and context.mode is not Mode.PASSIVE:
+            return True
+        if not connect.clean_start and self._previous_broker(client, connect) is not None:
+            return True
+        now, will = self._host.time, connect.will
+        cost_bytes = SessionState(client_id=client, will=will).cost_bytes
+        if not self._quota.has_room(now) or not self._quota.has_room_for(cost_bytes, now):
+            return False
+        self._quota.begin()
+        return True
+
+    def _previous_broker(self, client: ClientId, connect: Connect) -> BrokerId | None:
+        """The broker where the client was last.
+
+        What brokers know is newer than what a client remembers whose last CONNACK was lost; but a client that shows a
+        later connection than we have heard of has been beyond a link that is down. Prefer the ticket's broker over
+        `roamq-previous`: the client may name a broker that never answered.
+        """
+        known = self._directory.last_epoch(client)
+        if known is None:
+            return self._others.named(connect.properties.user_property(PREVIOUS_PROPERTY))
+        shown = self._shown_epoch(connect)
+        if shown is not None and shown > known:
+            self._broker.contexts.hear_epoch(shown)
+            return shown.broker
+        return known.broker
+
+    def _shown_epoch(self, connect: Connect) -> Epoch | None:
+        shown = shown_epoch(connect, self._host.time)
+        return shown if shown is not None and self._others.named(shown.broker) is not None else None
+
+    def _announce(
+        self, client: ClientId, home: BrokerId, previous: BrokerId | None, owner: str | None
+    ) -> Epoch:
+        """Tell all brokers that the client is here.
+
+        Which connection is the newest is a matter of its own: a context may be older than who asks for it.
+        """
+        epoch = self._broker.contexts.new_epoch(above=self._directory.last_epoch(client))
+        self._directory.learn(client, epoch, home, owner)
+        serving = Serving(client=client, epoch=epoch, home=home, previous=previous, owner=owner)
+        self._others.tell_all(serving)
+        return epoch
+
+    # --- CONNACK --------------------------------------------------------------------------------------------
+
+    def answer(self, client: ClientId) -> Admitted | None:
+        """CONNACK when the session is whole: it is here, all of it has come, or there is none.
+
+        Not before: a PUBCOMP for an event that is still on its way would have nothing to acknowledge.
+        """
+        context = self._broker.contexts.get(client)
+        if context is None or context.local_queue is not None or not self._connections.is_awaited(client):
+            return None
+        connection = self._connections.end_wait(client)
+        self._host.cancel_timer((CONNACK_TIMER, client))
+        if isinstance(context.session, SessionState):
+            context.session.is_provisional = False
+        if connection is None:
+            if isinstance(context.session, SessionState):
+                self._memberships.set_all(client, context.session, context.epoch, False)
+            self._sessions.watch(context)
+            return None
+        if connection.mqtt.connect.clean_start:
+            self._sessions.discard(context)
+        return self._let_in(connection, context)
+
+    def give_up(self, client: ClientId) -> Admitted | None:
+        """The previous broker does not answer: let the client in without it; what it has follows when it is back.
+
+        One that has answered is sending; a long queue is worth some patience, but not for ever.
+        """
+        connection = self._connections.waiting(client)
+        context = self._broker.contexts.get(client)
+        if connection is None or context is None:
+            return None
+        host, patience_s = self._host, PATIENCE * self.handoff_timeout_s
+        has_answered = isinstance(context.session, SessionState) and not context.session.is_provisional
+        is_clean = connection.mqtt.connect.clean_start
+        if has_answered and not is_clean and host.time - connection.entered_at < patience_s:
+            host.set_timer((CONNACK_TIMER, client), self.handoff_timeout_s)
+            return None
+        self._connections.end_wait(client)
+        if is_clean:
+            # What is on its way ends when it arrives; the new session has nothing to do with it.
+            self._broker.on_leave(client)
+            self._broker.on_connect(client, None, (), Ticket(host.me))
+            context = self._broker.contexts[client]
+            connection.epoch = self._announce(client, host.me, host.me, connection.user)
+        elif isinstance(context.session, SessionState) and context.session.is_unused:
+            context.session = None
+        is_new = context.session is None
+        admitted = self._let_in(connection, context)
+        state = connection.mqtt.state
+        if is_new:
+            # A packet id that means one message to us and another to the client would lose one of them: the ids of
+            # sessions that began at different brokers lie apart.
+            state.last_packet_id = crc32(f"{host.me} {host.time!r}".encode()) % PACKET_ID_MAX
+        state.is_provisional = not has_answered and context.local_queue is not None
+        if context.local_queue is not None:
+            host.set_timer((EARLY_TIMER, client), patience_s)
+        return admitted
+
+    def _let_in(self, connection: Connection, context: Context) -> Admitted:
+        mqtt, host, client = connection.mqtt, self._host, context.client
+        contexts = self._broker.contexts
+        session = context.session if isinstance(context.session, SessionState) else None
+        if session is not None and session.expired(host.time):
+            session = None
+            self._sessions.discard(context)
+        epoch = contexts.epoch_of(client)
+        ticket = f"{epoch.connected_at!r}@{epoch.broker}" if epoch is not None else ""
+        inputs = mqtt.accept(session, host.time, user_properties=((TICKET_PROPERTY, ticket),))
+        connection.client = client
+        context.session = mqtt.state
+        if session is None:
+            mqtt.state.replays = context.reach.get(RETAINED, 0)
+        mqtt.state.owner, mqtt.state.claims = connection.user, connection.claims
+        host.out.dirty[connection.number] = mqtt
+        host.cancel_timer((SESSION_TIMER, client))
+        self._memberships.set_all(client, mqtt.state, connection.epoch, True)
+        cell = mqtt.connect.properties.user_property(CELL_PROPERTY)
+        if cell:
+            self._broker.on_location(client, cell)
+        contexts.set_window(client, host.window(client))
+        return connection, inputs
+
+    # --- events that do not wait for older ones -------------------------------------------------------------
+
+    def deliver_early(self, client: ClientId) -> None:
+        """Order was worth some patience; a broker that stays away is not worth silence."""
+        context = self._broker.contexts.get(client)
+        connection = self._connections.by_client.get(client)
+        if context is None or connection is None or connection.client is None or context.local_queue is None:
+            return
+        connection.delivers_early = True
+        self._broker.contexts.deliver_early(context)
+
+    def end_early(self, connection: Connection, client: ClientId, event_id: EventId) -> None:
+        """The client has this event: if nothing else was sent early and older events have come, order is back."""
+        context = self._broker.contexts.get(client)
+        connection.delivers_early = context is not None and (
+            context.delivers_early or any(event.id != event_id for event in context.sent_early)
+        )
+
+    # --- taking the broker away -----------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Everybody is sent to another broker, and sessions of clients that are away are handed there."""
+        self.draining = True
+        for connection in list(self._connections.by_client.values()):
+            if connection.client is not None:
+                reference = self._others.successor_for(connection.client)[1]
+                self._sessions.end_connection(
+                    connection, ReasonCode.USE_ANOTHER_SERVER, TAKEN_AWAY, reference
+                )
+        for client, context in list(self._broker.contexts.items()):
+            if context.mode is not Mode.PASSIVE:
+                home = self._directory.home(client) or self._host.me
+                successor, _ = self._others.successor_for(client)
+                owner = self._owner_of(client, None)
+                self._others.tell(successor, Adopt(client=client, home=home, owner=owner))
+
+    def on_adopt(self, sender: BrokerId, message: Adopt) -> None:
+        """Fetch a session from a broker that is being taken away, as if its client had come here and gone again."""
+        client = message.client
+        if client in self._connections.by_client or self._sessions.is_awaited(client):
+            return  # it is here already
+        self._broker.on_connect(client, sender, (), Ticket(message.home))
+        self._broker.on_disconnect(client, "adopted")
+        self._announce(client, message.home, sender, message.owner)
+        self._connections.wait(client, None)

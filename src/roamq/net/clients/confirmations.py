@@ -1,0 +1,114 @@
+"""SUBACK means it: a client gets it when every broker in reach knows of the subscription.
+
+A message that is published anywhere after SUBACK was sent reaches the subscriber. Where events are routed by interest
+a subscription must spread first: the broker sends a marker behind it to all others and holds SUBACK until their echoes
+are back (`Router.confirm`). One marker at a time stands for all SUBSCRIBEs that came before it; those that come
+meanwhile wait for the next. A broker that does not answer in time counts as out of reach until it does.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from roamq.broker.broker import Broker
+from roamq.core.events import BrokerId
+from roamq.core.filters import Filter
+from roamq.core.messages import Message
+from roamq.net.clients.connections import Connection
+from roamq.net.clients.mqtt.codec import Suback
+from roamq.net.host import LiveHost
+
+CONFIRM_TIMER: Final = "confirm"
+"""The timer for brokers that do not answer."""
+
+Fence = Mapping[BrokerId, int]
+Answer = tuple[Connection, Suback] | tuple[BrokerId, Message]
+"""A SUBACK for a client, or a word for the broker that a client visits."""
+
+
+class Confirmations:
+    """SUBACKs that wait for the network, and filters that are wanted until the network knows that they are not."""
+
+    def __init__(self, host: LiveHost, broker: Broker, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        """How long the brokers that are asked have time to answer."""
+        self._host = host
+        self._router = broker.router
+        self._asked: Fence | None = None
+        """What was asked and is not answered by all."""
+        self._answers: list[Answer] = []
+        """SUBACKs that go out when it is."""
+        self._next: list[Answer] = []
+        """SUBACKs that came after it."""
+        self._unreached: set[BrokerId] = set()
+        """Brokers that did not answer in time, and have not since."""
+        self._lingering: list[tuple[Filter, Fence]] = []
+        """Filters that nobody here wants any more, until events that others had assigned to members have come."""
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._asked is not None or bool(self._lingering)
+
+    def hold(self, to: Connection | BrokerId, answer: Suback | Message) -> None:
+        """Send SUBACK as soon as the network knows of all that was subscribed to here so far."""
+        self._next.append((to, answer))  # type: ignore[arg-type]
+        if self._asked is None:
+            self._ask()
+
+    def linger(self, filter: Filter) -> None:
+        """A place in a shared group has ended, and the others are being told: what they assigned to it comes here."""
+        self._router.subscribe(filter)
+        fence = self._router.confirm(anew=True)
+        if self._router.passed(fence):
+            self._router.unsubscribe(filter)
+        else:
+            self._lingering.append((filter, fence))
+
+    def look(self) -> None:
+        """An echo may have come."""
+        if self._asked is not None:
+            silent = self._router.silent(self._asked)
+            self._unreached &= silent
+            if silent <= self._unreached:
+                self._answer()
+        if self._lingering:
+            still = []
+            for filter, fence in self._lingering:
+                if self._router.passed(fence):
+                    self._router.unsubscribe(filter)
+                else:
+                    still.append((filter, fence))
+            self._lingering = still
+
+    def give_up(self) -> None:
+        """Who has not answered is out of reach."""
+        if self._asked is not None:
+            self._unreached = self._router.silent(self._asked)
+            self._answer()
+
+    def _ask(self) -> None:
+        self._asked = self._router.confirm()
+        self._answers, self._next = self._next, []
+        silent = self._router.silent(self._asked)
+        if silent <= self._unreached:
+            self._answer()
+        else:
+            self._host.set_timer((CONFIRM_TIMER,), self.timeout_s)
+
+    def _answer(self) -> None:
+        self._host.cancel_timer((CONFIRM_TIMER,))
+        self._asked = None
+        answers, self._answers = self._answers, []
+        for to, answer in answers:
+            self.send(to, answer)
+        if self._next:
+            self._ask()
+
+    def send(self, to: Connection | BrokerId, answer: Suback | Message) -> None:
+        """Send SUBACK to a client, or the word to the broker that a client visits."""
+        if isinstance(to, Connection):
+            assert isinstance(answer, Suback)
+            to.mqtt.answer(answer)
+            self._host.out.dirty[to.number] = to.mqtt
+        else:
+            assert isinstance(answer, Message)
+            self._router.unicast(to, answer)

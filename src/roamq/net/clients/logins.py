@@ -1,0 +1,230 @@
+"""Logins: who may come in. The answer is given at once where it is known, else after a thread has hashed a password or
+checked a token.
+
+Hashing takes a core for some 50 ms on purpose, so that a flood of guesses would make everybody wait. Guesses wait for
+one another instead: addresses take turns, users of one address take turns, and whoever has guessed wrong waits longer
+before the next guess for that user from that address is looked at. Nobody is locked out: an honest login from another
+address, or for another user, is looked at in its turn.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, NamedTuple
+
+from roamq.net.clients.passwords import Users
+from roamq.net.clients.tokens import TokenError, Tokens
+from roamq.net.ops.options import Listener
+from roamq.net.outputs import Login, UserIdentity
+
+log = logging.getLogger("roamq.logins")
+
+THREADS: Final = 2
+"""scrypt takes a core, and others want to be served meanwhile."""
+BACK_OFF_S: Final = 0.5
+"""After the first wrong password; twice as long after each further one."""
+BACK_OFF_S_MAX: Final = 8.0
+FREE_GUESSES: Final = 3
+"""Typing errors cost nothing."""
+GUESSERS_MAX: Final = 10_000
+
+Verdict = bool | UserIdentity
+"""Whether the client is who it says, or who it is."""
+Guesser = tuple[str, str]
+"""An address and the user it tries to be."""
+
+
+class _WaitingLogin(NamedTuple):
+    login: Login
+    verdict: "asyncio.Future[Verdict]"
+
+
+class Logins:
+    """Answers the machine's questions about users."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        users: Mapping[str, str],
+        listeners: tuple[Listener, ...],
+        waiting_max: int,
+        tokens: Tokens | None = None,
+    ) -> None:
+        self._loop = loop
+        self._tokens = tokens
+        self._listeners = {listener.name: listener for listener in listeners}
+        self._users = Users(users)
+        self._waiting_max = waiting_max
+        self._waiting = 0
+        self._running = 0
+        self._by_address: OrderedDict[str, OrderedDict[str, deque[_WaitingLogin]]] = OrderedDict()
+        """Address -> user -> logins, in the order in which they take turns."""
+        self._guesses: OrderedDict[Guesser, tuple[int, float]] = OrderedDict()
+        """How often an address was wrong about a user, and until when it waits."""
+        self._threads = ThreadPoolExecutor(THREADS, "password")
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def set_users(
+        self, users: Mapping[str, str], listeners: tuple[Listener, ...], tokens: Tokens | None = None
+    ) -> None:
+        self._users = Users(users)
+        self._tokens = tokens
+        for listener in listeners:
+            if listener.name in self._listeners:
+                self._listeners[listener.name] = listener
+
+    def check(self, login: Login) -> "Verdict | asyncio.Future[Verdict]":
+        """Whether the client may come in, and as whom; a future if a thread has to find out."""
+        users = self._users
+        listener = self._listeners[login.listener]
+        if listener.certificate_user is not None:
+            return login.certified is not None and login.username in (None, login.certified)
+        is_token = self._is_token(login)
+        if login.username is None and not is_token:
+            return listener.anonymous
+        if login.password is None:
+            return False
+        if not is_token and users.remembers(login.username or "", login.password):
+            return True
+        address = address_of(login)
+        if self._waiting >= self._waiting_max and self._is_crowded(address):
+            return False
+        self._waiting += 1
+        waiting = _WaitingLogin(login, self._loop.create_future())
+        by_user = self._by_address.setdefault(address, OrderedDict())
+        by_user.setdefault(login.username or "", deque()).append(waiting)
+        self._start()
+        return waiting.verdict
+
+    def _is_token(self, login: Login) -> bool:
+        """Whether the password is a token: those who have a password here show that."""
+        if self._tokens is None or login.password is None:
+            return False
+        return not login.username or self._users.hash_of(login.username) is None
+
+    def close(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # --- turns --------------------------------------------------------------------------------------------------
+
+    def _is_crowded(self, address: str) -> bool:
+        """Whether the address has more than its share of the logins that wait."""
+        mine = sum(map(len, self._by_address.get(address, {}).values()))
+        return (
+            mine >= self._waiting_max // (len(self._by_address) + 1) or self._waiting >= 2 * self._waiting_max
+        )
+
+    def _start(self) -> None:
+        """Give free threads the logins whose turn it is."""
+        while self._running < THREADS and (waiting := self._next()) is not None:
+            self._waiting -= 1
+            if waiting.verdict.done():
+                continue
+            self._running += 1
+            login, users, tokens = waiting.login, self._users, self._tokens
+            assert login.password is not None
+            work: Callable[[], Verdict]
+            if tokens is not None and self._is_token(login):
+                work = partial(tokens.verify, login.password, login.username)
+                then = partial(self._token_checked, tokens, waiting)
+            else:
+                work = partial(users.verify, login.username or "", login.password)
+                then = partial(self._checked, users, waiting)
+            self._loop.run_in_executor(self._threads, work).add_done_callback(then)
+
+    def _next(self) -> _WaitingLogin | None:
+        """The login whose turn it is; None if nobody waits, or all wait for a wrong guess to be forgiven."""
+        now = self._loop.time()
+        soonest = None
+        for address, by_user in self._by_address.items():
+            for user, queue in by_user.items():
+                until = self._guesses.get((address, user), (0, 0.0))[1]
+                if until > now:
+                    soonest = until if soonest is None else min(until, soonest)
+                    continue
+                waiting = queue.popleft()
+                self._end_turn(address, user)
+                return waiting
+        if soonest is not None and self._running < THREADS:
+            # One alarm for all: a timer for each login that waits would be a flood of its own.
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = self._loop.call_at(soonest, self._start)
+        return None
+
+    def _end_turn(self, address: str, user: str) -> None:
+        """The others come first now."""
+        by_user = self._by_address[address]
+        if by_user[user]:
+            by_user.move_to_end(user)
+        else:
+            del by_user[user]
+        if by_user:
+            self._by_address.move_to_end(address)
+        else:
+            del self._by_address[address]
+
+    def _token_checked(self, tokens: Tokens, waiting: _WaitingLogin, done: "asyncio.Future[Verdict]") -> None:
+        """A signature cannot be guessed, so that nobody waits for a wrong one to be forgiven."""
+        self._running -= 1
+        found: Verdict = False
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, TokenError):
+            log.info("token refused: client %r at %s: %s", waiting.login.client, waiting.login.peer, error)
+        elif error is not None:
+            log.error(
+                "token refused: client %r: it failed with %s", waiting.login.client, type(error).__name__
+            )
+        elif not done.cancelled():
+            found = done.result()
+        if isinstance(found, UserIdentity) and not self._still_counts(found, tokens):
+            found = False
+        if not waiting.verdict.done():
+            waiting.verdict.set_result(found)
+        self._start()
+
+    def _still_counts(self, identity: UserIdentity, tokens: Tokens) -> bool:
+        """Whether the keys are those of now, and the user has no password here: then the token is not enough."""
+        if self._users.hash_of(identity.user) is not None:
+            return False
+        known = self._tokens
+        return known is tokens or (known is not None and identity.credential in known.options.credentials())
+
+    def _checked(self, users: Users, waiting: _WaitingLogin, done: "asyncio.Future[Verdict]") -> None:
+        self._running -= 1
+        login = waiting.login
+        is_right = not done.cancelled() and done.exception() is None and done.result() is True
+        assert login.username is not None and login.password is not None
+        if users is not self._users:
+            # The users were changed meanwhile: what was right then may not be now.
+            is_right = is_right and self._users.hash_of(login.username) == users.hash_of(login.username)
+        self._note(login, is_right)
+        if is_right:
+            self._users.remember(login.username, login.password)
+        if not waiting.verdict.done():
+            waiting.verdict.set_result(is_right)
+        self._start()
+
+    def _note(self, login: Login, is_right: bool) -> None:
+        """Remember a wrong guess; a right password makes up for the wrong ones."""
+        assert login.username is not None
+        guesser = (address_of(login), login.username)
+        wrong = self._guesses.pop(guesser, (0, 0.0))[0] + 1
+        if is_right:
+            return
+        back_off_s = 0.0
+        if wrong > FREE_GUESSES:
+            back_off_s = min(BACK_OFF_S * 2.0 ** min(wrong - FREE_GUESSES - 1, 20), BACK_OFF_S_MAX)
+        self._guesses[guesser] = (wrong, self._loop.time() + back_off_s)
+        if len(self._guesses) > GUESSERS_MAX:
+            self._guesses.popitem(last=False)
+
+
+def address_of(login: Login) -> str:
+    """The address of a peer, without its port."""
+    return login.peer.rpartition(":")[0]

@@ -1,0 +1,169 @@
+"""One encoding of a message for all its receivers.
+
+Receivers of one version get the same bytes but for the first byte (QoS, DUP, RETAIN) and the packet id. A
+`EncodedMessage` keeps, per version, the whole packet at QoS 0 and the two pieces around the packet id at QoS 1 and
+2; it takes them from the packet as it came where that is possible, so that a message is often forwarded
+without being encoded at all. Only what depends on the receiver - topic alias, subscription identifiers, the
+remaining expiry - costs an encoding of its own.
+"""
+
+from collections.abc import Sized
+from typing import Final
+
+import msgspec
+
+from roamq.net.clients.mqtt.codec import properties as props
+from roamq.net.clients.mqtt.codec.packets import Publish, Version
+from roamq.net.clients.mqtt.codec.primitives import string, u16, variable
+from roamq.net.clients.mqtt.codec.properties import NO_PROPERTIES, Properties, property_fields
+
+_FIRST_BYTES: Final = tuple(bytes((value,)) for value in range(256))
+PUBLISH_QOS_0: Final = 0x30
+EVENT_BYTES: Final = 600
+"""An event, its message, and its place in a context, without text."""
+ATTRIBUTE_BYTES: Final = 200
+RETAIN: Final = 0x01
+DUP: Final = 0x08
+
+
+def first_byte(qos: int, *, retain: bool = False, dup: bool = False) -> int:
+    return PUBLISH_QOS_0 | dup << 3 | qos << 1 | retain
+
+
+def carried_fields(properties: Properties) -> bytes:
+    """What goes along unaltered, in order: payload format indicator, content type, response topic,
+    correlation data and user properties ([MQTT-3.3.2-4], -15, -16, -17, -18, -20), encoded."""
+    if properties is NO_PROPERTIES:
+        return b""
+    return property_fields(
+        Properties(
+            payload_format_indicator=properties.payload_format_indicator,
+            content_type=properties.content_type,
+            response_topic=properties.response_topic,
+            correlation_data=properties.correlation_data,
+            user_properties=properties.user_properties,
+        ),
+        props.PUBLISH,
+    )
+
+
+def cost_of(topic: str, payload: bytes, carried: bytes = b"", attributes: Sized = ()) -> int:
+    """What an event with this message costs of the memory, within a factor of two (`tests/net/test_memory.py`).
+
+    The payload is there twice: by itself, and as it came or goes out.
+    """
+    return (
+        EVENT_BYTES + 2 * (len(payload) + len(topic)) + 2 * len(carried) + ATTRIBUTE_BYTES * len(attributes)
+    )
+
+
+class Receiver(msgspec.Struct, frozen=True, gc=False):
+    """What one receiver's copy says that others' do not."""
+
+    topic_alias: int = 0
+    omit_topic: bool = False
+    """The alias is known to the receiver already: the topic name is left empty."""
+    message_expiry_interval: int | None = None
+    subscription_identifiers: tuple[int, ...] = ()
+
+    def fields(self) -> bytes:
+        return property_fields(
+            Properties(
+                message_expiry_interval=self.message_expiry_interval,
+                topic_alias=self.topic_alias or None,
+                subscription_identifiers=self.subscription_identifiers,
+            ),
+            props.PUBLISH,
+        )
+
+
+class EncodedMessage(msgspec.Struct, gc=False, eq=False):
+    """A message to be sent, encoded at most once per version."""
+
+    topic: str
+    payload: bytes
+    carried: bytes = b""
+    """The properties that all receivers get, encoded (`carried_fields`)."""
+    whole_5: bytes = b""
+    """The packet at QoS 0 for MQTT 5; empty until `qos_0` has made it. Read by `Outbound`, where every call counts."""
+    whole_311: bytes = b""
+    pieces_5: tuple[bytes, bytes] | None = None
+    """What stands before and after the packet id at QoS 1 and 2; `None` until `around_packet_id` has made it."""
+    pieces_311: tuple[bytes, bytes] | None = None
+    _topic: bytes = b""
+
+    @classmethod
+    def of(cls, publish: Publish, version: Version) -> "EncodedMessage":
+        """The message of a PUBLISH that came from a client of `version`."""
+        topic, payload, wire = publish.topic, publish.payload, publish.wire
+        if not wire:
+            return cls(topic, payload, carried_fields(publish.properties))
+        # A packet that may be forwarded carries no properties.
+        v5 = version is Version.V5
+        if not publish.qos:
+            return cls(topic, payload, b"", wire) if v5 else cls(topic, payload, b"", b"", wire)
+        # Before the payload stand the packet id and, in MQTT 5, a property length of one byte.
+        tail = len(wire) - len(payload) - v5
+        pieces = (wire[: tail - 2], wire[tail:])
+        if v5:
+            return cls(topic, payload, b"", b"", b"", pieces)
+        return cls(topic, payload, b"", b"", b"", None, pieces)
+
+    def qos_0(self, v5: bool, *, retain: bool = False) -> bytes:
+        """The whole packet at QoS 0."""
+        whole = self.whole_5 if v5 else self.whole_311
+        if not whole:
+            whole = self._encode_whole(v5)
+        return _FIRST_BYTES[PUBLISH_QOS_0 | RETAIN] + whole[1:] if retain else whole
+
+    def around_packet_id(self, v5: bool, first: int) -> tuple[bytes, bytes]:
+        """The pieces before and after the packet id at QoS 1 and 2; `first` is the first byte."""
+        pieces = self.pieces_5 if v5 else self.pieces_311
+        if pieces is None:
+            pieces = self._encode_pieces(v5)
+        head, tail = pieces
+        if head[0] != first:
+            head = _FIRST_BYTES[first] + head[1:]
+        return head, tail
+
+    def for_receiver(self, first: int, packet_id: int, receiver: Receiver) -> bytes:
+        """The whole packet (MQTT 5) with properties of one receiver's own."""
+        fields = receiver.fields() + self.carried
+        body = (
+            b"\0\0" if receiver.omit_topic else self._topic_field(),
+            u16(packet_id) if packet_id else b"",
+            variable(len(fields)),
+            fields,
+            self.payload,
+        )
+        return b"".join((_FIRST_BYTES[first], variable(sum(map(len, body))), *body))
+
+    def _topic_field(self) -> bytes:
+        if not self._topic:
+            self._topic = string(self.topic)
+        return self._topic
+
+    def _properties(self, v5: bool) -> bytes:
+        if not v5:
+            return b""
+        return variable(len(self.carried)) + self.carried if self.carried else b"\0"
+
+    def _encode_whole(self, v5: bool) -> bytes:
+        topic, fields = self._topic_field(), self._properties(v5)
+        length = variable(len(topic) + len(fields) + len(self.payload))
+        whole = b"".join((_FIRST_BYTES[PUBLISH_QOS_0], length, topic, fields, self.payload))
+        if v5:
+            self.whole_5 = whole
+        else:
+            self.whole_311 = whole
+        return whole
+
+    def _encode_pieces(self, v5: bool) -> tuple[bytes, bytes]:
+        topic, fields = self._topic_field(), self._properties(v5)
+        length = variable(len(topic) + 2 + len(fields) + len(self.payload))
+        pieces = (_FIRST_BYTES[first_byte(1)] + length + topic, fields + self.payload)
+        if v5:
+            self.pieces_5 = pieces
+        else:
+            self.pieces_311 = pieces
+        return pieces

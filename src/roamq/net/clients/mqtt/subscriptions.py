@@ -1,0 +1,220 @@
+"""Subscriptions of one session: what a SUBSCRIBE asks for, and how an event reaches this client because of
+them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from roamq.core.events import Event
+from roamq.core.filters import Filter
+from roamq.core.matching import MatchIndex
+from roamq.net.clients.mqtt.codec.topics import parse_share
+from roamq.net.clients.mqtt.state import SessionState, Subscription
+
+REMEMBERED_TOPICS_MAX: Final = 1024
+REMEMBERED_FILTERS_MAX: Final = 16_384
+REMEMBERED_CHARACTERS_MAX: Final = 128
+SCANNED_MAX: Final = 4
+"""So many subscriptions are asked one by one."""
+_UNKNOWN: Final = object()
+
+
+class DeliveryRoute(NamedTuple):
+    """How an event goes to this client: the matching subscriptions taken together."""
+
+    qos: int
+    """The highest granted ([MQTT-3.3.4-2])."""
+    retain_as_published: bool
+    identifiers: tuple[int, ...]
+    """Of all that match ([MQTT-3.3.4-3], [MQTT-3.3.4-4])."""
+    is_shared: bool = False
+    """Whether the event goes to the client as the member of a shared group."""
+    further: tuple[str, ...] = ()
+    """Shared groups, as the text of their filters, in which the event is the client's as well: a copy for each."""
+
+
+class SubscriptionSet:
+    """The subscriptions of a session, ready for matching; the session's state stays the one truth.
+
+    The network brings an event to a client once, whatever number of its subscriptions match, so that this is
+    where MQTT's options are applied. A client gets one copy for all its subscriptions that are not shared, and one
+    for each shared group in which the event was assigned to it. Routes are remembered by topic as long as no
+    subscription depends on more than the topic (a selector, No Local).
+    """
+
+    def __init__(self, state: SessionState, order: Iterable[str] | None = None) -> None:
+        """`order`: in which the topic filters were added, if not in that of the session."""
+        self._state = state
+        self._filters: dict[str, Filter] = {}
+        self._spellings: Counter[Filter] = Counter()
+        """How many subscriptions stand for a filter."""
+        self._beyond_topic = 0
+        """How many subscriptions depend on more than the topic."""
+        self._shared = 0
+        """How many are shared: which of several an event was assigned by depends on more than the topic as well."""
+        self._index: MatchIndex[str] | None = None
+        """Made with the subscription after `SCANNED_MAX`: an index of a few filters is larger than they are."""
+        self.shared = 0
+        """How many subscriptions are shared."""
+        self.selector_bytes = 0
+        """Of all selectors together."""
+        self.routes: dict[str, DeliveryRoute | None] = {}
+        """Known routes by topic; emptied at every change. Read by `Outbound`, where every call counts."""
+        state.subscription_bytes = 0
+        for topic_filter in state.subscriptions if order is None else order:
+            self._insert(state.subscriptions[topic_filter])
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    @property
+    def cost_bytes(self) -> int:
+        """What all of them cost of the memory."""
+        return self._state.subscription_bytes
+
+    def filter_of(self, topic_filter: str) -> Filter | None:
+        return self._filters.get(topic_filter)
+
+    @property
+    def filters(self) -> Mapping[str, Filter]:
+        return self._filters
+
+    def wants(self, filter: Filter) -> bool:
+        """Does any subscription, however it is written, stand for exactly this filter?"""
+        return filter in self._spellings
+
+    def add(self, subscription: Subscription, filter: Filter | None = None) -> None:
+        """Add or replace: an identical topic filter stands once in a session ([MQTT-3.8.4-3]).
+
+        `filter` is what the subscription asks for, if that was read already."""
+        self.remove(subscription.topic_filter)
+        self._state.subscriptions[subscription.topic_filter] = subscription
+        self._insert(subscription, filter)
+
+    def remove(self, topic_filter: str) -> Filter | None:
+        """Compared character by character ([MQTT-3.10.4-1]); gives what was removed."""
+        removed = self._filters.pop(topic_filter, None)
+        if removed is not None:
+            subscription = self._state.subscriptions.pop(topic_filter)
+            if self._index is not None:
+                self._index.remove(topic_filter, removed)
+            self._spellings[removed] -= 1
+            if not self._spellings[removed]:
+                del self._spellings[removed]
+            self._beyond_topic -= bool(subscription.selector or subscription.no_local)
+            self._shared -= _is_shared(subscription)
+            self.selector_bytes -= len(subscription.selector or "")
+            self.shared -= removed.group is not None
+            self._state.subscription_bytes -= subscription.cost_bytes
+            self.routes.clear()
+        return removed
+
+    def _insert(self, subscription: Subscription, filter: Filter | None = None) -> None:
+        filter_ = filter_of(subscription) if filter is None else filter
+        self._filters[subscription.topic_filter] = filter_
+        if self._index is not None:
+            self._index.add(subscription.topic_filter, filter_)
+        elif len(self._filters) > SCANNED_MAX:
+            self._index = MatchIndex()
+            for key, known in self._filters.items():
+                self._index.add(key, known)
+        self._spellings[filter_] += 1
+        self._beyond_topic += bool(subscription.selector or subscription.no_local)
+        self._shared += _is_shared(subscription)
+        self.selector_bytes += len(subscription.selector or "")
+        self.shared += filter_.group is not None
+        self._state.subscription_bytes += subscription.cost_bytes
+        self.routes.clear()
+
+    def route(self, event: Event) -> DeliveryRoute | None:
+        """How `event` goes to this client; `None` if it does not."""
+        route = self.routes.get(event.topic, _UNKNOWN)
+        if route is not _UNKNOWN:
+            return route  # type: ignore[return-value]  # the sentinel is excluded
+        found = self._find_route(event)
+        if not self._beyond_topic and (not self._shared or (len(self._filters) == 1 and found is not None)):
+            if len(self.routes) >= REMEMBERED_TOPICS_MAX:
+                self.routes.clear()
+            self.routes[event.topic] = found
+        return found
+
+    def _find_route(self, event: Event) -> DeliveryRoute | None:
+        subscriptions = self._state.subscriptions
+        matching = [subscriptions[key] for key in self._matching(event)]
+        if event.publisher == self._state.client_id:
+            # [MQTT-3.8.3-3]
+            matching = [subscription for subscription in matching if not subscription.no_local]
+        # Section 4.8.2: a shared subscription is apart from the client's others, and has a copy of its own, if the
+        # event was assigned to this member of the group. What was handed on is such a copy, for its group alone.
+        own = [] if event.is_handed_on else [one for one in matching if not _is_shared(one)]
+        shares = sorted(self._shares(event, matching), key=itemgetter(0))
+        if not own and not shares:
+            return None
+        is_shared = not own
+        if is_shared:
+            own = [shares.pop(0)[1]]
+        return DeliveryRoute(
+            max(subscription.qos for subscription in own),
+            any(subscription.retain_as_published for subscription in own),
+            tuple(subscription.identifier for subscription in own if subscription.identifier),
+            is_shared,
+            tuple(key for key, _ in shares),
+        )
+
+    def _matching(self, event: Event) -> list[str]:
+        """The topic filters of those that match, in the order in which they were added."""
+        if self._index is not None:
+            return self._index.match(event)
+        return [key for key, filter in self._filters.items() if filter.matches(event)]
+
+    def _shares(self, event: Event, matching: list[Subscription]) -> Iterator[tuple[str, Subscription]]:
+        """The shared groups in which the event was assigned to this client, and the subscription to each."""
+        for key, client in (event.assigned or {}).items():
+            if client == self._state.client_id:
+                for one in matching:
+                    if _is_shared(one) and str(self._filters[one.topic_filter]) == key:
+                        yield key, one
+                        break
+
+
+def filter_of(subscription: Subscription) -> Filter:
+    """What a subscription asks the network for."""
+    return asked_for(subscription.topic_filter, subscription.selector)
+
+
+def asked_for(topic_filter: str, selector: str | None) -> Filter:
+    """A topic filter as the client wrote it, `$share/...` included, with a selector."""
+    if selector is None and len(topic_filter) <= REMEMBERED_CHARACTERS_MAX:
+        return _remembered(topic_filter)
+    return _read(topic_filter, selector)
+
+
+@lru_cache(maxsize=REMEMBERED_FILTERS_MAX)
+def _remembered(topic_filter: str) -> Filter:
+    """A client with thousands of subscriptions that comes and goes has them read once."""
+    return _read(topic_filter, None)
+
+
+def _read(topic_filter: str, selector: str | None) -> Filter:
+    share = parse_share(topic_filter)
+    if share is None:
+        return Filter(topic_filter, selector)
+    return Filter(share.topic_filter, selector, share.group)
+
+
+def filters_of(session: SessionState) -> list[Filter]:
+    """What the subscriptions of a session ask the network for."""
+    return [filter_of(subscription) for subscription in session.subscriptions.values()]
+
+
+def shared_filters_of(session: SessionState) -> list[Filter]:
+    """The shared ones of them."""
+    return [
+        filter_of(subscription) for subscription in session.subscriptions.values() if _is_shared(subscription)
+    ]
+
+
+def _is_shared(subscription: Subscription) -> bool:
+    return subscription.topic_filter.startswith("$share/")

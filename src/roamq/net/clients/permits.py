@@ -1,0 +1,65 @@
+"""Permits to be here: clients whose login does not count any more are sent away, and their sessions go on."""
+
+from collections.abc import Collection
+from typing import Final
+
+from roamq.core.ports import TimerKey
+from roamq.net.clients.connections import Connection, Connections
+from roamq.net.clients.mqtt.codec import ReasonCode
+from roamq.net.clients.sessions import Sessions
+from roamq.net.host import LiveHost
+from roamq.net.outputs import UserIdentity
+
+LOGIN_TIMER: Final = "login"
+"""The timer for the end of what a token allows."""
+
+
+class Permits:
+    """Who may be here, how long, and who may not any more."""
+
+    def __init__(self, host: LiveHost, connections: Connections, sessions: Sessions) -> None:
+        self._host = host
+        self._connections = connections
+        self._sessions = sessions
+
+    def grant(self, connection: Connection, user: str | None, told: UserIdentity | None) -> None:
+        """The login was right; `told` is what a token said."""
+        connection.user = user
+        if told is None:
+            return
+        connection.claims, connection.credential = told.claims, told.credential
+        if told.expires_at is not None:
+            connection.login_ends_at = told.expires_at
+            self._host.set_timer(_key(connection), max(0.0, told.expires_at - self._host.time))
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone."""
+        if connection.login_ends_at is not None:
+            self._host.cancel_timer(_key(connection))
+
+    def end_login(self, number: int) -> None:
+        """The time for which a token let the client in is over. Section 3.14.2.1: 0xA0."""
+        connection = self._connections.by_number.get(number)
+        if connection is not None and connection.login_ends_at is not None:
+            reason = ReasonCode.MAXIMUM_CONNECT_TIME
+            self._sessions.end_connection(connection, reason, "the token has expired")
+
+    def withdraw(
+        self, gone: Collection[str], closed_to_anonymous: Collection[str], withdrawn: Collection[str]
+    ) -> None:
+        """Cut users who are no more or must log in again, anonymous clients of listeners that are closed to them, and
+        whoever came in by what does not count any more (`UserIdentity.credential`)."""
+        for connection in self._connections:
+            is_in = connection.client is not None or connection.waits_as is not None
+            is_gone = (
+                connection.listener in closed_to_anonymous
+                if connection.user is None
+                else connection.user in gone
+            )
+            if is_in and (is_gone or connection.credential in withdrawn):
+                why = "this user may not be here any more"
+                self._sessions.end_connection(connection, ReasonCode.NOT_AUTHORIZED, why)
+
+
+def _key(connection: Connection) -> TimerKey:
+    return (LOGIN_TIMER, str(connection.number))

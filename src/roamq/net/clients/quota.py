@@ -1,0 +1,55 @@
+"""The quota of sessions at one broker."""
+
+from typing import Final
+
+from roamq.broker.contexts import Contexts
+from roamq.core.context import Mode
+from roamq.net.clients.mqtt.state import SessionState
+
+RECOUNT_S: Final = 1.0
+
+
+def count_sessions(contexts: Contexts) -> int:
+    """Sessions that live at this broker; a copy that waits for its client is none."""
+    return sum(context.mode is not Mode.PASSIVE for context in contexts.values())
+
+
+class SessionQuota:
+    """Says whether one more session may begin, or one may grow. It counts once a second at most: a refusal must cost
+    little."""
+
+    def __init__(self, contexts: Contexts, sessions_max: int, bytes_max: int) -> None:
+        self.sessions_max = sessions_max
+        self.bytes_max = bytes_max
+        self._contexts = contexts
+        self._counted_at = float("-inf")
+        self._sessions = 0
+        self._weighed_at = float("-inf")
+        self._bytes = 0
+
+    def has_room(self, now: float) -> bool:
+        if len(self._contexts) < self.sessions_max:
+            return True
+        if now - self._counted_at >= RECOUNT_S:
+            self._counted_at = now
+            self._sessions = count_sessions(self._contexts)
+        return self._sessions < self.sessions_max
+
+    def has_room_for(self, cost_bytes: int, now: float) -> bool:
+        """Whether sessions may cost so much more of the memory; the caller adds it then."""
+        if now - self._weighed_at >= RECOUNT_S:
+            self._weighed_at = now
+            self._bytes = self.weigh()
+        if self._bytes + cost_bytes > self.bytes_max:
+            return False
+        self._bytes += cost_bytes
+        return True
+
+    def weigh(self) -> int:
+        """What all sessions cost of the memory; stored events are charged apart."""
+        sessions = (context.session for context in self._contexts.values())
+        return sum(session.cost_bytes for session in sessions if isinstance(session, SessionState))
+
+    def begin(self) -> None:
+        """A session begins."""
+        self._sessions += 1

@@ -1,0 +1,346 @@
+"""Sessions outlive connections: what becomes of them when a client goes, their wills, and their end."""
+
+from typing import Final
+
+from roamq.broker.broker import Broker
+from roamq.core.context import Context, Mode
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.records import Record
+from roamq.net.clients.access import Access
+from roamq.net.clients.connections import Connection, Connections
+from roamq.net.clients.mqtt.attributes import event_of_will
+from roamq.net.clients.mqtt.codec import ReasonCode, Will
+from roamq.net.clients.mqtt.inputs import Closed
+from roamq.net.clients.mqtt.state import RETAINED, SessionState
+from roamq.net.clients.mqtt.subscriptions import filters_of
+from roamq.net.host import LiveHost, Over
+from roamq.net.links.others import OtherBrokers
+from roamq.net.topics.directory import Directory, Ended, KnownConnection, Serving
+from roamq.net.topics.intake import EventIntake
+from roamq.net.topics.memberships import Memberships
+
+SESSION_TIMER: Final = "session"
+"""The timer for the will's delay and the session's expiry."""
+ANOTHERS: Final = "the session belongs to another user"
+
+
+class Sessions:
+    """The sessions at this broker, from the moment their clients go."""
+
+    def __init__(
+        self,
+        host: LiveHost,
+        broker: Broker,
+        connections: Connections,
+        directory: Directory,
+        intake: EventIntake,
+        memberships: Memberships,
+        others: OtherBrokers,
+        access: Access,
+    ) -> None:
+        self._host = host
+        self._broker = broker
+        self._connections = connections
+        self._directory = directory
+        self._intake = intake
+        self._memberships = memberships
+        self._others = others
+        self._expected: dict[ClientId, Context] = {}
+        """Contexts that another broker has sent here, where their clients are expected."""
+        self._access = access
+
+    # --- a connection ends ----------------------------------------------------------------------------------
+
+    def on_closed(self, connection: Connection, said: Closed) -> None:
+        """The client said goodbye, broke a rule, or vanished."""
+        client = connection.client
+        if client is not None and self._connections.belongs_to(connection, client):
+            self._disconnect(client, connection, "closed" if said.by_client else "vanished")
+
+    def end_connection(
+        self, connection: Connection, reason: ReasonCode, detail: str, reference: str | None = None
+    ) -> None:
+        """Close a client's connection from our side; its session goes on."""
+        client = connection.client
+        connection.mqtt.close(reason, self._host.time, detail, reference)
+        self._host.close(connection)
+        if client is None:
+            self.give_up_wait(connection)
+        elif self._connections.belongs_to(connection, client):
+            self._disconnect(client, connection, detail)
+
+    def abandon(self, connection: Connection) -> None:
+        """An input of this connection failed, nobody knows how far it got: close the connection; its session goes on.
+
+        Each step is done even if one before it fails, so that nothing refers to the connection any more.
+        """
+        client = connection.client or connection.waits_as
+        if client is None:
+            owners = (name for name, of in self._connections.by_client.items() if of is connection)
+            client = next(owners, None)
+        try:
+            connection.mqtt.close(ReasonCode.UNSPECIFIED_ERROR, self._host.time, "internal error")
+        finally:
+            connection.mqtt.abandon()
+            self._host.close(connection)
+            if client is not None and self._connections.belongs_to(connection, client):
+                self.give_up_wait(connection)
+                if self._connections.belongs_to(connection, client):
+                    self._disconnect(client, connection, "internal error")
+
+    def give_up_wait(self, connection: Connection) -> None:
+        """A client is gone before it was let in: the session that is on its way stays here when it arrives."""
+        client = self._connections.give_up_wait(connection)
+        if client is not None:
+            self._broker.on_disconnect(client, "vanished")
+
+    def is_awaited(self, client: ClientId) -> bool:
+        """Is the client's session on its way here?
+
+        Where the client did not wait for it, another broker may have claimed it since: then the wait is over.
+        """
+        connections = self._connections
+        if connections.waiting(client) is None and client not in self._broker.contexts:
+            connections.end_wait(client)
+        return connections.is_awaited(client)
+
+    def on_detached(self, client: ClientId, session: SessionState, will: Will | None) -> None:
+        """Another broker serves the client: a will without delay is due."""
+        if will is not None:
+            self._publish(client, session, will)
+
+    def _disconnect(self, client: ClientId, connection: Connection, reason: str) -> None:
+        host = self._host
+        host.record(Record("disconnected", host.time, host.me, client, detail=reason))
+        self._connections.release(client)
+        context = self._broker.contexts.get(client)
+        session = None if context is None else context.session
+        if context is not None and context.outlet is not None and context.epoch > connection.epoch:
+            # A newer connection has the session, at another broker.
+            if connection.client is not None and (will := connection.mqtt.state.take_will(host.time)):
+                self._publish(client, connection.mqtt.state, will)
+            return
+        if isinstance(session, SessionState) and session.expired(host.time):
+            self.end(
+                client
+            )  # [MQTT-4.1.0-2]: it does not outlive its connection, so no scheme has to keep it
+            return
+        # A will without delay is ours to send, wherever the scheme takes the session now.
+        will = session.take_will(host.time) if isinstance(session, SessionState) else None
+        self._broker.on_disconnect(client, reason)
+        if isinstance(session, SessionState):
+            if will is not None:
+                self._publish(client, session, will)
+            self._memberships.set_all(client, session, connection.epoch, False)
+        context = self._broker.contexts.get(client)
+        if context is not None:
+            self.watch(context)
+
+    # --- will and expiry ------------------------------------------------------------------------------------
+
+    def on_kept(self, context: Context) -> None:
+        """A context has come that waits for its client, at home or where the client is expected."""
+        client = context.client
+        if client in self._connections.by_client or self.is_awaited(client):
+            return
+        if self._broker.contexts.get(client) is not context:
+            self._expected[client] = context
+        self.watch(context)
+
+    def watch(self, context: Context) -> None:
+        """Nobody is connected: set a timer for the will and for the end of the session."""
+        session = context.session
+        deadline = session.deadline() if isinstance(session, SessionState) else None
+        if deadline is None:
+            return
+        if deadline <= self._host.time:
+            self.on_due(context.client)
+        else:
+            self._host.set_timer((SESSION_TIMER, context.client), deadline - self._host.time)
+
+    def on_due(self, client: ClientId) -> None:
+        """The will's delay or the session's expiry has run out, if the client is still ours and still away."""
+        context = self._watched(client)
+        if (
+            context is None
+            or context.mode is Mode.SERVING  # under `home-broker`, at another broker
+            or client in self._connections.by_client
+            or not isinstance(context.session, SessionState)
+        ):
+            return
+        session, now = context.session, self._host.time
+        if session.expired(now):
+            self.end(client)
+            return
+        if (will := session.take_will(now)) is not None:
+            self._publish(client, session, will)
+        self.watch(context)
+
+    def _watched(self, client: ClientId) -> Context | None:
+        """The context of an absent client: its current one, or one that waits where the client is expected."""
+        expected = self._expected.pop(client, None)
+        current = self._broker.contexts.get(client)
+        if current is not None or expected is None or expected not in self._broker.scheme.held():
+            return current
+        self._expected[client] = expected
+        return expected
+
+    def end(self, client: ClientId) -> None:
+        """The session that this broker keeps for the client is over; every broker is told up to which connection.
+
+        The end speaks for the connections of this session alone. One that is newer has a session of its own, or has
+        claimed this one.
+        """
+        context = self._watched(client)
+        self._expected.pop(client, None)
+        known = self._directory.last_epoch(client)
+        ended = [] if context is None else [context.epoch]
+        if known is not None and known.broker == self._host.me:
+            ended.append(known)
+        session: object | None = None
+        if context is not None:
+            session, context.session = context.session, None
+            if isinstance(session, SessionState):
+                self._memberships.leave_all(context, session, max(ended))
+            self._broker.on_leave(client)
+            if isinstance(session, SessionState):
+                self._send_last_will(client, session)
+        if ended:
+            epoch = max(ended)
+            entry = self._directory.get(client)
+            owner = entry.owner if entry is not None else None
+            if isinstance(session, SessionState):
+                owner = session.owner
+            self._directory.forget(client, epoch)
+            self._others.tell_all(Ended(client=client, epoch=epoch, owner=owner))
+            self._broker.on_ended(client, epoch)
+            self._memberships.end_all(client, epoch)
+
+    def discard(self, context: Context) -> None:
+        """The session in a context is over and the context goes on, empty: a new session begins in it.
+
+        [MQTT-3.1.2-4]: the client's context was brought here first, from wherever it was, so that nothing of the old
+        session is left anywhere.
+        """
+        client, session = context.client, context.session
+        context.session = None
+        connection = self._connections.by_client.get(client)
+        epoch = context.epoch if connection is None else max(context.epoch, connection.epoch)
+        if isinstance(session, SessionState):
+            self._memberships.leave_all(context, session, epoch)
+        wanted = dict(context.filters)
+        if isinstance(session, SessionState):
+            # Under `home-broker` the filters of a visitor are at its home.
+            wanted.update(dict.fromkeys(filters_of(session)))
+        for filter in wanted:
+            self._broker.on_unsubscribe(client, filter)
+        context.consume_all()
+        if isinstance(session, SessionState):
+            # The new session counts its retained messages on: under `home-broker`, home knows the old numbers.
+            for read in (context.position, context.reach):
+                read[RETAINED] = max(read.get(RETAINED, 0), session.replays)
+            self._send_last_will(client, session)
+
+    def on_over(self, over: Over) -> None:
+        """A session that was on its way here ended with its arrival: its client has begun another since."""
+        self._memberships.leave_with(over.client, over.session, over.epoch, over.events)
+        self._send_last_will(over.client, over.session)
+
+    def _send_last_will(self, client: ClientId, session: SessionState) -> None:
+        """The session has ended: its will is sent, if it has one still."""
+        if (will := session.end()) is not None:
+            self._publish(client, session, will)
+
+    def _publish(self, client: ClientId, session: SessionState, will: Will) -> None:
+        """Publish a will, if the rules of now allow it: they may have changed since CONNECT."""
+        host = self._host
+        if not self._access.may_leave_will(session.owner, client, will.topic, session.claims):
+            host.record(Record("refused", host.time, host.me, client, detail="will"))
+            host.out.notices.append(
+                f"the will of client {client!r} is not published: no rule allows its topic"
+            )
+            return
+        self._intake.enter(event_of_will(will, self._broker.next_event_id(), client, host.time))
+
+    # --- what other brokers say -----------------------------------------------------------------------------
+
+    def on_serving(self, sender: BrokerId, message: Serving) -> None:
+        """Another broker has a newer connection of the client: one that is older gives way."""
+        self._broker.contexts.hear_epoch(message.epoch)
+        known = self._directory.get(message.client)
+        if known is not None and not self._access.may_continue(known.owner, message.owner):
+            self._on_foreign(sender, known, message)
+            return
+        if self._directory.learn(message.client, message.epoch, message.home, message.owner):
+            connection = self._connections.by_client.get(message.client)
+            if connection is not None and connection.epoch < message.epoch:
+                self.end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, "connected elsewhere")
+            mine = self._broker.contexts.epoch_of(message.client)
+            if message.previous is None:
+                if mine is not None and mine < message.epoch:
+                    # The news of it had not reached the broker where another session began.
+                    self.end(message.client)
+                self._broker.on_ended(message.client, message.epoch)
+
+    def _on_foreign(self, sender: BrokerId, known: KnownConnection, message: Serving) -> None:
+        """Two users have connected with one client id, at brokers that had not heard of each other: the first stays."""
+        client = message.client
+        if known.epoch < message.epoch:
+            theirs = KnownConnection(message.epoch, message.home, message.owner)
+            self._directory.note_rival(client, theirs)
+            first = Serving(
+                client=client,
+                epoch=known.epoch,
+                home=known.home,
+                previous=known.epoch.broker,
+                owner=known.owner,
+            )
+            self._others.tell(sender, first)
+        elif not self._directory.has_ended(client, message.epoch):
+            self._withdraw(client, known)
+            self._directory.learn(client, message.epoch, message.home, message.owner)
+
+    def _withdraw(self, client: ClientId, known: KnownConnection) -> None:
+        """A session began with the client id of another user's session: it ends, and so does its connection.
+
+        A context that is on its way here is the other user's: it stays when it arrives.
+        """
+        connection = self._connections.by_client.get(client)
+        if connection is not None and self._access.may_continue(known.owner, connection.user):
+            self.cut_foreign(connection, client)
+        context = self._broker.contexts.get(client)
+        session = context.session if context is not None else None
+        is_theirs = isinstance(session, SessionState) and session.owner == known.owner
+        if context is not None and context.local_queue is None and is_theirs:
+            self._broker.on_leave(client)
+        self._directory.forget(client, known.epoch)
+        self._others.tell_all(Ended(client=client, epoch=known.epoch, owner=known.owner))
+
+    def cut_foreign(self, connection: Connection, client: ClientId) -> None:
+        """Send away a client that connected with the client id of another user's session."""
+        host = self._host
+        host.record(Record("refused", host.time, host.me, client, detail="session_owner"))
+        host.out.notices.append(
+            f"client {client!r} of user {connection.user!r} at {connection.peer}: {ANOTHERS}"
+        )
+        self.end_connection(connection, ReasonCode.NOT_AUTHORIZED, ANOTHERS)
+
+    def on_ended(self, sender: BrokerId, message: Ended) -> None:
+        """A session is over up to a connection: what is left of it here goes, and nothing of a later one."""
+        client = message.client
+        self._broker.contexts.hear_epoch(message.epoch)
+        known = self._directory.get(client)
+        if known is not None and not self._access.may_continue(message.owner, known.owner):
+            self._directory.forget_rival(client, message.owner)
+            return  # a session of another user, with the same client id
+        self._directory.forget(client, message.epoch)
+        connection = self._connections.by_client.get(client)
+        if connection is not None and connection.epoch <= message.epoch:
+            self.end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, "connected elsewhere")
+        if client in self._connections.by_client or self._directory.last_epoch(client) is not None:
+            return  # a later connection is here, or will ask for what is here
+        mine = self._broker.contexts.epoch_of(client)
+        if mine is not None and mine <= message.epoch:
+            self._broker.on_leave(client)
+        self._broker.on_ended(client, message.epoch)
+        self._memberships.end_all(client, message.epoch)

@@ -1,0 +1,437 @@
+"""A client's socket: bytes in, bytes out, over TCP or TLS, bare or inside WebSocket.
+
+Of MQTT it knows the length of the first packet. CONNECT is gathered here until it is whole: a stranger can make the
+broker hold no more than that, and the journal can leave the password out (`Shell.connect`).
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from roamq.net.clients.certificates import user_of
+from roamq.net.clients.mqtt.limits import Limits
+from roamq.net.clients.mqtt.session import ConnectionPhase
+from roamq.net.clients.turns import Slices
+from roamq.net.durable.inputs import InputKind
+from roamq.net.ops.options import Bounds, Listener
+from roamq.net.shell import Shell
+
+log = logging.getLogger("roamq.clients")
+
+CONNECT_FIRST_BYTE: Final = 0x10
+FRAME_BYTES_MIN: Final = 64 * 1024
+"""A WebSocket message of a client that was let in may always have this size, whatever the largest packet is."""
+HANDSHAKE_BYTES: Final = 16 * 1024
+"""What the request that opens a WebSocket may take beside a CONNECT."""
+TURN: Final = "turn"
+"""Why a connection is not read from while what it has sent waits for its turn."""
+_ONLY_TURN: Final = frozenset({TURN})
+_NOT_PAUSED: Final[frozenset[str]] = frozenset()
+SUBPROTOCOLS: Final = [Subprotocol("mqtt"), Subprotocol("mqttv3.1")]
+"""[MQTT-6.0.0-3]; the second is what some 3.1.1 clients still say."""
+
+
+class Doorkeeper:
+    """What the connections of a broker share: the shell, the bounds, and who is in."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        bounds: Bounds,
+        publish_rate_max: float = 0.0,
+        packet_bytes_max: int = Limits().maximum_packet_size,
+    ) -> None:
+        self.shell = shell
+        self.packet_bytes_max = packet_bytes_max
+        self.bounds = bounds
+        self.publish_rate_max = publish_rate_max
+        self.by_address: Counter[str] = Counter()
+        self.gathered_bytes = 0
+        """Bytes that are held of connections that are not let in, of all of them."""
+        self.is_open = True
+        self.turns = shell.turns
+
+    def admits(self, address: str) -> str | None:
+        """Why a new connection is not taken, or None if it is."""
+        bounds = self.bounds
+        if not self.is_open or self.shell.stalled is not None:
+            return "closed"
+        if len(self.shell.clients) >= bounds.connections_max:
+            return "connections_max"
+        if 0 < bounds.connections_per_address_max <= self.by_address[address]:
+            return "connections_per_address_max"
+        return None
+
+
+class ClientSocket(asyncio.Protocol):
+    """MQTT straight on the socket."""
+
+    def __init__(self, door: Doorkeeper, listener: Listener) -> None:
+        self.door = door
+        self.shell = door.shell
+        self.listener = listener
+        self.number = 0
+        self.waits_for_login = False
+        self.certified_user: str | None = None
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.transport: asyncio.Transport
+        self._address = ""
+        self._opened_at = 0.0
+        self._closing_at: float | None = None
+        self._paused: frozenset[str] = _NOT_PAUSED
+        """Why the connection is not read from."""
+        self._first = bytearray()
+        self._slices = Slices()
+        """What was read and not looked at."""
+        self._mqtt = Slices()
+        """What was looked at and is not with the machine: behind CONNECT, or in a long WebSocket frame."""
+        self._has_turn = False
+        """Whether the connection is in the queue of those that take turns."""
+        self._gathered = 0
+        self._expected_bytes = 0
+        """How long the first packet says it is, while it is not whole."""
+        self._allowance = door.publish_rate_max
+        self._allowance_at = 0.0
+        self._is_through = False
+        """Whether CONNECT went to the machine.
+
+        A flag, not a method kept in the object: a connection that ends must free what it holds at once, and a cycle
+        would wait for the collector, which seldom runs.
+        """
+
+    # --- the socket's side -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self._address = str(peer[0]) if isinstance(peer, tuple) else "local"
+        refusal = self.door.admits(self._address)
+        if refusal is not None:
+            self.shell.counts[f"refused {refusal}"] += 1
+            self.transport.abort()
+            return
+        self.door.by_address[self._address] += 1
+        self.transport.set_write_buffer_limits(high=self.door.bounds.write_buffer_bytes)
+        self._opened_at = self.shell.now()
+        if self.listener.certificate_user is not None:
+            certificate = transport.get_extra_info("peercert")
+            self.certified_user = user_of(certificate, self.listener.certificate_user)
+        port = peer[1] if isinstance(peer, tuple) else 0
+        self.number = self.shell.opened(self, self.listener.name, f"{self._address}:{port}")
+        self.shell.watch(self.number, self._opened_at + self.door.bounds.connect_timeout_s)
+
+    def data_received(self, data: bytes) -> None:
+        """A read: a slice is handled at once, the rest when it is this connection's turn."""
+        self.received_bytes += len(data)
+        slices = self._slices
+        if not slices.waits and len(data) <= slices.size and not self._paused:
+            if self.door.turns:
+                told = self.shell.told
+                slices.handle(data, self._take)
+                self.shell.hurry(self.number, told)
+            else:
+                slices.handle(data, self._take)
+        else:
+            slices.add(data)
+            self._wait_for_turn()
+        if not self._is_in:
+            self._note_gathered()
+
+    def take_turn(self) -> bool:
+        """Handle one slice; whether there is more that may be handled now."""
+        if self._may_go_on():
+            if self._mqtt.waits:
+                self._mqtt.handle(self._mqtt.next(), self._pass_on)
+            else:
+                self._slices.handle(self._slices.next(), self._take)
+            if not self._is_through or self.waits_for_login:
+                self._note_gathered()
+        self._has_turn = self._may_go_on()
+        if not self._has_turn and not self._waits:
+            self.resume(TURN)
+        return self._has_turn
+
+    def _may_go_on(self) -> bool:
+        is_paused = not self._paused <= _ONLY_TURN
+        return self._waits and not is_paused and not self.transport.is_closing()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether something that was read is not handled yet."""
+        return self._mqtt.waits or self._slices.waits
+
+    def _wait_for_turn(self) -> None:
+        self.pause(TURN)
+        if not self._has_turn and self._may_go_on():
+            self._has_turn = True
+            self.door.turns.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_first()
+        self._slices.clear()
+        self._mqtt.clear()
+        if self.number:
+            counts = self.shell.counts
+            counts["received_bytes"] += self.received_bytes
+            counts["sent_bytes"] += self.sent_bytes
+            self.door.by_address[self._address] -= 1
+            if not self.door.by_address[self._address]:
+                del self.door.by_address[self._address]
+            self.shell.lost(self.number)
+
+    def pause_writing(self) -> None:
+        self.shell.counts["slow_consumer"] += 1
+        self.shell.feed(InputKind.BLOCKED, self.number, True)
+
+    def resume_writing(self) -> None:
+        if self.number in self.shell.clients:
+            self.shell.feed(InputKind.BLOCKED, self.number, False)
+
+    # --- MQTT bytes --------------------------------------------------------------------------------------------
+
+    @property
+    def _is_in(self) -> bool:
+        """Whether the client was let in: what it sends from now on is its own share."""
+        return self._is_through and not self.waits_for_login
+
+    def _take(self, data: bytes) -> None:
+        """Handle a slice of what was read."""
+        self._take_mqtt(data)
+
+    def _take_mqtt(self, data: bytes) -> None:
+        if not self._is_through:
+            self._take_first(data)
+        elif self.waits_for_login or self._mqtt.waits:
+            self._mqtt.add(data)
+            self._wait_for_turn()
+        else:
+            self._pass_on(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        if self.door.publish_rate_max:
+            self._take_limited(data)
+        else:
+            self.shell.received(self.number, data)
+
+    def _take_first(self, data: bytes) -> None:
+        """Gather CONNECT. What is none goes to the machine as it is, which knows what to say."""
+        self._first += data
+        end = connect_end(self._first)
+        if end is None or end > len(self._first):
+            self._expected_bytes = end or 0
+            return
+        whole = bytes(self._first)
+        self._forget_first()
+        self._is_through = True
+        if not end:
+            self.shell.connect(self.number, whole, end)
+            return
+        self.shell.connect(self.number, whole[:end], end)
+        mqtt = self.shell.mqtt(self.number)
+        if mqtt is not None and mqtt.reading_paused:
+            self.waits_for_login = True
+            self.pause("login")
+        if len(whole) > end:
+            self._mqtt.add(whole[end:])
+            self._wait_for_turn()
+
+    def _gathering_bytes(self) -> int:
+        """What is held of a CONNECT that is not whole."""
+        return len(self._first)
+
+    def _note_gathered(self) -> None:
+        """So much is held of a client that is not let in: a stranger gets no more, and all of them share a bound."""
+        door, bounds = self.door, self.door.bounds
+        connect_bytes = 0 if self._is_through else self._gathering_bytes()
+        held_bytes = connect_bytes + len(self._mqtt) + len(self._slices)
+        door.gathered_bytes += held_bytes - self._gathered
+        self._gathered = held_bytes
+        bound = None
+        if max(connect_bytes, self._expected_bytes) > bounds.connect_bytes_max:
+            bound = "connect_bytes_max"
+        elif door.gathered_bytes > bounds.connects_bytes_max:
+            bound = "connects_bytes_max"
+        if bound is not None:
+            self.shell.counts[f"refused {bound}"] += 1
+            self._slices.clear()
+            self._mqtt.clear()
+            self._forget_first()
+            self.abort()
+
+    def _forget_first(self) -> None:
+        self.door.gathered_bytes -= self._gathered
+        self._gathered = 0
+        self._expected_bytes = 0
+        self._first = bytearray()
+
+    def _take_limited(self, data: bytes) -> None:
+        """Count what was published; who is over the rate is not read from until it is within again."""
+        live = self.shell.live
+        before = live.published
+        self.shell.received(self.number, data)
+        rate = self.door.publish_rate_max
+        now = self.shell.now()
+        self._allowance = min(rate, self._allowance + (now - self._allowance_at) * rate)
+        self._allowance_at = now
+        self._allowance -= live.published - before
+        if self._allowance < 0:
+            self.shell.counts["rate_limited"] += 1
+            self.pause("rate")
+            self.shell.loop.call_later(-self._allowance / rate, self.resume, "rate")
+
+    # --- the shell's side --------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        self.sent_bytes += len(data)
+        self.transport.write(data)
+
+    def close(self) -> None:
+        if self._closing_at is None:
+            self._closing_at = self.shell.now()
+            self.shell.watch(self.number, self._closing_at + self.door.bounds.linger_s)
+            self.transport.close()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def pause(self, why: str) -> None:
+        if not self._paused and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._paused |= {why}
+
+    def resume(self, why: str) -> None:
+        if why in self._paused:
+            self._paused = self._paused - {why} or _NOT_PAUSED
+            if why == "login" and self._gathered:
+                self._forget_first()
+            if self._paused == {TURN}:
+                self._wait_for_turn()  # something waits that may go on now
+            elif not self._paused and not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    def check(self, now: float) -> float | None:
+        bounds = self.door.bounds
+        if self._closing_at is not None:
+            if now >= self._closing_at + bounds.linger_s:
+                self.abort()
+                return None
+            return self._closing_at + bounds.linger_s
+        mqtt = self.shell.mqtt(self.number)
+        if mqtt is None:
+            return None
+        if mqtt.phase in (ConnectionPhase.NEW, ConnectionPhase.PENDING):
+            if now >= self._opened_at + bounds.connect_timeout_s:
+                self.shell.counts["refused connect_timeout_s"] += 1
+                self.abort()
+                return None
+            return self._opened_at + bounds.connect_timeout_s
+        deadline = mqtt.keep_alive_deadline()
+        if deadline is not None and now >= deadline and not self._paused and not self._waits:
+            self.shell.feed(InputKind.KEEP_ALIVE, self.number)
+            return now + bounds.linger_s
+        return deadline
+
+
+class ClientWebSocket(ClientSocket):
+    """MQTT inside binary WebSocket messages; packets may straddle them ([MQTT-6.0.0-2])."""
+
+    def __init__(self, door: Doorkeeper, listener: Listener) -> None:
+        super().__init__(door, listener)
+        size_max = max(FRAME_BYTES_MIN, door.packet_bytes_max)
+        self._protocol = ServerProtocol(subprotocols=SUBPROTOCOLS, max_size=size_max)
+        self._taken_bytes = 0
+
+    def _take(self, data: bytes) -> None:
+        self._taken_bytes += len(data)
+        protocol = self._protocol
+        protocol.receive_data(data)
+        for event in protocol.events_received():
+            if isinstance(event, Request):
+                self._answer(event)
+            elif not isinstance(event, Frame):
+                continue
+            elif event.opcode in (Opcode.BINARY, Opcode.CONT):
+                self._take_frame(bytes(event.data))
+            elif event.opcode is Opcode.TEXT:
+                # [MQTT-6.0.0-1]
+                protocol.fail(1003, "MQTT is binary")
+        self._flush()
+
+    def _take_frame(self, data: bytes) -> None:
+        """A frame may be longer than a slice of what was read: it is cut into slices of its own."""
+        if self._is_through and len(data) > self._mqtt.size:
+            self._mqtt.add(data)
+            self._wait_for_turn()
+        else:
+            self._take_mqtt(data)
+
+    def _gathering_bytes(self) -> int:
+        """Frames count as well, whole or not: a stranger could send them without end."""
+        return max(super()._gathering_bytes(), self._taken_bytes - HANDSHAKE_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        # Its parser is a generator that holds the protocol, and with it whatever has come of a frame.
+        self._protocol.parser.close()
+        self._protocol.reader.discard()
+        self._protocol.parser_exc = self._protocol.handshake_exc = None
+
+    def send(self, data: bytes) -> None:
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_binary(data)
+            self._flush()
+
+    def close(self) -> None:
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(1000)
+            self._flush()
+        super().close()
+
+    def eof_received(self) -> None:
+        self._protocol.receive_eof()
+
+    def _answer(self, request: Request) -> None:
+        if self._protocol.eof_sent:
+            return  # what came behind the request cannot be read: the connection is closed already
+        if request.path.partition("?")[0] != self.listener.path:
+            self._protocol.send_response(self._protocol.reject(404, f"MQTT is at {self.listener.path}\n"))
+            return
+        response = self._protocol.accept(request)
+        self._protocol.send_response(response)
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data:
+                self.sent_bytes += len(data)
+                self.transport.write(data)
+            else:
+                self.transport.close()
+
+
+def connect_end(data: bytes | bytearray) -> int | None:
+    """Where the first packet ends, None if that cannot be told yet. What is no CONNECT ends where it begins."""
+    if not data:
+        return None
+    if data[0] != CONNECT_FIRST_BYTE:
+        return 0
+    length = shift = 0
+    for at, byte in enumerate(data[1:5], 2):
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return at + length
+        shift += 7
+    return None if len(data) < 5 else 0
+
+
+def make_connection(door: Doorkeeper, listener: Listener) -> Callable[[], Any]:
+    kind = ClientWebSocket if listener.websocket else ClientSocket
+    return lambda: kind(door, listener)

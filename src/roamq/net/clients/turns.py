@@ -1,0 +1,104 @@
+"""Turns: what clients have sent beyond a slice is read in slices, one client after the other.
+
+A read may bring thousands of packets. Whoever sends without a pause would keep everybody else waiting for as long as
+they take. So a read is cut into slices that take about a millisecond, however small or heavy the packets are;
+connections with more to read take turns, and after a few milliseconds of them the event loop looks at all sockets
+again. A client that sends little never waits for its turn.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+ROUND_S: Final = 0.003
+"""How long connections take turns before the loop looks at the sockets again."""
+SLICE_S: Final = 0.001
+"""How long a slice should take."""
+SLICE_BYTES: Final = 2048
+SLICE_BYTES_MIN: Final = 64
+SLICE_BYTES_MAX: Final = 64 * 1024
+
+
+class Turn(Protocol):
+    """A connection with more to read."""
+
+    def take_turn(self) -> bool:
+        """Handle one slice; whether there is more that may be handled now."""
+
+
+class Turns:
+    """The connections of a broker that have more to read, in their order."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: deque[Turn] = deque()
+        self._is_scheduled = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, connection: Turn) -> None:
+        """The connection has more to read, and is not in the queue."""
+        self._queue.append(connection)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._round)
+
+    def _round(self) -> None:
+        end = time.perf_counter() + ROUND_S
+        queue = self._queue
+        while queue:
+            connection = queue.popleft()
+            if connection.take_turn():
+                queue.append(connection)
+            if time.perf_counter() >= end:
+                break
+        self._is_scheduled = bool(queue)
+        if queue:
+            self._loop.call_soon(self._round)
+
+
+class Slices:
+    """What of a connection's reads is not handled yet, and how much of it makes a slice."""
+
+    __slots__ = ("_at", "_data", "size", "waits")
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._at = 0
+        self.size = SLICE_BYTES
+        self.waits = False
+        """Whether there is anything that is not handled."""
+
+    def __len__(self) -> int:
+        return len(self._data) - self._at
+
+    def add(self, data: bytes) -> None:
+        """More has come."""
+        self._data = self._data[self._at :] + data if self.waits else data
+        self._at = 0
+        self.waits = bool(self._data)
+
+    def handle(self, data: bytes, act: Callable[[bytes], None]) -> None:
+        """Handle a slice, and learn from the time it takes how long the next one may be."""
+        began = time.perf_counter()
+        act(data)
+        took = time.perf_counter() - began
+        if took > SLICE_S:
+            self.size = max(SLICE_BYTES_MIN, self.size // 2)
+        elif took < SLICE_S / 2 and self.size < SLICE_BYTES_MAX and len(data) >= self.size:
+            self.size *= 2
+
+    def next(self) -> bytes:
+        data = self._data[self._at : self._at + self.size]
+        self._at += len(data)
+        if self._at >= len(self._data):
+            self.clear()
+        return data
+
+    def clear(self) -> None:
+        self._data = b""
+        self._at = 0
+        self.waits = False

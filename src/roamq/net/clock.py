@@ -1,0 +1,36 @@
+"""The time of a live broker: wall time, which other brokers share, without its jumps.
+
+Deadlines must come whatever is done to the wall clock, and inputs must never be older than those before them. So time
+advances with a clock that nobody sets, and follows the wall clock slowly: at most 5% faster or slower.
+"""
+
+import time
+from typing import Final
+
+RATE_MAX: Final = 0.05
+
+
+class SteadyClock:
+    """Starts at wall time, or later if the broker's past says so; never goes back and never jumps."""
+
+    def __init__(self, at_least: float = 0.0) -> None:
+        steady = time.perf_counter()
+        self._offset = max(time.time(), at_least) - steady
+        self._last = at_least
+        self._followed_at = steady
+
+    def now(self) -> float:
+        now = self._offset + time.perf_counter()
+        if now < self._last:
+            return self._last
+        self._last = now
+        return now
+
+    def follow(self) -> float:
+        """Come nearer to the wall clock; gives how far it is ahead. To be called about once a second."""
+        steady = time.perf_counter()
+        most = RATE_MAX * (steady - self._followed_at)
+        self._followed_at = steady
+        ahead = time.time() - (self._offset + steady)
+        self._offset += max(-most, min(ahead, most))
+        return ahead

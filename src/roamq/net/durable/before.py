@@ -1,0 +1,228 @@
+"""Snapshots of the release before (version 2), which were pickles of the whole broker: read, and never written.
+
+Nothing of such a file is run. The table names the *values* that mean today what they meant then. Any other class of
+ours becomes a *husk*, which takes the attributes of an object and does nothing. What is neither is refused by its name,
+so that a file which is not ours can do no harm. The husks are then packed as the parts of a broker are.
+"""
+
+import io
+import pickle
+from collections import Counter, deque
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+from roamq.core.events import Event
+from roamq.core.filters import Filter
+from roamq.net.durable import connections, forms
+from roamq.net.durable.graph import Form, Forms, Packer, parts_of
+from roamq.net.ops.settings import Settings
+
+FORMAT: Final = b"RQS2"
+RELEASE: Final = "0.1.0"
+"""Snapshots of this version do not say which release wrote them: there was one."""
+
+VALUES: Final = {
+    "roamq.core.context": "Epoch Held Mode",
+    "roamq.core.events": "EventId",
+    "roamq.core.filters": "Filter",
+    "roamq.core.messages": "Routed",
+    "roamq.net.clients.mqtt.codec.packets": (
+        "Auth Connect Disconnect Pingreq Puback Pubcomp Publish Pubrec Pubrel Subscribe SubscriptionRequest "
+        "Unsubscribe Version Will"
+    ),
+    "roamq.net.clients.mqtt.codec.properties": "Properties",
+    "roamq.net.clients.mqtt.codec.publishing": "EncodedMessage",
+    "roamq.net.clients.mqtt.codec.reason_codes": "ReasonCode",
+    "roamq.net.clients.mqtt.limits": "Limits",
+    "roamq.net.clients.mqtt.negotiation": "Terms",
+    "roamq.net.clients.mqtt.session": "ConnectionPhase",
+    "roamq.net.clients.mqtt.state": "InFlight SessionState Subscription",
+    "roamq.net.clients.mqtt.subscriptions": "DeliveryRoute",
+    "roamq.net.ops.settings": "AccessRules Quotas Rule Settings",
+    "roamq.net.topics.directory": "Adopt Ended Known KnownConnection Serving WhoServes",
+    "roamq.net.topics.shared": "GroupPlace",
+    "roamq.schemes.messages.copies": (
+        "Activate Activated CopiesLeft CopyRequest Deactivate Delete Forwarded MovedHere PassiveCopy"
+    ),
+    "roamq.schemes.messages.handover": "ContextRequest NoContext PartialSession Release StoredEvents Subscriptions",
+    "roamq.schemes.messages.home_broker": "ChangeSubscription Consumed Forward Leave Recall Visiting Welcome",
+    "roamq.schemes.messages.logging": "LoggedIds StoredIds",
+    "roamq.schemes.messages.neighbors": "NeighborList",
+    "roamq.schemes.messages.prefetching": "Discard Prefetch Prefetched",
+    "roamq.schemes.messages.prehandoff": (
+        "AskExpected CancelPreforward EnablePrehandoff Handed PreSubforward Preforward Preforwarded "
+        "PrehandoffRequest Prestored Replaced StillExpected WasAway"
+    ),
+    "roamq.schemes.parts.locations": "Choice Sighting",
+}
+"""Module, as it was -> the classes in it that are values."""
+
+_EVENT_FIELDS: Final = (
+    "id",
+    "topic",
+    "attributes",
+    "payload",
+    "published_at",
+    "expires_at",
+    "publisher",
+    "qos",
+    "retain",
+    "properties",
+    "assigned",
+    "is_handed_on",
+    "cost_bytes",
+)
+
+
+class Husk:
+    """The attributes of an object whose class is of no concern."""
+
+    def __new__(cls, *_: Any) -> "Husk":
+        return object.__new__(cls)
+
+    def __init__(self, *_: Any) -> None:
+        """What it was made of is of no concern."""
+
+    def __setstate__(self, state: Any) -> None:
+        for attributes in state if isinstance(state, tuple) else (state,):
+            if isinstance(attributes, dict):
+                self.__dict__.update(attributes)
+
+
+class _Joint:
+    """Stands for a method that one object had from another."""
+
+
+def _joint(*_: Any) -> _Joint:
+    return _Joint()
+
+
+def _event(*values: Any) -> Event:
+    return Event(**dict(zip(_EVENT_FIELDS, values, strict=True)))
+
+
+class MatchIndexHusk(Husk):
+    """What the index held is found in its tables."""
+
+    def pairs(self) -> Iterator[tuple[Any, list[Filter]]]:
+        tables = self.__dict__
+        held: dict[Any, list[Filter]] = {key: [] for key in tables["_came"]}
+        for filter, entry in tables["_entries"].items():
+            for key in tables["_holders"][entry]:
+                held[key].append(filter)
+        return iter(held.items())
+
+
+_HUSKS: Final[dict[str, type[Husk]]] = {"MatchIndex": MatchIndexHusk}
+
+
+def _husk(name: str) -> type[Husk]:
+    if name not in _HUSKS:
+        _HUSKS[name] = type(name, (Husk,), {})
+    return _HUSKS[name]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds what the table names, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name in VALUES.get(module, "").split():
+            return getattr(import_module(module), name)
+        match module, name:
+            case "collections", "Counter":
+                return Counter
+            case "collections", "deque":
+                return deque
+            case "builtins", "getattr":
+                return _joint
+            case "msgspec._utils", "rebuild":
+                return _rebuild
+            case "roamq.net.durable.snapshot", "_event":
+                return _event
+        if module.partition(".")[0] in ("roamq", "sortedcontainers"):
+            return _husk(name)
+        raise pickle.UnpicklingError(f"{module}.{name} does not belong into a snapshot")
+
+
+def _rebuild(kind: type[msgspec.Struct], values: dict[str, Any]) -> Any:
+    return kind(**values)
+
+
+_DECODER_FIELDS: Final = ("_connect_seen", "_held", "_held_bytes", "_needed_bytes", "unread_connect")
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def _pack_connection(packer: Packer, mqtt: Any) -> list[Any]:
+    """A connection as it was, in the form of today."""
+    connect = getattr(mqtt, "connect", None)
+    terms = getattr(mqtt, "terms", None)
+    is_in = getattr(mqtt, "outbound", None) is not None
+    decoder = mqtt._decoder
+    plain: dict[str, Any] = {
+        "phase": packer.pack(mqtt.phase),
+        "received_at": mqtt.received_at,
+        "early": [[connections.PACKET_NAMES[packet.__class__], _encode(packet)] for packet in mqtt._early],
+        "connect": None if connect is None else _encode(msgspec.structs.replace(connect, password=None)),
+        "terms": None if terms is None else _encode(terms),
+        "decoder": [packer.pack(getattr(decoder, name)) for name in _DECODER_FIELDS],
+        "version": None if decoder.version is None else int(decoder.version),
+    }
+    if is_in:
+        plain |= {
+            "state": packer.pack(mqtt.state),
+            "subscriptions": list(mqtt.subscriptions._filters),
+            "plain_qos": mqtt._plain_qos,
+            "out_aliases": packer.pack(mqtt.outbound._aliases),
+            "out_before": packer.pack(mqtt.outbound._before),
+            "quota": mqtt.outbound.quota,
+            "in_aliases": packer.pack(mqtt._inbound._aliases),
+            "in_open": packer.pack(mqtt._inbound._open),
+            "in_unanswered": packer.pack(mqtt._inbound._unanswered),
+        }
+    return [plain]
+
+
+def _forms() -> Forms:
+    parts = {_husk(kind.__name__): entry for kind, entry in forms.PARTS.items()}
+    parts |= {_husk(scheme.__name__): ("scheme", forms.OF_SCHEMES) for scheme in forms.OUR_SCHEMES}
+    husks = [form._replace(kind=_husk(form.kind.__name__)) for form in forms.VALUES]
+    values = [
+        *forms.VALUES,
+        *husks,
+        Form("ServerConnection", _husk("ServerConnection"), pack=_pack_connection),
+    ]
+    options = [husk for name, husk in _HUSKS.items() if name.endswith("Options")]
+    wiring = [_husk(kind.__name__) for kind in forms.WIRING]
+    return Forms(
+        values,
+        parts,
+        forms.TUPLES,
+        forms.ENUMS,
+        (*wiring, *options, *forms.WIRING, _Joint),
+        finds_parts=False,
+    )
+
+
+def read(data: bytes | memoryview) -> dict[str, Any]:
+    """What the release before has stored, in the form of today."""
+    live: Any = _Unpickler(io.BytesIO(data)).load()
+    known = _forms()
+    packer = Packer(known)
+    packer.index_kinds(MatchIndexHusk)
+    parts = {name: packer.part(part) for name, part in sorted(parts_of(live, known).items())}
+    packer.finish()
+    settings: Settings = live.machine.settings
+    used = dict.fromkeys(row[0] for row in packer.objects)
+    return {
+        "release": RELEASE,
+        "made_of": settings,
+        "settings": settings,
+        "time": live.machine.host.time,
+        "layout": {name: list(known.by_name[name].fields) for name in used},
+        "events": packer.events,
+        "objects": packer.objects,
+        "parts": parts,
+    }

@@ -1,0 +1,285 @@
+"""What is stored of a broker, and under which names: the one place to change when the parts of a broker change.
+
+A name here is written to disk. Whoever renames a class changes nothing here but the class; whoever renames, adds or
+drops an attribute that is stored changes what snapshots look like: `tests/net/durable/test_layout.py` notices, and
+`docs/live.md` (Upgrades) says what to do.
+"""
+
+import sys
+from collections import deque
+from dataclasses import is_dataclass
+from enum import Enum
+from operator import attrgetter
+from typing import Any, Final
+
+from roamq.broker.broker import Broker
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Mailbox
+from roamq.core.buffers import EventBuffer
+from roamq.core.context import Context, Epoch, Held, Mode
+from roamq.core.events import EventId
+from roamq.core.filters import Filter
+from roamq.core.messages import Message
+from roamq.geo.here import MeaningHere
+from roamq.net.clients.access import Access
+from roamq.net.clients.admission import Admission, SessionSearch
+from roamq.net.clients.connections import Connections
+from roamq.net.clients.mqtt.codec import Suback, Will
+from roamq.net.clients.mqtt.limits import Limits
+from roamq.net.clients.mqtt.session import ConnectionPhase
+from roamq.net.clients.mqtt.state import SessionState
+from roamq.net.clients.permits import Permits
+from roamq.net.clients.quota import SessionQuota
+from roamq.net.clients.requests import Requests
+from roamq.net.clients.sessions import Sessions
+from roamq.net.clients.visitors import VisitorSuback
+from roamq.net.durable.connections import CONNECTION_FORMS
+from roamq.net.durable.graph import (
+    Form,
+    Forms,
+    Packer,
+    Row,
+    Unpacker,
+    encode_settings,
+    record_form,
+    struct_form,
+)
+from roamq.net.durable.inputs import LiveBroker
+from roamq.net.host import LiveHost
+from roamq.net.links.members import Member
+from roamq.net.links.membership import Membership
+from roamq.net.links.others import OtherBrokers
+from roamq.net.links.outboxes import Outboxes
+from roamq.net.machine import Machine
+from roamq.net.news import NewsDesk
+from roamq.net.ops.settings import AccessRules, Settings
+from roamq.net.outputs import Outputs
+from roamq.net.topics.directory import Directory, KnownConnection
+from roamq.net.topics.fullness import Crowded, Fullness, Told
+from roamq.net.topics.intake import EventIntake
+from roamq.net.topics.memberships import Memberships
+from roamq.net.topics.replays import Replays
+from roamq.net.topics.retained import RetainedMessages, Search, TopicNode
+from roamq.net.topics.shared import Group, SharedGroups
+from roamq.overlay.flooding import Flooding
+from roamq.overlay.hierarchy import Hierarchy
+from roamq.overlay.interest import ByInterest
+from roamq.overlay.topology import Topology
+from roamq.schemes.base import SchemeOptions
+from roamq.schemes.durable import Durable
+from roamq.schemes.home_broker import ForwardingOutlet, HomeBroker, Resident, Visit
+from roamq.schemes.logging import Logging
+from roamq.schemes.parts.copies import Activation, HeldCopies, SentCopies
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.locations import Expectation, LocationTable, Sighting
+from roamq.schemes.parts.neighbors import Edge, NeighborGraph, Neighborhood
+from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
+from roamq.schemes.parts.prediction import Foretold, Learned
+from roamq.schemes.parts.preforwarding import Attempt, Preforwarding
+from roamq.schemes.parts.replacing import Replacements, Replacing
+from roamq.schemes.parts.virtual_consumers import VirtualConsumer, VirtualConsumers
+from roamq.schemes.parts.whereabouts import Arriving, Whereabouts
+from roamq.schemes.prefetching import PrefetchedContext, Prefetching, Pushed
+from roamq.schemes.prehandoff import PreHandoff
+from roamq.schemes.proactive import ProActive, TakenOver
+from roamq.schemes.reactive import Reactive
+from roamq.schemes.standard import Standard
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+_CONTEXT_FIELDS: Final = (
+    "client",
+    "epoch",
+    "mode",
+    "filters",
+    "position",
+    "reach",
+    "in_flight",
+    "window",
+    "outlet",
+    "delivers_early",
+    "session",
+    "_acknowledged",
+    "limit_bytes",
+)
+_context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
+assert {*_CONTEXT_FIELDS, "stored", "local_queue", "sent_early", "buffer", "bytes"} == set(Context.__slots__)
+
+
+def _pack_context(packer: Packer, context: Context) -> Row:
+    """The events of a context are most of a snapshot: their numbers, and beside them how they came."""
+    stored = list(context.stored)
+    later = context.local_queue
+    return [
+        [packer.pack(value) for value in _context_fields(context)],
+        [packer.event(held[0]) for held in stored],
+        [held[1] for held in stored],
+        None if later is None else [packer.event(event) for event in later],
+        [packer.event(event) for event in context.sent_early],
+    ]
+
+
+def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
+    _, fields, numbers, hows, later, early = row
+    for name, value in zip(_CONTEXT_FIELDS, fields, strict=True):
+        setattr(context, name, unpacker.unpack(value))
+    events = unpacker.events
+    held = tuple.__new__
+    context.stored = deque([held(Held, (events[n], how)) for n, how in zip(numbers, hows, strict=True)])
+    context.local_queue = None if later is None else deque([events[number] for number in later])
+    context.sent_early = [events[number] for number in early]
+    context.buffer = unpacker.parts["buffer"]
+    kept = (*(entry[0] for entry in context.stored), *(context.local_queue or ()), *context.sent_early)
+    context.bytes = sum(event.cost_bytes for event in kept)
+
+
+VALUES: Final = (
+    Form("Context", Context, pack=_pack_context, fill=_fill_context),
+    Form(
+        "Filter",
+        Filter,
+        pack=lambda _, filter: [filter.topic, filter.selector, filter.group],
+        make=lambda _, row: Filter(*row[1:]),
+    ),
+    struct_form("SessionState", SessionState),
+    struct_form("Will", Will),
+    struct_form("Suback", Suback),
+    record_form("VisitorSuback", VisitorSuback),
+    struct_form("AccessRules", AccessRules, encode_settings),
+    struct_form("Member", Member),
+    *CONNECTION_FORMS,
+    record_form("SessionSearch", SessionSearch),
+    Form("Group", Group, tuple(sorted(Group.__slots__))),
+    Form("Told", Told, ("at", "origins")),
+    Form("RetainedTopic", TopicNode, ("below", "event", "number")),
+    Form("RetainedSearch", Search, ("filter", "number", "_root", "open")),
+    record_form("Leaving", Leaving),
+    record_form("Arriving", Arriving),
+    record_form("TakenOver", TakenOver),
+    record_form("Replacing", Replacing),
+    record_form("Activation", Activation),
+    record_form("Attempt", Attempt),
+    record_form("VirtualConsumer", VirtualConsumer),
+    record_form("Edge", Edge),
+    record_form("Resident", Resident),
+    record_form("Visit", Visit),
+    Form("ForwardingOutlet", ForwardingOutlet, ("router", "visited", "epoch")),
+    record_form("Pushed", Pushed),
+    record_form("PrefetchedContext", PrefetchedContext),
+)
+
+TUPLES: Final[dict[str, type]] = {
+    "Epoch": Epoch,
+    "EventId": EventId,
+    "Held": Held,
+    "KnownConnection": KnownConnection,
+    "Crowded": Crowded,
+    "Sighting": Sighting,
+}
+
+ENUMS: Final[dict[str, type[Enum]]] = {"Mode": Mode, "ConnectionPhase": ConnectionPhase}
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+_NOTHING: Final = frozenset[str]()
+
+
+def _but(*names: str) -> frozenset[str]:
+    """Attributes that are not stored: caches, what settings say, what is empty between two inputs."""
+    return frozenset(names)
+
+
+PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
+    LiveBroker: ("live", _NOTHING),
+    Machine: ("machine", _but("settings", "made_of", "me", "_failure", "_handlers", "_timers")),
+    Connections: ("connections", _NOTHING),
+    Outboxes: ("outboxes", _but("_encoded")),
+    Access: ("access", _but("_answers", "is_open")),
+    LiveHost: ("host", _but("out", "done", "news", "me", "_by_client")),
+    Directory: ("directory", _NOTHING),
+    RetainedMessages: (
+        "retained",
+        _but("_count_max", "_bytes_max", "_count_per_client_max", "_bytes_per_client_max"),
+    ),
+    Replays: ("replays", _NOTHING),
+    SharedGroups: ("groups", _but("_matches", "_matches_version")),
+    OtherBrokers: ("others", _but("_names", "_known", "_successors", "_mates", "_joined")),
+    Membership: ("membership", _NOTHING),
+    EventIntake: ("intake", _NOTHING),
+    Memberships: ("memberships", _NOTHING),
+    Fullness: ("fullness", _NOTHING),
+    Sessions: ("sessions", _NOTHING),
+    SessionQuota: ("quota", _NOTHING),
+    Admission: ("admission", _NOTHING),
+    Requests: ("requests", _NOTHING),
+    Permits: ("permits", _NOTHING),
+    NewsDesk: ("news", _NOTHING),
+    Broker: ("broker", _but("me")),
+    Mailbox: ("mailbox", _but("me", "_handlers", "_returned")),
+    Contexts: (
+        "contexts",
+        _but(
+            *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
+            "_reserve_bytes",
+        ),
+    ),
+    EventBuffer: ("buffer", _but("limit_bytes", "entry_bytes")),
+    Flooding: ("flooding", _but("me", "_via", "_toward")),
+    Hierarchy: (
+        "hierarchy",
+        _but("me", "_via", "_routes", "_routes_version", "advertisements", "covering", "children", "parent"),
+    ),
+    ByInterest: ("interest", _but("me", "_via", "_routes", "_core", "_bytes", "_from")),
+    HandOver: ("handover", _but("me", "on_device", "pending")),
+    Whereabouts: ("whereabouts", _but("me")),
+    HeldCopies: ("held_copies", _NOTHING),
+    SentCopies: ("sent_copies", _but("pending")),
+    Neighborhood: ("neighborhood", _NOTHING),
+    NeighborGraph: (
+        "neighbor_graph",
+        _but("me", "lifetime_s", "limit", "outlier_crossings", "outlier_s"),
+    ),
+    Learned: ("learned", _NOTHING),
+    Foretold: ("foretold", _but("oracle", "right")),
+    LocationTable: ("locations", _NOTHING),
+    VirtualConsumers: ("virtual_consumers", _but("lease_s")),
+    Preforwarding: ("preforwarding", _but("pending")),
+    Replacements: ("replacements", _but("pending")),
+}
+
+OF_SCHEMES: Final = _but("me", "options", "parts", "_listeners", "report_every", "target_count", "moving_s")
+OUR_SCHEMES: Final = (Durable, HomeBroker, Logging, PreHandoff, Prefetching, ProActive, Reactive, Standard)
+WIRING: Final = (Topology, SchemeOptions, OwnSteps, Care, Expectation, Limits, Settings, MeaningHere, Outputs)
+"""What is made of settings or by code, wherever it is met."""
+
+
+FORMERLY: Final[dict[str, str | None]] = {
+    "contexts.meaning": None,
+    "machine._status_count": None,
+    # Live networks of the release that had these could not route by interest.
+    "interest._asked_again": None,
+    "interest._awaited": None,
+    "interest._echoed": None,
+    "interest._marker": None,
+}
+"""Attributes of parts that have another name now, or none: as older snapshots call them -> their name today."""
+
+
+def forms_for(live: LiveBroker) -> Forms:
+    """The forms for one broker. A scheme of another package is stored as ours are: its attributes, those of its parts,
+    and the dataclasses of its module, under the names of their classes."""
+    scheme: Any = live.machine.broker.scheme
+    parts = dict(PARTS)
+    parts[scheme.__class__] = ("scheme", OF_SCHEMES)
+    values = list(VALUES)
+    known = {form.kind for form in VALUES}
+    for part in scheme.parts:
+        if part.__class__ not in parts:
+            parts[part.__class__] = (f"scheme.{part.__class__.__name__}", _but("me", "pending"))
+    module = scheme.__class__.__module__
+    for kind in vars(sys.modules[module]).values():
+        if not isinstance(kind, type) or kind.__module__ != module or kind in known:
+            continue
+        if is_dataclass(kind) and not issubclass(kind, Message | SchemeOptions):
+            values.append(record_form(kind.__name__, kind))
+    return Forms(values, parts, TUPLES, ENUMS, WIRING, FORMERLY)

@@ -1,0 +1,276 @@
+"""The journal of inputs: groups of inputs in segment files, written before anything they cause leaves the process.
+
+    segment-00000007.journal      group group group ...
+    group                         header (magic, length, CRC-32), then the inputs as MessagePack
+
+One group is one write: all inputs of a turn of the event loop. A fall may tear the last group; it was never
+acknowledged to anybody, so it is cut off and reported. Anything else that cannot be read is damage, and is not
+passed over in silence.
+"""
+
+import contextlib
+import fcntl
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from roamq.core.errors import ConfigError, RoamqError
+from roamq.net.durable.inputs import KINDS, JournalEntry
+
+MAGIC: Final = b"RQJ2"
+"""Begins every group; the digit is the version. Inputs of another version mean something else to this program."""
+_ANY_VERSION: Final = MAGIC[:3]
+_HEADER: Final = struct.Struct("<4sII")
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[list[Any]])
+_SUFFIX: Final = ".journal"
+_NOTHING: Final = _ENCODER.encode([])
+_LAST_GROUP: Final = _HEADER.pack(MAGIC, len(_NOTHING), zlib.crc32(_NOTHING)) + _NOTHING
+LOCK_S_MAX: Final = 5.0
+
+
+class StorageError(RoamqError):
+    """The disk does not do what it should: the message says which file and why."""
+
+
+class Journal:
+    """The segment that is written to."""
+
+    def __init__(self, folder: Path, segment: int) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder = folder
+        self.segment = segment
+        self.pending: list[JournalEntry] = []
+        """Inputs that are not written yet. The shell appends to it."""
+        self.written_bytes = 0
+        """Since the last snapshot."""
+        self._file = -1
+        self._size = 0
+        self._unwritten = b""
+        self._open(segment)
+
+    def write(self) -> None:
+        """All pending inputs as one group, in the hands of the operating system: they survive our death.
+
+        Raises `StorageError` and leaves a clean end behind if the disk is full: call it again later, with
+        more inputs pending or not.
+        """
+        if self.pending:
+            body = _ENCODER.encode(self.pending)
+            self._unwritten += _HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body
+            self.pending.clear()
+        if not self._unwritten:
+            return
+        try:
+            self._write_all(self._unwritten)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+                os.lseek(self._file, self._size, os.SEEK_SET)
+            raise StorageError(f"{self._path(self.segment)}: cannot be written: {error.strerror}") from error
+        self._size += len(self._unwritten)
+        self.written_bytes += len(self._unwritten)
+        self._unwritten = b""
+
+    def sync(self) -> None:
+        """What was written is on the disk: it survives a power failure. May be called from a thread."""
+        os.fdatasync(self._file)
+
+    def rotate(self) -> int:
+        """Begin the next segment and give its number: a snapshot of now stands for all before it.
+
+        The segment that ends gets an empty group: whoever reads it knows that another one follows.
+        """
+        self.write()
+        before, path = self._file, self._path(self.segment)
+        self._open(self.segment + 1)
+        try:
+            os.write(before, _LAST_GROUP)
+            os.fdatasync(before)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        finally:
+            os.close(before)
+        self.written_bytes = 0
+        return self.segment
+
+    def discard_before(self, segment: int) -> None:
+        """A snapshot has taken their place."""
+        for number in segments(self.folder):
+            if number < segment:
+                self._path(number).unlink()
+
+    def close(self) -> None:
+        if self._file >= 0:
+            self.write()
+            os.fdatasync(self._file)
+            os.close(self._file)
+            self._file = -1
+
+    def _open(self, segment: int) -> None:
+        path = self._path(segment)
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            sync_folder(self.folder)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be opened: {error.strerror}") from error
+        self._file = file
+        self._size = os.lseek(file, 0, os.SEEK_END)
+        self.segment = segment
+
+    def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+
+    def _path(self, segment: int) -> Path:
+        return segment_path(self.folder, segment)
+
+
+def segment_path(folder: Path, segment: int) -> Path:
+    return folder / f"segment-{segment:08d}{_SUFFIX}"
+
+
+def segments(folder: Path) -> list[int]:
+    """The numbers of the segments in a folder, in order."""
+    return sorted(numbered(path, path.stem.partition("-")[2]) for path in folder.glob(f"segment-*{_SUFFIX}"))
+
+
+def numbered(path: Path, digits: str) -> int:
+    """The number in a file's name."""
+    if not (digits.isascii() and digits.isdecimal()):
+        raise StorageError(f"{path}: is not a file of this broker; move it out of the folder")
+    return int(digits)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def lock_folder(folder: Path, wait_s: float = LOCK_S_MAX) -> int:
+    """Keep other processes out for as long as the file that this gives is open.
+
+    A killed broker's child may be at its last snapshot: it is given time to end.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(f"{folder}: cannot be written: {reason}; make it a folder of this user") from error
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(file)
+                raise ConfigError(f"{folder}: is in use by another broker process") from None
+            time.sleep(0.05)
+
+
+class Reader:
+    """Reads the groups from a segment on, across segments."""
+
+    def __init__(
+        self, folder: Path, first: int, *, is_expected: bool = False, only_looks: bool = False
+    ) -> None:
+        """`is_expected`: the segment `first` was begun, because a snapshot says so. `only_looks`: nothing is mended."""
+        self.folder = folder
+        self._only_looks = only_looks
+        self.torn_bytes = 0
+        """How much of an unfinished group was cut off at the end."""
+        self.read_bytes = 0
+        self.numbers = [number for number in segments(folder) if number >= first]
+        if not self.numbers and is_expected:
+            raise StorageError(f"{segment_path(folder, first)}: is missing; put it back from a copy")
+        if self.numbers and self.numbers != list(range(first, first + len(self.numbers))):
+            missing = min(set(range(first, self.numbers[-1])) - set(self.numbers))
+            raise StorageError(f"{segment_path(folder, missing)}: is missing; put it back from a copy")
+
+    def __iter__(self) -> Iterator[JournalEntry]:
+        for number in self.numbers:
+            yield from self._segment(number, is_last=number == self.numbers[-1])
+
+    def _segment(self, number: int, *, is_last: bool) -> Iterator[JournalEntry]:
+        path = segment_path(self.folder, number)
+        data = read_file(path)
+        if data[:3] == _ANY_VERSION and data[3:4] not in (b"", MAGIC[3:]):
+            raise StorageError(
+                f"{path}: is a journal of version {data[3:4].decode('latin-1')}, and this program reads version "
+                f"{MAGIC[3:].decode()}; start the program that wrote it and drain the broker, or move the folder away "
+                "to start empty"
+            )
+        at = 0
+        while at < len(data):
+            body = _group(data, at)
+            if body is None:
+                self._cut(path, data, at, is_last=is_last)
+                return
+            yield from self._entries(path, at, body)
+            at += _HEADER.size + len(body)
+            self.read_bytes += _HEADER.size + len(body)
+            if is_last and bytes(body) == _NOTHING:
+                following = segment_path(self.folder, number + 1)
+                raise StorageError(f"{following}: is missing; put it back from a copy")
+
+    def _entries(self, path: Path, at: int, body: memoryview) -> Iterator[JournalEntry]:
+        try:
+            entries = [tuple(entry) for entry in _DECODER.decode(body)]
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            raise StorageError(f"{path}: what is written at byte {at} is no journal: {error}") from error
+        if not all(entry and isinstance(entry[0], int) for entry in entries):
+            raise StorageError(f"{path}: what is written at byte {at} is no journal")
+        for entry in entries:
+            if entry[0] not in KINDS:
+                raise StorageError(
+                    f"{path}: has inputs of kind {entry[0]}, which this program does not know; start the newer "
+                    "release that wrote it"
+                )
+            yield entry
+
+    def _cut(self, path: Path, data: bytes, at: int, *, is_last: bool) -> None:
+        """The rest cannot be read: cut it off if a fall explains it."""
+        following = data.find(MAGIC, at + 1)
+        while following >= 0 and _group(data, following) is None:
+            following = data.find(MAGIC, following + 1)
+        if not is_last or following >= 0:
+            raise StorageError(
+                f"{path}: damaged at byte {at}, with more after it; restore the file from a copy, or move the "
+                "folder away to start empty"
+            )
+        self.torn_bytes = len(data) - at
+        if self._only_looks:
+            return
+        with path.open("r+b") as file:
+            file.truncate(at)
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _group(data: bytes, at: int) -> memoryview | None:
+    """The body of the group that begins here, if it is whole."""
+    if at + _HEADER.size > len(data):
+        return None
+    magic, length, checksum = _HEADER.unpack_from(data, at)
+    body = memoryview(data)[at + _HEADER.size : at + _HEADER.size + length]
+    if magic != MAGIC or len(body) != length or zlib.crc32(body) != checksum:
+        return None
+    return body

@@ -1,0 +1,328 @@
+"""The world of a live broker's core: its `Host`, whose effects gather in `Outputs`.
+
+Nothing here decides anything, and nothing calls back into the core. What an effect leaves to be done - an event that
+needs no acknowledgement, a client that may be let in - is noted, and the machine does it when the input is over.
+"""
+
+from typing import Final, NamedTuple
+
+from roamq.broker.contexts import Contexts
+from roamq.core.context import FORWARDED, Context, Epoch
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.filters import Filter
+from roamq.core.messages import Message, Routed
+from roamq.core.ports import TimerKey
+from roamq.core.records import Record
+from roamq.net.clients.access import Access
+from roamq.net.clients.connections import Connection, Connections
+from roamq.net.clients.mqtt.codec import ReasonCode, Will
+from roamq.net.clients.mqtt.outbound import DeliveryOutcome
+from roamq.net.clients.mqtt.state import SessionState, merged
+from roamq.net.links.outboxes import Outboxes
+from roamq.net.outputs import Outputs
+
+BURST_BYTES: Final = 128 * 1024
+"""What one input may send to one client of what is stored for it, as it is charged; then others come first."""
+BURST_TIMER: Final = "burst"
+"""The timer for what is left."""
+_IN_FLIGHT: Final = DeliveryOutcome.IN_FLIGHT
+new_record: Final = tuple.__new__
+"""Makes a `Record` from all its columns without a call of its own: one for every delivery there is."""
+
+
+class Ready(NamedTuple):
+    """The client's context is whole here: CONNACK may go out, if the client waits for it."""
+
+    client: ClientId
+
+
+class Detached(NamedTuple):
+    """Another broker serves the client: its connection here is closed, and its session is on the way there."""
+
+    client: ClientId
+    session: SessionState
+    will: Will | None
+    """The will, if it has no delay. It was taken from the session, so that the other broker does not publish it too."""
+
+
+class Foreign(NamedTuple):
+    """A session has come that another user began than the one who connected with its client id."""
+
+    client: ClientId
+    is_taken: bool
+    """Whether the context has the session that came; otherwise it keeps the one it had."""
+
+
+class Joined(NamedTuple):
+    """An earlier session of the client has come and is part of the one it was let in on."""
+
+    client: ClientId
+
+
+class Over(NamedTuple):
+    """A session came here only to end: its client is gone for good, or has begun another."""
+
+    client: ClientId
+    epoch: Epoch
+    """Of the last connection that the session had."""
+    session: SessionState
+    events: tuple[Event, ...]
+    """What was stored for the client."""
+
+
+class Kept(NamedTuple):
+    """A session has come, with or before its context, and perhaps nobody is connected to take it up."""
+
+    client: ClientId
+    context: Context
+
+
+class Unwanted(NamedTuple):
+    """An event that was for the client as the member of a shared group, which the client has left."""
+
+    client: ClientId
+    event: Event
+    is_forwarded: bool
+    """Whether the client's place was at another broker, which has passed the event on to this one."""
+
+
+class SharesDue(NamedTuple):
+    """The client was sent an event that is also its own as the member of shared groups: a copy for each follows."""
+
+    client: ClientId
+    event: Event
+    groups: tuple[str, ...]
+
+
+class PlacesEnded(NamedTuple):
+    """Places in shared groups that were here have ended, at the word of another broker."""
+
+    client: ClientId
+    filters: tuple[Filter, ...]
+    events: tuple[Event, ...]
+    """What was stored for the client, and is not to be delivered."""
+
+
+News = Ready | Detached | Foreign | Joined | Over | Kept | Unwanted | SharesDue | PlacesEnded
+
+
+class LiveHost:
+    """What the core asks of the world, for one live broker."""
+
+    settles_at_once = True
+
+    def __init__(
+        self, me: BrokerId, connections: Connections, outboxes: Outboxes, access: Access, now: float
+    ) -> None:
+        self.me = me
+        self.time = now
+        """Of the input that is being handled."""
+        self.out = Outputs()
+        self.done: list[tuple[ClientId, EventId, Connection]] = []
+        """Events that need no acknowledgement: the client has consumed them when the input is over."""
+        self.news: list[News] = []
+        """What the machine has to look after when the input is over."""
+        self.contexts: Contexts | None = None
+        """Of the broker that this is the world of, which is made after it."""
+        self._connections = connections
+        self._by_client = connections.by_client
+        self._outboxes = outboxes
+        self._access = access
+
+    def now(self) -> float:
+        return self.time
+
+    # --- to other brokers ---------------------------------------------------------------------------------
+
+    def send(self, to: BrokerId, message: Message | Event) -> None:
+        frame = self._outboxes.add(to, message)
+        if frame is None:
+            assert isinstance(message, Event)
+            origin, number = message.id
+            self.record(
+                Record("dropped", self.time, self.me, None, origin, number, peer=to, detail="outbox_full")
+            )
+            return
+        frames = self.out.frames.get(to)
+        if frames is None:
+            frames = self.out.frames[to] = []
+        frames.append(frame)
+
+    def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
+        for neighbour in to:
+            self.send(neighbour, event)
+
+    def unicast(self, to: BrokerId, via: BrokerId, message: Message) -> None:
+        self.send(via, Routed(to=to, sender=self.me, message=message))
+
+    # --- to clients ---------------------------------------------------------------------------------------
+
+    def deliver(self, to: ClientId, event: Event, how: str) -> None:
+        connection = self._by_client.get(to)
+        if connection is None or connection.client is None:
+            return
+        mqtt, time, out = connection.mqtt, self.time, self.out
+        state = mqtt.state
+        if state.sent_early and state.take_sent_early(event.id):
+            self.done.append((to, event.id, connection))
+            return
+        out.dirty[connection.number] = mqtt
+        outbound = mqtt.outbound
+        outcome = outbound.deliver(event, time)
+        if outbound.further:
+            self.news.append(SharesDue(to, event, outbound.further))
+            outbound.further = ()
+        if outcome is not _IN_FLIGHT:
+            self.done.append((to, event.id, connection))
+            if outcome is DeliveryOutcome.UNWANTED:
+                if event.assigned is not None:
+                    self.news.append(Unwanted(to, event, how == FORWARDED))
+                return
+            if connection.delivers_early:
+                state.note_sent_early(event.id)
+            if outcome is not DeliveryOutcome.DONE:
+                origin, sequence = event.id
+                self.record(Record("dropped", self.time, self.me, to, origin, sequence, detail=outcome.value))
+                return
+        burst_bytes = event.cost_bytes
+        if connection.burst_at == time:
+            burst_bytes += connection.burst_bytes
+        else:
+            connection.burst_at = time
+        connection.burst_bytes = burst_bytes
+        if burst_bytes > BURST_BYTES:
+            self._rest(to, connection)
+        if connection.previous is not None:
+            waited = self.time - connection.entered_at
+            self.record(
+                Record(
+                    "handoff", self.time, self.me, to, peer=connection.previous, detail=how, duration_s=waited
+                )
+            )
+            connection.previous = None
+        origin, sequence = event.id
+        waited = time - event.published_at
+        columns = ("delivered", time, self.me, to, origin, sequence, None, how, None, None, None, waited)
+        out.records.append(new_record(Record, columns))
+
+    def _rest(self, client: ClientId, connection: Connection) -> None:
+        """The client has had its share of this input: the rest of what is stored for it follows in later ones."""
+        context = self.contexts.get(client) if self.contexts is not None else None
+        if context is not None and context.outlet is None and context.window:
+            connection.rests = True
+            context.window = 0
+            self.set_timer((BURST_TIMER, client), 0.0)
+
+    def go_on(self, client: ClientId) -> None:
+        """The next share is due."""
+        connection = self._by_client.get(client)
+        if connection is not None and self.contexts is not None:
+            connection.rests, connection.burst_bytes = False, 0
+            self.contexts.set_window(client, self.window(client))
+
+    def deliver_at_once(self, to: ClientId, event: Event) -> bool:
+        """`deliver`, for QoS 0 to a client for whom nothing waits: sent is read."""
+        connection = self._by_client.get(to)
+        if connection is None or connection.client is None or connection.previous is not None:
+            return False
+        if not connection.mqtt.outbound.deliver_at_once(event):
+            return False
+        out = self.out
+        out.dirty[connection.number] = connection.mqtt
+        time = self.time
+        origin, sequence = event.id
+        waited = time - event.published_at
+        out.records.append(
+            new_record(
+                Record,
+                ("delivered", time, self.me, to, origin, sequence, None, "live", None, None, None, waited),
+            )
+        )
+        return True
+
+    def window(self, client: ClientId) -> int:
+        """Receive Maximum of a client that was let in and reads what it is sent; else 0."""
+        connection = self._by_client.get(client)
+        if connection is None or connection.client is None or connection.is_blocked or connection.rests:
+            return 0
+        return connection.mqtt.terms.window
+
+    def has_begun(self, context: Context, event: Event) -> bool:
+        """[MQTT-3.3.2-5] is about messages whose delivery has not started."""
+        session = context.session
+        return isinstance(session, SessionState) and any(
+            entry.event_id == event.id for entry in session.outbound.values()
+        )
+
+    def ready(self, client: ClientId) -> None:
+        self.news.append(Ready(client))
+
+    def detach(self, client: ClientId, reason: str) -> None:
+        """The core has parted with the context already; only the connection is left to close."""
+        connection = self._connections.release(client)
+        if connection is None:
+            return
+        self._connections.end_wait(client)
+        self.record(Record("disconnected", self.time, self.me, client, detail=reason))
+        was_open = connection.is_open
+        connection.mqtt.close(ReasonCode.SESSION_TAKEN_OVER, self.time, reason)
+        self.close(connection)
+        if was_open:
+            session = connection.mqtt.state
+            self.news.append(Detached(client, session, session.take_will(self.time)))
+
+    def close(self, connection: Connection) -> None:
+        """Close the socket after what the connection has written."""
+        self.out.dirty[connection.number] = connection.mqtt
+        self.out.closing.append(connection.number)
+
+    # --- session state --------------------------------------------------------------------------------------
+
+    def take_session(self, context: Context, session: object | None) -> None:
+        if not isinstance(session, SessionState):
+            return
+        held = context.session
+        connection = self._by_client.get(context.client)
+        user = connection.user if connection is not None else getattr(held, "owner", session.owner)
+        if not self._access.may_continue(session.owner, user):
+            # Two users, one client id: a session that began while the other was on its way gives way.
+            is_taken = not session.is_provisional or not isinstance(held, SessionState)
+            if is_taken:
+                context.session = session
+            self.news.append(Foreign(context.client, is_taken))
+        elif connection is not None and connection.is_open and connection.mqtt.state is held:
+            connection.mqtt.join(session)  # the client was let in on this one
+            self.news.append(Joined(context.client))
+        else:
+            context.session = merged(held, session) if isinstance(held, SessionState) else session
+            if connection is None:
+                self.news.append(Kept(context.client, context))
+
+    def join_session(self, context: Context, session: object) -> None:
+        """Only what began there is news: else it is an old copy of what is here, packet ids and all."""
+        held = context.session
+        provisional = [s for s in (held, session) if isinstance(s, SessionState) and s.is_provisional]
+        if provisional or not isinstance(held, SessionState):
+            self.take_session(context, session)
+
+    def end_session(self, context: Context) -> None:
+        session, context.session = context.session, None
+        if isinstance(session, SessionState):
+            events = (*context.events(), *(context.local_queue or ()))
+            self.news.append(Over(context.client, context.epoch, session, events))
+
+    def places_ended(
+        self, client: ClientId, filters: tuple[Filter, ...], events: tuple[Event, ...] = ()
+    ) -> None:
+        self.news.append(PlacesEnded(client, filters, events))
+
+    # --- time and records -----------------------------------------------------------------------------------
+
+    def set_timer(self, key: TimerKey, after: float) -> None:
+        self.out.timers[key] = self.time + after
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.out.timers[key] = None
+
+    def record(self, record: Record) -> None:
+        self.out.records.append(record)

@@ -1,0 +1,75 @@
+"""Lives of brokers: which neighbour has lost its store, or whether this broker has, and what is said again then.
+
+A broker that begins with an empty folder is a new life; so is one that begins with an old copy of its folder, though it
+does not know it until a neighbour says what it has received. All numbers of a life are above those of the lives before
+it, so that nothing that others hold for an earlier life is taken for this one's.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from roamq.broker.broker import Broker
+from roamq.core.events import BrokerId
+from roamq.net.host import LiveHost
+from roamq.net.links.outboxes import Memory, Outboxes
+from roamq.net.topics.retained import RetainedMessages
+from roamq.net.topics.tables import Tables
+
+if TYPE_CHECKING:
+    from roamq.net.links.membership import Membership
+
+MICROSECONDS: Final = 1_000_000
+"""A life's numbers count on from the time at which it began."""
+
+
+class Lives:
+    """This broker's life, and those of its neighbours."""
+
+    def __init__(
+        self,
+        host: LiveHost,
+        broker: Broker,
+        outboxes: Outboxes,
+        tables: Tables,
+        retained: RetainedMessages,
+        membership: "Membership",
+    ) -> None:
+        self._host = host
+        self._broker = broker
+        self._outboxes = outboxes
+        self._tables = tables
+        self._retained = retained
+        self._membership = membership
+
+    def begin_again(self, now: float) -> None:
+        """The process starts from a store that may be old: the numbers after its last may have been used already."""
+        number = int(now * MICROSECONDS)
+        self._broker.sequence = max(self._broker.sequence, number)
+        self._broker.router.count_on(number)
+        self._outboxes.skip_to(number)
+        self._broker.router.restarted()
+
+    def acked(self, peer: BrokerId, sequence: int) -> bool:
+        """The neighbour has everything up to `sequence`. True if somebody has forgotten something."""
+        memory = self._outboxes.acknowledge(peer, sequence)
+        if memory is Memory.SAME:
+            self._broker.router.in_step(peer)
+            return False
+        if memory is Memory.WE_FORGOT:
+            self._notice_old_store(peer)
+        else:
+            self._membership.tell_first(peer)
+        self._broker.router.neighbour_forgot(peer)
+        if memory is Memory.THEY_FORGOT:
+            self._tables.tell(peer)
+        return True
+
+    def _notice_old_store(self, peer: BrokerId) -> None:
+        """What others were told since is forgotten here, and what they said. They tell it again."""
+        self._host.out.notices.append(
+            f"broker {peer} has received more than this broker remembers to have sent: the data folder is an old one. "
+            "What was stored here since is lost; the other brokers tell what they know"
+        )
+        self._retained.clear()
+        self._broker.router.doubt()
+        for neighbour in self._outboxes.frames:
+            self._tables.ask(neighbour)

@@ -1,0 +1,89 @@
+"""The description of a network as data: the brokers of the first configuration, and what has become of others since.
+
+The brokers of the configuration are the *core*, which never changes. An *edge* broker joins later, linked with
+brokers of the core, leaves, or is forgotten. Edge brokers carry nothing for others, so that changes to two of them do
+not depend on each other: brokers may hear of them in any order. Of two changes to one broker the later one holds.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgspec
+
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.messages import Message
+
+State = Literal["joined", "left", "forgotten"]
+_RANKS: Final[dict[State, int]] = {"joined": 0, "left": 1, "forgotten": 2}
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """An edge broker, as the network knows it."""
+
+    name: BrokerId
+    life: int
+    """When it was admitted, in microseconds: which of its lives in the network this is."""
+    at: tuple[BrokerId, ...]
+    """The brokers of the core that it is linked with."""
+    state: State = "joined"
+    reference: str = ""
+    """What clients that are sent there are told."""
+    position: tuple[float, float] | None = None
+    changes: int = 1
+    """How often its name has changed its state."""
+
+    @property
+    def mark(self) -> str:
+        """Names this life of the broker."""
+        return f"{self.name}@{self.life}"
+
+    @property
+    def is_gone(self) -> bool:
+        return self.state != "joined"
+
+    def is_later_than(self, other: "Member") -> bool:
+        return (self.life, _RANKS[self.state]) > (other.life, _RANKS[other.state])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkTold(Message):
+    """Broker -> neighbour, ahead of all that speaks of them: these brokers have joined, left or are forgotten."""
+
+    members: bytes
+
+    @classmethod
+    def of(cls, members: Iterable[Member]) -> "NetworkTold":
+        return cls(members=msgspec.msgpack.encode(list(members)))
+
+    def read(self) -> list[Member]:
+        return msgspec.msgpack.decode(self.members, type=list[Member])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Farewell(Message):
+    """Broker that leaves -> each other, behind all that it had to say: have you heard where its sessions are?"""
+
+    went: dict[ClientId, Epoch] = field(default_factory=dict)
+    """Client -> where its context went from there: whoever would have asked there asks there then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarewellHeard(Message):
+    """The answer; `sessions` that the other broker still takes for being there."""
+
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned(Message):
+    """Any broker -> the sender of `message`: the broker `to` has departed, and will never have it."""
+
+    to: BrokerId
+    message: Message
+
+
+def version_of(members: Mapping[BrokerId, Member]) -> int:
+    """How many changes there were since the first configuration; equal descriptions have equal versions."""
+    return sum(member.changes for member in members.values())

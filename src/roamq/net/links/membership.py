@@ -1,0 +1,293 @@
+"""Brokers come and go: this broker's account of the network, and what it does when the account changes.
+
+A change travels over all links, and a broker passes it on before it acts on it. Links keep their order, so a neighbour
+has heard of a broker before anything else that is about that broker. A broker that begins anew is told everything ahead
+of what its neighbours kept for it.
+"""
+
+from typing import Final
+
+from roamq.broker.broker import Broker
+from roamq.core.context import Epoch, Mode
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.messages import Routed
+from roamq.net.clients.admission import Admission
+from roamq.net.clients.confirmations import Confirmations
+from roamq.net.host import LiveHost
+from roamq.net.links import wire
+from roamq.net.links.lives import MICROSECONDS
+from roamq.net.links.members import (
+    Farewell,
+    FarewellHeard,
+    Member,
+    NetworkTold,
+    Returned,
+    State,
+    version_of,
+)
+from roamq.net.links.others import OtherBrokers
+from roamq.net.links.outboxes import Outboxes
+from roamq.net.links.protocol import Frame
+from roamq.net.topics.directory import Directory
+from roamq.net.topics.memberships import Memberships
+from roamq.net.topics.tables import Tables
+from roamq.overlay.hierarchy import Hierarchy
+from roamq.overlay.topology import Topology
+from roamq.schemes.parts.part import Departure
+
+FAREWELL_TIMER: Final = "farewell"
+"""The timer of a broker that leaves: whoever has not heard where its sessions are is asked again."""
+FAREWELL_S: Final = 1.0
+WENT_MAX: Final = 10_000
+"""Of so many contexts a broker that leaves tells where they went: claims to older ones are not under way any more."""
+
+
+class Membership:
+    """Which brokers the network has, as this one knows."""
+
+    def __init__(
+        self,
+        host: LiveHost,
+        broker: Broker,
+        topology: Topology,
+        outboxes: Outboxes,
+        others: OtherBrokers,
+        directory: Directory,
+        places: Memberships,
+        confirmations: Confirmations,
+        admission: Admission,
+        tables: Tables,
+    ) -> None:
+        self.members: dict[BrokerId, Member] = {}
+        """Edge broker -> what has become of it."""
+        self.unheard: set[BrokerId] | None = None
+        """While this broker leaves: who has not heard where its sessions are."""
+        self._went: dict[BrokerId, dict[ClientId, Epoch]] = {}
+        """Broker that is about to leave -> client -> where its context went from there."""
+        self._host = host
+        self._broker = broker
+        self._topology = topology
+        self._outboxes = outboxes
+        self._others = others
+        self._directory = directory
+        self._places = places
+        self._confirmations = confirmations
+        self._admission = admission
+        self._tables = tables
+
+    @property
+    def version(self) -> int:
+        return version_of(self.members)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether this broker is not of the network any more."""
+        mine = self.members.get(self._host.me)
+        return mine is not None and mine.is_gone
+
+    # --- what operators want ----------------------------------------------------------------------------------
+
+    def joining(
+        self, name: str, at: tuple[str, ...], reference: str = "", position: tuple[float, float] | None = None
+    ) -> Member:
+        """The change by which a broker joins; raises ValueError if it cannot."""
+        known, core = self.members.get(BrokerId(name)), self._topology.core
+        if not name or any(sign in name for sign in "@/ ") or len(name) > 64:
+            raise ValueError(f"{name!r} is no name for a broker: use letters, digits, '-', '_' and '.'")
+        if name in core:
+            raise ValueError(f"{name!r} is a broker of the first configuration already; choose another name")
+        if known is not None and not known.is_gone:
+            raise ValueError(
+                f"{name!r} has joined already, at {', '.join(known.at)}; let it leave first, or choose another name"
+            )
+        if not at:
+            raise ValueError("name a broker that the new one is linked with")
+        for core_broker in at:
+            if core_broker not in core:
+                why = "joined later itself, and carries nothing for others"
+                reason = why if core_broker in self.members else "is no broker of the network"
+                raise ValueError(f"{core_broker!r} {reason}; name one of {', '.join(sorted(core))}")
+        if isinstance(self._broker.router, Hierarchy):
+            raise ValueError(
+                "network.overlay is 'hierarchy', in which every broker has its place from the beginning; brokers join "
+                "networks whose overlay is 'interest' or 'flooding'"
+            )
+        life = max(int(self._host.time * MICROSECONDS), 0 if known is None else known.life + 1)
+        return Member(
+            name=BrokerId(name),
+            life=life,
+            at=tuple(sorted({BrokerId(one) for one in at})),
+            reference=reference,
+            position=position,
+            changes=1 if known is None else known.changes + 1,
+        )
+
+    def departing(self, name: str, state: State) -> Member:
+        """The change by which a broker leaves or is forgotten; raises ValueError if it cannot."""
+        known = self.members.get(BrokerId(name))
+        if name in self._topology.core:
+            raise ValueError(
+                f"{name!r} is a broker of the first configuration, and others may send through it: it can be drained "
+                "and restarted, and not be taken out"
+            )
+        if known is None:
+            raise ValueError(f"{name!r} is no broker that has joined the network")
+        if known.is_gone:
+            raise ValueError(f"{name!r} is gone already ({known.state})")
+        if not self._broker.scheme.lets_brokers_depart:
+            raise ValueError("the network's scheme keeps contexts at brokers for good: brokers cannot leave")
+        changes = known.changes + 1
+        return Member(
+            name=known.name,
+            life=known.life,
+            at=known.at,
+            state=state,
+            reference=known.reference,
+            position=known.position,
+            changes=changes,
+        )
+
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    def learn(self, member: Member, by: BrokerId | None = None) -> None:
+        """A broker has joined, left or is forgotten, as a neighbour says or an operator."""
+        known = self.members.get(member.name)
+        if known is not None and not member.is_later_than(known):
+            return
+        told = NetworkTold.of([member])
+        for neighbour in self._topology.neighbours[self._host.me]:
+            if neighbour != by:
+                self._host.send(neighbour, told)
+        self.members[member.name] = member
+        if member.name == self._host.me:
+            self._learn_own(known, member)
+            return
+        if known is None or known.life < member.life:
+            if member.name in self._topology.brokers:
+                self._depart(member.name, is_lost=True)
+            self._attach(member)
+        if member.is_gone:
+            self._depart(member.name, is_lost=member.state == "forgotten")
+
+    def on_told(self, sender: BrokerId, message: NetworkTold) -> None:
+        for member in message.read():
+            self.learn(member, sender)
+
+    def tell_first(self, neighbour: BrokerId) -> None:
+        """A neighbour has forgotten: it hears of all brokers before it gets what was kept for it."""
+        if self.members:
+            self._outboxes.put_first(neighbour, NetworkTold.of(self.members.values()))
+
+    def _learn_own(self, known: Member | None, member: Member) -> None:
+        if known is None or known.life != member.life:
+            self._broker.router.broker_joined(member.name, member.mark)
+            if known is not None:
+                self._broker.router.doubt()  # what others want since it left was never told here
+        if member.is_gone and self.unheard is None:
+            self._host.out.notices.append(
+                f"this broker is not of the network any more ({member.state}): stop it. To bring it back, move its "
+                "data folder away and join again"
+            )
+
+    def _attach(self, member: Member) -> None:
+        name, me = member.name, self._host.me
+        self._topology.attach(name, member.at)
+        self._others.renew(self.members)
+        if me in member.at:
+            self._outboxes.begin(name, int(self._host.time * MICROSECONDS))
+            self._host.send(name, NetworkTold.of(self.members.values()))
+        self._broker.router.broker_joined(name, member.mark)
+        if not member.is_gone:
+            self._tables.tell_own(name)
+
+    def _depart(self, name: BrokerId, *, is_lost: bool) -> None:
+        """Nothing is kept for it, and nobody waits for it."""
+        unsent = self._outboxes.drop(name)
+        self._host.out.frames.pop(name, None)
+        self._topology.depart(name)
+        self._broker.router.broker_departed(name)
+        self._others.renew(self.members)
+        self._directory.forget_broker(name)
+        self._places.broker_departed(name)
+        self._broker.on_departed(name, Departure(is_lost, self._went.pop(name, {})))
+        self._admission.broker_departed(name)
+        self._confirmations.look()
+        if self.unheard is not None:
+            self.unheard.discard(name)
+            self._leave_if_heard()
+        self._return_all(unsent)
+
+    def rewire(self) -> None:
+        """The state was read from a snapshot: make the topology what it was then."""
+        for member in self.members.values():
+            if member.name != self._host.me:
+                self._topology.attach(member.name, member.at)
+                if member.is_gone:
+                    self._topology.depart(member.name)
+        self._others.renew(self.members)
+        self._broker.router.rewired()
+
+    # --- messages that cannot arrive ------------------------------------------------------------------------------
+
+    def _return_all(self, frames: list[Frame]) -> None:
+        for _, frame in frames:
+            message = wire.decode(frame)
+            if isinstance(message, Routed) and self._broker.router.is_departed(message.to):
+                self.send_back(message)
+
+    def send_back(self, routed: Routed) -> None:
+        """A message is for a broker that departed: its sender is told, and need not wait."""
+        if routed.sender == self._host.me:
+            self._broker.mailbox.returned(routed.to, routed.message)
+        elif not isinstance(routed.message, Returned):
+            self._others.tell(routed.sender, Returned(to=routed.to, message=routed.message))
+
+    def on_returned(self, sender: BrokerId, returned: Returned) -> None:
+        self._broker.mailbox.returned(returned.to, returned.message)
+
+    # --- this broker leaves -----------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Its sessions are with others: when all of them know where, it takes itself out of the network."""
+        self.unheard = set(self._others.names)
+        self.ask_unheard()
+
+    def ask_unheard(self) -> None:
+        """Ask those again who have not heard, and part with sessions that others have sent here since."""
+        if self.unheard is not None and not self.has_left:
+            if self._holds_sessions():
+                self._admission.drain()
+                self.unheard = set(self._others.names)  # all must hear where these go
+            went = dict(list(self._broker.scheme.went().items())[-WENT_MAX:]) if self.unheard else {}
+            for name in sorted(self.unheard):
+                self._others.tell(name, Farewell(went=went))
+            self._host.set_timer((FAREWELL_TIMER,), FAREWELL_S)
+            self._leave_if_heard()
+
+    def on_farewell(self, sender: BrokerId, message: Farewell) -> None:
+        """From now on no session goes there."""
+        self._others.spare(sender)
+        self._went[sender] = {ClientId(client): epoch for client, epoch in message.went.items()}
+        self._others.tell(sender, FarewellHeard(sessions=self._directory.count_at(sender)))
+
+    def on_farewell_heard(self, sender: BrokerId, message: FarewellHeard) -> None:
+        if self.unheard is not None and not message.sessions:
+            self.unheard.discard(sender)
+            self._leave_if_heard()
+
+    def _holds_sessions(self) -> bool:
+        broker = self._broker
+        return bool(broker.scheme.on_the_way()) or any(
+            context.mode is not Mode.PASSIVE for context in broker.contexts.values()
+        )
+
+    def _leave_if_heard(self) -> None:
+        if not self.unheard and not self.has_left and not self._holds_sessions():
+            self._host.cancel_timer((FAREWELL_TIMER,))
+            self.learn(self.departing(self._host.me, "left"))
+
+    # --- what operators ask -----------------------------------------------------------------------------------------
+
+    def clients_at(self, broker: BrokerId) -> list[ClientId]:
+        """The clients whose session is there, as far as is known here."""
+        return sorted(client for client, entry in self._directory.items() if entry.epoch.broker == broker)

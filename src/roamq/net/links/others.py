@@ -1,0 +1,71 @@
+"""The other brokers of the network, as the parts of a live broker talk to them."""
+
+from collections.abc import Collection, Mapping
+from zlib import crc32
+
+from roamq.broker.broker import Broker
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.messages import Message
+from roamq.net.links.members import Member
+from roamq.overlay.topology import Topology
+
+
+class OtherBrokers:
+    """All brokers of the network but this one."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        topology: Topology,
+        references: Mapping[str, str],
+        mates: Collection[BrokerId] = (),
+    ) -> None:
+        self.references = references
+        """Broker -> host:port, told to clients that are sent there (Server Reference)."""
+        self._broker = broker
+        self._topology = topology
+        self._mates = frozenset(mates)
+        self.leaving: set[BrokerId] = set()
+        """Brokers that are about to leave: no session goes there."""
+        self._joined: dict[BrokerId, str] = {}
+        """Edge broker -> what clients that are sent there are told."""
+        self.renew({})
+
+    def renew(self, members: Mapping[BrokerId, Member]) -> None:
+        """Brokers have come or gone."""
+        brokers, me = self._topology.brokers, self._broker.me
+        self._names = tuple(name for name in brokers if name != me)
+        self._known = frozenset(brokers)
+        self.leaving &= self._known
+        self._choose_successors()
+        self._joined = {name: member.reference for name, member in members.items() if member.reference}
+
+    def spare(self, broker: BrokerId) -> None:
+        """A broker is about to leave."""
+        self.leaving.add(broker)
+        self._choose_successors()
+
+    def _choose_successors(self) -> None:
+        apart = self._mates | self.leaving
+        others = tuple(name for name in self._names if name not in self._mates)
+        self._successors = tuple(name for name in others if name not in apart) or others
+
+    @property
+    def names(self) -> tuple[BrokerId, ...]:
+        return self._names
+
+    def tell(self, to: BrokerId, message: Message) -> None:
+        self._broker.unicast(to, message)
+
+    def tell_all(self, message: Message) -> None:
+        for name in self._names:
+            self._broker.unicast(name, message)
+
+    def named(self, name: str | None) -> BrokerId | None:
+        """The broker of this name, this one included; None if the network has none."""
+        return BrokerId(name) if name in self._known else None
+
+    def successor_for(self, client: ClientId) -> tuple[BrokerId, str | None]:
+        """The broker that gets this client when this one goes, and its address: all of them take their share."""
+        chosen = self._successors[crc32(client.encode()) % len(self._successors)]
+        return chosen, self.references.get(chosen) or self._joined.get(chosen)

@@ -1,0 +1,374 @@
+"""Links on sockets: which broker calls which, calls again after a break, and what waits for a socket to take more.
+
+Of two neighbours the one whose name comes first calls. A neighbour that is down costs a call now and then and
+the frames kept for it; nobody else waits.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import ssl
+from collections import deque
+from typing import Final, cast
+from zlib import crc32
+
+from roamq.core.errors import ConfigError, RemoteProtocolError
+from roamq.core.events import BrokerId
+from roamq.net.durable.inputs import InputKind
+from roamq.net.links.outboxes import Outboxes
+from roamq.net.links.protocol import (
+    NONCE_BYTES,
+    PING_EVERY_S,
+    Acked,
+    Frame,
+    Frames,
+    Identity,
+    LinkPhase,
+    LinkSession,
+    Up,
+)
+from roamq.net.ops import processes
+from roamq.net.ops.options import NeighbourOptions
+from roamq.net.ops.settings import Settings
+from roamq.net.shell import Shell
+
+log = logging.getLogger("roamq.links")
+
+BACK_OFF_S_MIN: Final = 0.1
+BACK_OFF_S_MAX: Final = 3.0
+HANDSHAKE_S_MAX: Final = 5.0
+WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
+CHUNK_FRAMES: Final = 1000
+_RANDOM: Final = secrets.SystemRandom()
+
+
+class LinkSocket(asyncio.Protocol):
+    """One connection to a neighbour."""
+
+    def __init__(
+        self, links: "LinkSockets", calls: BrokerId | None = None, *, is_local: bool = False
+    ) -> None:
+        """`is_local`: the neighbour is a process of the same broker."""
+        self.links = links
+        self.is_local = is_local
+        self.calls = calls
+        self.session: LinkSession
+        self.transport: asyncio.Transport
+        self.backlog: deque[Frame] = deque()
+        """Frames that wait for the socket to take more."""
+        self.has_resumed = False
+        """Whether what the peer missed has been sent: only then may new frames follow."""
+        self.acknowledged = 0
+        self.last_received = 0
+        """The number of the last frame that came on this connection."""
+        self.sent_at = 0.0
+        self.began_at = 0.0
+        self._blocked = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self.began_at = self.links.shell.now()
+        self.session = LinkSession(
+            self.links.local_identity if self.is_local else self.links.identity,
+            nonce=os.urandom(NONCE_BYTES),
+            count=self.links.count,
+            now=self.began_at,
+            calls=self.calls,
+            vouched_for=_certified_name(transport),
+        )
+        self.links.strangers.add(self)
+        self.write()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            inputs = self.session.receive(data, self.links.shell.now())
+        except RemoteProtocolError as error:
+            log.warning("link with %s refused: %s", self.session.peer or "a stranger", error)
+            self.links.shell.counts["link_refused"] += 1
+            if self.session.peer is not None:
+                self.links.refused[self.session.peer] = str(error)
+            self.transport.abort()
+            return
+        shell = self.links.shell
+        for said in inputs:
+            if isinstance(said, Frames):
+                if not self.links.is_leaving:
+                    self.last_received = said.frames[-1][0] if said.frames else self.last_received
+                    shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
+            elif isinstance(said, Acked):
+                shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
+            else:
+                self.links.came_up(self, said)
+        self.write()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.links.gone(self, exc)
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        self.pump()
+
+    def send(self, frames: list[Frame]) -> None:
+        if self.backlog or self._blocked or len(frames) > CHUNK_FRAMES:
+            self.backlog.extend(frames)
+            self.pump()
+        else:
+            self.session.send(frames)
+
+    def pump(self) -> None:
+        """Write from the backlog as long as the socket takes it."""
+        backlog = self.backlog
+        while backlog and not self._blocked:
+            self.session.send([backlog.popleft() for _ in range(min(len(backlog), CHUNK_FRAMES))])
+            self.write()
+
+    def write(self) -> None:
+        if self.session.output and not self.transport.is_closing():
+            data = self.session.take_output()
+            self.sent_at = self.links.shell.now()
+            self.transport.write(data)
+
+
+_Staged = tuple[list[tuple[LinkSocket, list[Frame]]], dict[BrokerId, int]]
+
+
+class LinkSockets:
+    """All links of a broker."""
+
+    def __init__(self, shell: Shell, outboxes: Outboxes, options: NeighbourOptions) -> None:
+        self.shell = shell
+        self.options = options
+        self.identity = Identity(
+            network=options.network,
+            me=options.me,
+            secret=options.secret,
+            description=described(shell.live.machine.settings),
+        )
+        self.refused: dict[str, str] = {}
+        """Neighbour -> why the last link with it was refused, while it is not up."""
+        self.local_identity = self.identity
+        """Who we are to other processes of the same broker."""
+        self.up: dict[BrokerId, LinkSocket] = {}
+        """Those that are up."""
+        self.strangers: set[LinkSocket] = set()
+        """Those that are not up yet."""
+        self.safe = dict(outboxes.received)
+        """Per neighbour, up to where its frames are safe with us."""
+        self._outboxes = outboxes
+        self._servers: list[asyncio.Server] = []
+        self._callers: list[asyncio.Task[None]] = []
+        self._broken: dict[BrokerId, asyncio.Event] = {}
+        self._is_paused = False
+        self.is_leaving = False
+        """Whether the broker stops: it takes nothing in any more, and waits until its neighbours have what it sent."""
+
+    def take_no_more(self) -> None:
+        """From now on only acknowledgements are heard: the neighbours keep their frames for the broker's next life."""
+        self.is_leaving = True
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether a neighbour that can be reached has not acknowledged everything."""
+        return any(self._outboxes.frames.get(peer) for peer in self.up)
+
+    async def start(self) -> None:
+        options = self.options
+        loop = self.shell.loop
+        if options.port and not options.always_calls and (options.secret or options.certificate):
+            tls = self._tls(ssl.Purpose.CLIENT_AUTH)
+            try:
+                self._servers.append(
+                    await loop.create_server(lambda: LinkSocket(self), options.host, options.port, ssl=tls)
+                )
+            except OSError as error:
+                field = f"brokers.{options.me}.link_port"
+                where = f"{options.host}:{options.port}"
+                raise ConfigError(f"{field}: {where}: {error.strerror or error}") from error
+        if options.mates:
+            await self._listen_for_mates()
+        for name in (*options.peers, *options.mates):
+            if options.always_calls or self.identity.me < name:
+                self._callers.append(loop.create_task(self._call(BrokerId(name))))
+
+    async def _listen_for_mates(self) -> None:
+        folder = self.options.run_folder
+        assert folder is not None
+        secret = processes.enter(folder)
+        self.local_identity = Identity(network=self.options.network, me=self.options.me, secret=secret)
+        path = folder / self.options.me
+        path.unlink(missing_ok=True)  # of a process that fell; the data folder's lock keeps a second one out
+        try:
+            self._servers.append(
+                await self.shell.loop.create_unix_server(
+                    lambda: LinkSocket(self, is_local=True), str(path), backlog=processes.PROCESSES_MAX
+                )
+            )
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from error
+
+    async def stop(self) -> None:
+        for caller in self._callers:
+            caller.cancel()
+        await asyncio.gather(*self._callers, return_exceptions=True)
+        for server in self._servers:
+            server.close()
+        for link in (*self.up.values(), *self.strangers):
+            link.transport.close()
+
+    def count(self, peer: str) -> tuple[int, int] | None:
+        """What a HELLO tells: safely received, and sent."""
+        sent = self._outboxes.sent.get(BrokerId(peer))
+        return None if sent is None else (self.safe.get(BrokerId(peer), 0), sent)
+
+    # --- links come and go -------------------------------------------------------------------------------------
+
+    def came_up(self, link: LinkSocket, up: Up) -> None:
+        before = self.up.get(up.peer)
+        if before is not None:
+            before.transport.abort()  # the peer calls again: it has given that one up
+        self.up[up.peer] = link
+        self.strangers.discard(link)
+        link.acknowledged = self.safe.get(up.peer, 0)
+        self.refused.pop(up.peer, None)
+        log.info("link with %s is up", up.peer)
+        self.shell.feed(InputKind.LINK_ACKED, up.peer, up.received)
+
+    def gone(self, link: LinkSocket, error: Exception | None) -> None:
+        self.strangers.discard(link)
+        peer = link.session.peer
+        if peer is not None and self.up.get(peer) is link:
+            del self.up[peer]
+            log.warning("link with %s is down%s", peer, f": {error}" if error else "")
+        if link.calls is not None:
+            self._broken[link.calls].set()
+
+    async def _call(self, peer: BrokerId) -> None:
+        """Keep a link to `peer`, for ever; call less and less often while it does not answer."""
+        self._broken[peer] = asyncio.Event()
+        wait_s = BACK_OFF_S_MIN
+        while True:
+            began = self.shell.now()
+            self._broken[peer].clear()
+            try:
+                # `wait_for` would swallow the cancellation that comes in the moment in which the call succeeds.
+                async with asyncio.timeout(HANDSHAKE_S_MAX):
+                    await self._connect(peer)
+            except (OSError, TimeoutError) as error:
+                log.debug("%s does not answer: %s", peer, error)
+            else:
+                await self._broken[peer].wait()
+                if self.shell.now() - began > BACK_OFF_S_MAX:
+                    wait_s = BACK_OFF_S_MIN
+            await asyncio.sleep(wait_s * (0.5 + _RANDOM.random()))
+            wait_s = min(wait_s * 2, BACK_OFF_S_MAX)
+
+    async def _connect(self, peer: BrokerId) -> None:
+        loop = self.shell.loop
+        if peer in self.options.mates:
+            assert self.options.run_folder is not None
+            path = str(self.options.run_folder / peer)
+            await loop.create_unix_connection(lambda: LinkSocket(self, peer, is_local=True), path)
+            return
+        host, port = self.options.peers[peer]
+        await loop.create_connection(
+            lambda: LinkSocket(self, peer),
+            host,
+            port,
+            ssl=self._tls(ssl.Purpose.SERVER_AUTH),
+            server_hostname=peer if self.options.certificate else None,
+        )
+
+    def _tls(self, purpose: ssl.Purpose) -> ssl.SSLContext | None:
+        options = self.options
+        if options.certificate is None:
+            return None
+        context = ssl.create_default_context(purpose, cafile=str(options.authority))
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(options.certificate, options.key)
+        return context
+
+    # --- for the shell -----------------------------------------------------------------------------------------
+
+    def stage(self, frames: dict[BrokerId, list[Frame]]) -> _Staged:
+        """A link that has just come up gets all of the outbox: it begins where the peer's HELLO ends, and the
+        new frames are part of it."""
+        sending = []
+        for peer, link in self.up.items():
+            mine = frames.get(peer, [])
+            if not link.has_resumed:
+                link.has_resumed = True
+                mine = list(self._outboxes.frames.get(peer, ()))
+            if mine:
+                sending.append((link, mine))
+        return sending, dict(self._outboxes.received)
+
+    def release(self, staged: _Staged) -> None:
+        sending, self.safe = staged
+        for link, frames in sending:
+            link.send(frames)
+        for peer, link in list(self.up.items()):
+            if peer not in self.safe:
+                self._part(link)
+                continue
+            if self.safe[peer] > link.acknowledged:
+                link.acknowledged = self.safe[peer]
+                link.session.acknowledge(link.acknowledged)
+            link.write()
+
+    def _part(self, link: LinkSocket) -> None:
+        """The neighbour has departed: it is told that its last word was heard, and the link ends."""
+        if link.last_received > link.acknowledged:
+            link.acknowledged = link.last_received
+            link.session.acknowledge(link.acknowledged)
+        link.write()
+        link.transport.close()
+
+    def tick(self, now: float) -> None:
+        for link in list(self.up.values()):
+            if link.session.is_silent(now) and not self._is_paused:
+                log.warning("link with %s: silent", link.session.peer)
+                link.transport.abort()
+            elif now - link.sent_at >= PING_EVERY_S:
+                link.session.ping()
+                link.write()
+        for link in list(self.strangers):
+            if now - link.began_at > HANDSHAKE_S_MAX and link.session.phase is not LinkPhase.UP:
+                link.transport.abort()
+
+    def pause(self) -> None:
+        self._is_paused = True
+        for link in self.up.values():
+            link.transport.pause_reading()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        now = self.shell.now()
+        for link in self.up.values():
+            link.session.heard_at = now
+            if not link.transport.is_closing():
+                link.transport.resume_reading()
+
+
+def described(settings: Settings) -> dict[str, str]:
+    """A checksum of each thing that all brokers of a network must be told alike: events are routed by all of them."""
+    said: dict[str, object] = {
+        "brokers": sorted(settings.brokers),
+        "network.links": sorted(tuple(sorted(link)) for link in settings.links),
+        "network.overlay": settings.overlay,
+        "network.scheme": settings.scheme,
+    }
+    return {name: f"{crc32(repr(value).encode()):08x}" for name, value in said.items()}
+
+
+def _certified_name(transport: asyncio.BaseTransport) -> str | None:
+    """The broker's name in the certificate that TLS has checked."""
+    certificate = transport.get_extra_info("peercert")
+    if not certificate:
+        return None
+    names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+    return names[0] if names else ""

@@ -1,0 +1,37 @@
+"""How far a broker has come that is being taken away: what it still holds, and what others have not confirmed."""
+
+from typing import Any
+
+from roamq.core.events import BrokerId
+from roamq.net.machine import Machine
+
+
+class Draining:
+    """Looks at a broker that drains. It may be stopped, and its folder emptied, when nothing is left.
+
+    A session is gone when the neighbour that its last message went to has it on its own disk: so what was sent until
+    the last context was handed over must be acknowledged.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._sent: dict[BrokerId, int] | None = None
+        """Neighbour -> the number of the last frame when the last context was gone."""
+
+    def began(self) -> None:
+        self._sent = None
+
+    def look(self) -> dict[str, Any]:
+        """`left`: sessions that are here or on their way out; `unconfirmed`: neighbour -> messages it does not have."""
+        machine = self._machine
+        left = machine.status().sessions + len(machine.broker.scheme.on_the_way())
+        if left:
+            self._sent = None
+        elif self._sent is None:
+            self._sent = dict(machine.outboxes.sent)
+        unconfirmed: dict[str, int] = {}
+        for peer, frames in machine.outboxes.frames.items():
+            last = machine.outboxes.sent[peer] if self._sent is None else self._sent.get(peer, 0)
+            if count := sum(number <= last for number, _ in frames):
+                unconfirmed[peer] = count
+        return {"left": left, "unconfirmed": unconfirmed}

@@ -1,0 +1,102 @@
+"""Operators let brokers join, leave and be forgotten: what one running broker does for it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from roamq.core.events import BrokerId
+from roamq.net.durable.inputs import InputKind
+from roamq.net.ops.draining import Draining
+from roamq.net.shell import Shell
+
+log = logging.getLogger("roamq.server")
+
+LOOK_EVERY_S: Final = 0.1
+CLIENTS_TOLD: Final = 100
+
+
+class Growing:
+    """The network of one running broker, as operators change it."""
+
+    def __init__(self, shell: Shell, draining: Draining, stop: Callable[[], None]) -> None:
+        """`stop`: what a broker does when it has left."""
+        self._shell = shell
+        self._draining = draining
+        self._stop = stop
+        self._task: asyncio.Task[None] | None = None
+
+    def join(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Admit a broker; it may be started when this returns."""
+        position: tuple[float, float] | None = None
+        if "position" in query:
+            try:
+                latitude, longitude = map(float, query["position"].split(","))
+            except ValueError:
+                raise ValueError(f"position: {query['position']!r} is not LATITUDE,LONGITUDE") from None
+            position = (latitude, longitude)
+        at = tuple(one for one in query.get("at", "").split(",") if one)
+        account = self._shell.live.machine.membership
+        member = account.joining(name, at, query.get("reference", ""), position)
+        self._shell.feed(InputKind.MEMBER, msgspec.msgpack.encode(member))
+        log.info("join: %s joins the network at %s", name, ", ".join(at))
+        return {"at": list(member.at), "version": account.version}
+
+    def forget(self, name: str) -> dict[str, Any]:
+        """Declare a broker dead; tells whose sessions are lost, as far as is known here."""
+        account = self._shell.live.machine.membership
+        member = account.departing(name, "forgotten")
+        clients = account.clients_at(BrokerId(name))
+        self._shell.feed(InputKind.MEMBER, msgspec.msgpack.encode(member))
+        log.warning("forget: %s is declared dead; %d sessions are lost with it", name, len(clients))
+        return {"sessions": len(clients), "clients": clients[:CLIENTS_TOLD], "version": account.version}
+
+    def begin_leaving(self, drain: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Hand everything over, then take this broker out of the network and stop it. `look` tells how far it is."""
+        machine = self._shell.live.machine
+        machine.membership.departing(machine.me, "left")
+        if self._task is None or self._task.done():
+            drained = drain()
+            self._task = self._shell.loop.create_task(self._leave())
+            return drained
+        return {"sessions": machine.status().sessions}
+
+    async def _leave(self) -> None:
+        machine = self._shell.live.machine
+        account = machine.membership
+        while not account.has_left:
+            found = self._draining.look()
+            if account.unheard is None and not found["left"] and not found["unconfirmed"]:
+                self._shell.feed(InputKind.LEAVE)
+            await asyncio.sleep(LOOK_EVERY_S)
+        up = getattr(self._shell.neighbours, "up", {})
+        while any(machine.outboxes.frames.get(peer) for peer in up):
+            await asyncio.sleep(LOOK_EVERY_S)  # until a neighbour has it that this broker left
+        log.info("%s has left the network", machine.me)
+        self._stop()
+
+    def look(self) -> dict[str, Any]:
+        """What health tells of it."""
+        account = self._shell.live.machine.membership
+        told: dict[str, Any] = {"network_version": account.version}
+        if account.unheard is not None:
+            told["unheard"] = sorted(account.unheard)
+        if account.has_left:
+            told["has_left"] = True
+        return told
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def set_aside(folder: Path) -> Path:
+    """The data folder of a broker that has left gets another name: if the broker joins again, it begins empty."""
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.left-{number}")).exists():
+        number += 1
+    folder.rename(aside)
+    return aside

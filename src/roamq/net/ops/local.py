@@ -1,0 +1,106 @@
+"""A network on this machine, as TOML: free loopback ports, a full mesh, a fresh secret."""
+
+import secrets
+import socket
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from roamq.config import to_toml
+
+FIRST_PORT: Final = 10_000
+LAST_PORT: Final = 32_000
+
+
+def local_network(
+    brokers: int,
+    *,
+    scheme: str = "proactive",
+    overlay: str = "interest",
+    durability: str = "process",
+    records: Path | None = None,
+    steps: bool = False,
+    first_port: int = 0,
+    name: str = "local",
+    scheme_options: dict[str, object] | None = None,
+    console_token: str | None = None,
+    processes: int = 1,
+    extra: str = "",
+) -> str:
+    """The configuration of `brokers` brokers b1, b2, ...; `extra` is TOML that is appended."""
+    ports = iter(free_ports(4 * brokers))
+    lines = [
+        "[network]",
+        f"name = {to_toml(name)}",
+        f"scheme = {to_toml(scheme)}",
+        f"overlay = {to_toml(overlay)}",
+        f"secret = {to_toml(secrets.token_hex(32))}",
+        f"options = {to_toml(scheme_options or {})}",
+        "",
+        "[operation]",
+        f"token = {to_toml(secrets.token_hex(32))}",
+        "",
+        "[storage]",
+        f"durability = {to_toml(durability)}",
+        'folder = "data"',
+        "",
+    ]
+    if console_token is not None:
+        lines += ["[console]", f"token = {to_toml(console_token)}", ""]
+    if records is not None:
+        lines += ["[records]", f"folder = {to_toml(str(records))}", f"steps = {to_toml(steps)}", ""]
+    for number in range(1, brokers + 1):
+        mqtt = first_port + number - 1 if first_port else next(ports)
+        lines += [
+            f"[brokers.b{number}]",
+            f"link_port = {next(ports)}",
+            f"metrics_port = {next(ports) if processes == 1 else free_run(processes)}",
+            *([f"processes = {processes}"] if processes > 1 else []),
+            "listeners = [",
+            f'  {{ kind = "mqtt", port = {mqtt} }},',
+            f'  {{ kind = "ws", port = {next(ports)} }},',
+            "]",
+            "",
+        ]
+    return "\n".join(lines) + extra
+
+
+def free_run(count: int) -> int:
+    """The first of `count` free ports in a row."""
+    while True:
+        first = free_ports(1)[0]
+        sockets: list[socket.socket] = []
+        try:
+            for port in range(first, first + count):
+                sockets.append(socket.socket())
+                sockets[-1].bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+        finally:
+            for one in sockets:
+                one.close()
+
+
+def free_ports(count: int, but: Collection[int] = ()) -> list[int]:
+    """Ports that nobody listens on now, below those that systems give to outgoing connections, none of them in `but`.
+
+    Another process may take one before we do; the choice is random to make that rare, and starting says so.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        while len(sockets) < count:
+            port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
+            if port in but:
+                continue
+            candidate = socket.socket()
+            try:
+                candidate.bind(("127.0.0.1", port))
+            except OSError:
+                candidate.close()
+            else:
+                sockets.append(candidate)
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

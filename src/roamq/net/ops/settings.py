@@ -1,0 +1,91 @@
+"""What one live broker is made from, checked and plain: `configuration.py` reads it, the machine runs on it."""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from roamq.core.events import BrokerId
+from roamq.net.clients.mqtt.limits import Limits
+
+MIB: Final = 1024 * 1024
+ANONYMOUS: Final = "anonymous"
+"""In rules: clients that gave no user name."""
+ANYBODY: Final = "*"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may do what: the first rule that fits decides. `%c`, `%u` and `%{NAME}` stand for client id, user name and a
+    claim of the user's token."""
+
+    user: str = "*"
+    """A user name, `*` for everybody, `anonymous` for clients that gave none."""
+    may: frozenset[str] = frozenset({"publish", "subscribe"})
+    """Some of `publish`, `subscribe`; empty to forbid."""
+    topics: tuple[str, ...] = ("#",)
+    claims: dict[str, str] = {}
+    """Only for clients whose token has these claims with these values."""
+
+
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules in force. Nothing is allowed that no rule allows."""
+
+    rules: tuple[Rule, ...] = (Rule(),)
+    renamed: dict[str, str] = {}
+    """Former user -> the user who has its sessions now; `anonymous` for clients that gave no name, `*` for anybody."""
+
+
+class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds that keep one client from harming others; what happens at each is in docs/live.md."""
+
+    session_bytes_max: int = 64 * MIB
+    """Bytes of events stored for one client. A PUBLISH of QoS 1 or 2 at this broker that would exceed it is refused."""
+    session_full: Literal["refuse", "drop"] = "refuse"
+    """`drop`: what a client has no room for is dropped for that client and recorded; its publisher is not told."""
+    store_bytes_max: int = 1024 * MIB
+    """Bytes of events stored by the broker, one copy each."""
+    store_bytes_per_client_max: int = 256 * MIB
+    """Of them, events of one publisher (client id): one client cannot fill the store for all."""
+    retained_max: int = 100_000
+    retained_bytes_max: int = 256 * MIB
+    retained_per_client_max: int = 10_000
+    """Retained messages of one publisher (client id): one client cannot fill the table for all."""
+    retained_bytes_per_client_max: int = 64 * MIB
+    outbox_bytes_max: int = 256 * MIB
+    """For a neighbour that is down or slow: beyond it, events for it are dropped; what brokers say to each other is
+    kept, for it is little and cannot be missed."""
+    sessions_max: int = 100_000
+    """Sessions at this broker: a CONNECT that would begin one more is refused with 0x97 (Quota exceeded)."""
+    sessions_bytes_max: int = 1024 * MIB
+    """What all sessions cost of the memory, with subscriptions and wills, without stored events: a CONNECT or SUBSCRIBE
+    that would exceed it gets 0x97."""
+    publish_rate_max: float = 0.0
+    """PUBLISH packets a second and client; 0 for no limit. A faster client is not read from for a while."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker of a live network."""
+
+    me: BrokerId
+    brokers: tuple[BrokerId, ...]
+    """Of the first configuration: the core of the network."""
+    links: tuple[tuple[str, str], ...]
+    overlay: str = "interest"
+    scheme: str = "proactive"
+    scheme_options: dict[str, Any] = {}
+    limits: Limits = Limits()
+    quotas: Quotas = Quotas()
+    access: AccessRules = AccessRules()
+    handoff_timeout_s: float = 5.0
+    """How long CONNACK waits for a previous broker that does not answer."""
+    subscribe_timeout_s: float = 1.0
+    """How long SUBACK waits for brokers that do not say that they know of the subscription."""
+    records_steps: bool = False
+    """Whether every step of a message is recorded."""
+    positions: dict[str, tuple[float, float]] = {}
+    """Broker -> latitude and longitude, if the configuration has them."""
+    mates: tuple[BrokerId, ...] = ()
+    """Other processes of the same broker: they go when it goes."""
+    at: tuple[BrokerId, ...] = ()
+    """For a broker that joined later: the brokers of the core that it is linked with."""
+    references: dict[str, str] = {}
+    """Broker -> host:port, told to clients that are sent there (Server Reference)."""

@@ -1,0 +1,48 @@
+"""Figures of one live broker, for whoever looks at it from outside."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from roamq.core.context import Mode
+from roamq.core.events import BrokerId
+
+if TYPE_CHECKING:
+    from roamq.net.machine import Machine
+
+
+class BrokerStatus(NamedTuple):
+    """Figures of one live broker, for metrics, `$SYS` topics, operators and tests."""
+
+    contexts: Mapping[Mode, int]
+    """Contexts held, by mode."""
+    stored_events: int
+    """One copy each, however many clients wait for it."""
+    stored_bytes: int
+    retained_messages: int
+    known_clients: int
+    """Clients of whom the directory knows which broker serves them."""
+    outbox_frames: Mapping[BrokerId, int]
+    """Neighbour -> frames that it has not acknowledged."""
+    outbox_bytes: Mapping[BrokerId, int]
+    is_draining: bool
+
+    @property
+    def sessions(self) -> int:
+        """Sessions that live here; copies that wait for a client do not count."""
+        return self.contexts[Mode.ACTIVE] + self.contexts[Mode.SERVING]
+
+
+def status_of(machine: "Machine") -> BrokerStatus:
+    """The figures of a broker, as its state is now."""
+    contexts, outboxes = machine.broker.contexts, machine.outboxes
+    modes = [context.mode for context in contexts.values()]
+    return BrokerStatus(
+        contexts={mode: modes.count(mode) for mode in Mode},
+        stored_events=len(contexts.buffer),
+        stored_bytes=contexts.buffer.bytes,
+        retained_messages=len(machine.retained),
+        known_clients=len(machine.directory),
+        outbox_frames={peer: len(frames) for peer, frames in outboxes.frames.items()},
+        outbox_bytes=dict(outboxes.bytes),
+        is_draining=machine.admission.draining,
+    )

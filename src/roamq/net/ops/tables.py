@@ -1,0 +1,108 @@
+"""The tables of a network's TOML file, as they are written."""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from roamq.net.clients.mqtt.limits import Limits
+from roamq.net.clients.tokens import TokenTable
+from roamq.net.ops.options import Bounds
+from roamq.net.ops.settings import Quotas
+
+
+class NetworkTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str = "roamq"
+    scheme: str = "proactive"
+    options: dict[str, Any] = {}
+    """Of the scheme."""
+    overlay: Literal["interest", "flooding", "hierarchy"] = "interest"
+    links: Literal["mesh"] | list[tuple[str, str]] = "mesh"
+    secret: str | None = None
+    """Shared by the brokers; enough on loopback only."""
+    keys: str | None = None
+    """The folder that `roamq keys` made: mutual TLS between brokers."""
+    handoff_timeout_s: float = 5.0
+    subscribe_timeout_s: float = 1.0
+
+
+class ListenerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kind: Literal["mqtt", "mqtts", "ws", "wss"] = "mqtt"
+    host: str = "127.0.0.1"
+    port: int = 1883
+    path: str = "/mqtt"
+    certificate: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+    certificate_user: Literal["common-name", "dns", "email", "uri"] | None = None
+    """What of a client's certificate is its user name."""
+
+
+class BrokerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str = "127.0.0.1"
+    """Where the other brokers find it."""
+    link_port: int = 0
+    listeners: list[ListenerTable] = []
+    metrics_port: int | None = None
+    reference: str | None = None
+    """What clients that are sent here are told (Server Reference); the first listener unless given."""
+    at: list[str] = []
+    """For a broker that joined later (`roamq join`): the brokers of the first configuration that it is linked with."""
+    processes: int = 1
+    """How many processes share its listeners, each a broker of the network (`processes.py`)."""
+    position: tuple[float, float] | None = None
+    """Latitude and longitude: what a scheme with `areas` among its options takes, unless these are given."""
+
+
+class AccessTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    anonymous: Literal["loopback", "always", "never"] = "loopback"
+    users: dict[str, str] = {}
+    """Name -> hash, as `roamq password` prints it."""
+    rules: list[dict[str, Any]] = []
+    jwt: TokenTable | None = None
+    """Tokens that let clients in."""
+    renamed: dict[str, str] = {}
+    """Former user -> the user who has its sessions now; `anonymous` and `*` as in docs/security.md."""
+
+
+class ConsoleTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    token: str
+    """What operators enter to see the console, and programs show to use the API."""
+
+
+class StorageTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    durability: Literal["memory", "process", "disk"] = "process"
+    folder: str | None = None
+    snapshot_bytes: int = 64 * 1024 * 1024
+
+
+class RecordsTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    folder: str
+    """Where records are written, as Parquet."""
+    run_id: str | None = None
+    """The name under which they are kept; the network's name unless given."""
+    flush_s: float = 1.0
+    """A record is in the folder after at most about this time."""
+    rows_max: int = 50_000
+    """Rows of a file."""
+    steps: bool = False
+    """Whether every step of a message is recorded (routed, stored, acknowledged), for `roamq trace`."""
+
+
+class OperationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    token: str | None = None
+    """What operators show to act over the metrics port; enough on one machine only, since every broker has the file."""
+    token_file: str | None = None
+    """A file with the token."""
+
+
+TABLES: Final[dict[str, Any]] = {
+    "network": NetworkTable,
+    "access": AccessTable,
+    "storage": StorageTable,
+    "records": RecordsTable,
+    "console": ConsoleTable,
+    "operation": OperationTable,
+    "bounds": Bounds,
+    "quotas": Quotas,
+    "mqtt": Limits,
+}

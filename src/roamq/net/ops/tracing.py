@@ -1,0 +1,174 @@
+"""Where is my message? Answered from the records that live brokers write: published, handed over, delivered, dropped.
+
+With `records.steps` they also tell how it came: routed over which link, stored where for whom, acknowledged when. What
+is on its way is in no record yet; `roamq where CLIENT` shows what waits.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from roamq.core.errors import ConfigError
+from roamq.core.filters import Filter
+
+Row = dict[str, Any]
+COLUMNS: Final = [
+    "kind",
+    "time_s",
+    "broker",
+    "client",
+    "origin",
+    "sequence",
+    "peer",
+    "detail",
+    "count",
+    "bytes",
+    "duration_s",
+]
+
+
+@dataclass
+class TracedMessage:
+    """One published message, and what became of it."""
+
+    id: str
+    rows: list[Row]
+    """Everything that is recorded of it, in time: the sessions that moved in between included."""
+
+    @property
+    def published(self) -> Row | None:
+        return next((row for row in self.rows if row["kind"] == "published"), None)
+
+
+@dataclass
+class TracedPublication:
+    """A message of a topic, in one line."""
+
+    id: str
+    time_s: float
+    broker: str
+    client: str | None
+    topic: str
+    delivered: int = 0
+    dropped: int = 0
+    slowest_s: float | None = None
+    receivers: set[str] = field(default_factory=set)
+
+
+class RecordFolder:
+    """The records in a folder, as `[records]` of a configuration names it."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "part=records"
+        if not path.is_dir():
+            raise ConfigError(f"{folder}: holds no records; name the folder of [records]")
+        self._data = ds.dataset(path, format="parquet", partitioning="hive")
+        if not self._data.files:
+            raise ConfigError(f"{folder}: holds no records yet; they are there after about records.flush_s")
+
+    def message(self, origin: str, sequence: int) -> TracedMessage:
+        """A message by its id, with the moves of its receivers' sessions while it was under way."""
+        mine = (pc.field("origin") == origin) & (pc.field("sequence") == sequence)
+        rows = self._rows(mine)
+        receivers = sorted({row["client"] for row in rows if row["client"] and row["kind"] != "published"})
+        begin = min((row["time_s"] for row in rows), default=0.0)
+        end = max((row["time_s"] for row in rows), default=0.0)
+        if receivers:
+            moved = pc.field("kind").isin(["transferred", "connected", "disconnected"])
+            within = (pc.field("time_s") >= begin) & (pc.field("time_s") <= end)
+            rows += self._rows(moved & within & pc.field("client").isin(receivers))
+        return TracedMessage(f"{origin}:{sequence}", _in_time(rows))
+
+    def client(self, name: str, last: int) -> list[Row]:
+        """What happened last to a client: its connections, moves and messages."""
+        return _in_time(self._rows(pc.field("client") == name))[-last:]
+
+    def topic(self, filter: str, last: int) -> list[TracedPublication]:
+        """The last messages of a topic or filter, with how many clients have got each."""
+        wanted = Filter(filter)
+        rows = self._rows((pc.field("kind") == "published") & pc.is_valid(pc.field("detail")))
+        fitting = [row for row in rows if wanted.covers(Filter(row["detail"]))]
+        found = {
+            (row["origin"], row["sequence"]): TracedPublication(
+                id=f"{row['origin']}:{row['sequence']}",
+                time_s=row["time_s"],
+                broker=row["broker"],
+                client=row["client"],
+                topic=row["detail"],
+            )
+            for row in _in_time(fitting)[-last:]
+        }
+        by_origin: dict[str, list[int]] = defaultdict(list)
+        for origin, sequence in found:
+            by_origin[origin].append(sequence)
+        for origin, sequences in by_origin.items():
+            of_these = (pc.field("origin") == origin) & pc.field("sequence").isin(sequences)
+            for row in self._rows(of_these & pc.field("kind").isin(["delivered", "dropped"])):
+                one = found[row["origin"], row["sequence"]]
+                if row["kind"] == "dropped":
+                    one.dropped += 1
+                else:
+                    one.delivered += 1
+                    one.receivers.add(row["client"])
+                    one.slowest_s = max(one.slowest_s or 0.0, row["duration_s"] or 0.0)
+        return list(found.values())
+
+    def knows_client(self, name: str) -> bool:
+        return bool(self._data.count_rows(filter=pc.field("client") == name))
+
+    def _rows(self, which: ds.Expression) -> list[Row]:
+        found: list[Row] = self._data.to_table(columns=COLUMNS, filter=which).to_pylist()
+        return found
+
+
+def message_id(text: str) -> tuple[str, int] | None:
+    """`b1:17` as origin and sequence; None if it is no id of a message."""
+    match = re.fullmatch(r"(.+):(\d+)", text)
+    return (match.group(1), int(match.group(2))) if match else None
+
+
+def sentence(row: Row) -> str:
+    """A record as a person would say it."""
+    kind, client, broker, peer = row["kind"], row["client"], row["broker"], row["peer"]
+    took = f" after {row['duration_s']:.3f} s" if row["duration_s"] is not None else ""
+    id_ = f"{row['origin']}:{row['sequence']}" if row["origin"] is not None else ""
+    if kind == "published":
+        size = f", {row['bytes']} bytes" if row["bytes"] is not None else ""
+        topic = f" to {row['detail']}" if row["detail"] else ""
+        return f"{client} published {id_}{topic} at {broker}{size}"
+    if kind == "delivered":
+        how = {"live": "as it came", "stored": "from its store", "transferred": "from another broker's store"}
+        return f"{broker} delivered {id_} to {client}{took}, {how.get(row['detail'], row['detail'])}"
+    if kind == "routed":
+        return f"{id_} came to {broker} over the link from {peer}"
+    if kind == "stored":
+        return f"{broker} stored {id_} for {client}, which is away"
+    if kind == "acknowledged":
+        return f"{client} acknowledged {id_} to {broker}"
+    if kind == "dropped":
+        return f"{broker} dropped {id_} for {client or f'all behind {peer}'}: {row['detail']}"
+    if kind == "connected":
+        before = f"; it was at {peer}" if peer and peer != broker else ""
+        return f"{client} connected at {broker}{before}"
+    if kind == "disconnected":
+        return f"{client} left {broker}: {row['detail']}"
+    if kind == "transferred":
+        return f"{broker} handed the session of {client} over to {peer}, with {row['count'] or 0} messages"
+    if kind == "handoff":
+        return f"{client} got its first message at {broker}{took}"
+    if kind == "mode":
+        return f"{broker} keeps the session of {client} as {row['detail']}"
+    if kind == "denied":
+        return f"{broker} denied {client}: {row['detail']}"
+    return f"{kind} {client or ''} at {broker}: {row['detail'] or ''}".strip()
+
+
+def _in_time(rows: Iterable[Row]) -> list[Row]:
+    order = {"published": 0, "routed": 1, "stored": 2, "delivered": 4, "acknowledged": 5, "disconnected": 6}
+    return sorted(rows, key=lambda row: (row["time_s"], order.get(row["kind"], 3)))

@@ -1,0 +1,63 @@
+"""What inputs of the machine have caused: bytes for clients, frames for neighbours, timers, questions, records."""
+
+from collections import Counter
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.ports import TimerKey
+from roamq.core.records import Record
+from roamq.net.clients.mqtt.session import ServerConnection
+
+Claims = tuple[tuple[str, tuple[str, ...]], ...]
+"""What a login says of a user beside the name: claim -> its values, by name."""
+
+
+_kind_of: Final = itemgetter(0)
+
+
+class UserIdentity(NamedTuple):
+    """Who a client is, where more is known than that its user name is right."""
+
+    user: str
+    claims: Claims = ()
+    expires_at: float | None = None
+    """When the client must go."""
+    credential: str | None = None
+    """What the login rests on; a reload may take it away."""
+
+
+class Login(NamedTuple):
+    """A client wants in: the shell checks who it is and answers with the input `authenticated`."""
+
+    connection: int
+    username: str | None
+    password: bytes | None
+    client: ClientId
+    listener: str
+    peer: str = ""
+    """Where the connection comes from: address and port."""
+    certified: str | None = None
+    """The user whom the client's certificate names, if the listener asks for one; the shell adds it."""
+
+
+class Outputs:
+    """What the inputs since the last look have caused. The shell takes it when the inputs are safe."""
+
+    def __init__(self) -> None:
+        self.dirty: dict[int, ServerConnection] = {}
+        """Connections that may have something to write."""
+        self.closing: list[int] = []
+        """Connections to close after what was written."""
+        self.logins: list[Login] = []
+        self.frames: dict[BrokerId, list[tuple[int, bytes]]] = {}
+        """Neighbour -> numbered frames to send."""
+        self.timers: dict[TimerKey, float | None] = {}
+        """Key -> when the timer is due, or None to cancel it."""
+        self.records: list[Record] = []
+        self.notices: list[str] = []
+        """What operators should read in the log: clients that were refused something that is not theirs."""
+
+    def kinds(self) -> Counter[str]:
+        """How many records of each kind there are: whoever only counts need not look at each."""
+        return Counter(map(_kind_of, self.records))

@@ -1,0 +1,69 @@
+"""Which part of a live broker handles which message of other brokers, and which timer."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from roamq.core.events import BrokerId
+from roamq.core.messages import Message
+from roamq.net.clients.admission import EARLY_TIMER, SEARCH_TIMER
+from roamq.net.clients.confirmations import CONFIRM_TIMER
+from roamq.net.clients.permits import LOGIN_TIMER
+from roamq.net.clients.sessions import SESSION_TIMER
+from roamq.net.clients.visitors import HOME_TIMER, ConfirmVisitor, VisitorConfirmed
+from roamq.net.host import BURST_TIMER
+from roamq.net.links.members import Farewell, FarewellHeard, Returned
+from roamq.net.links.membership import FAREWELL_TIMER
+from roamq.net.topics.directory import Adopt, Ended, Known, Serving, WhoServes
+from roamq.net.topics.fullness import FULL_TIMER, NoRoom
+from roamq.net.topics.replays import REPLAY_TIMER
+from roamq.net.topics.shared import GroupPlace
+from roamq.net.topics.tables import TablesTold, TablesWanted
+
+if TYPE_CHECKING:
+    from roamq.net.machine import Machine
+
+Handlers = dict[type[Message], Callable[[BrokerId, Any], None]]
+Timers = dict[str, Callable[[Any], None]]
+
+
+def handlers_of(machine: "Machine") -> Handlers:
+    """A message that live brokers send each other, beside those of the core -> who handles it."""
+    sessions, admission, membership = machine.sessions, machine.admission, machine.membership
+
+    def on_tables_told(sender: BrokerId, message: TablesTold) -> None:
+        machine.tables.on_told(sender, message)
+        if machine.tables.is_told:
+            admission.is_stranger = False
+
+    return {
+        Serving: sessions.on_serving,
+        Ended: sessions.on_ended,
+        WhoServes: admission.on_who_serves,
+        Known: admission.on_known,
+        Adopt: admission.on_adopt,
+        GroupPlace: machine.memberships.on_place,
+        ConfirmVisitor: machine.visitors.on_asked,
+        VisitorConfirmed: machine.visitors.on_confirmed,
+        TablesTold: on_tables_told,
+        TablesWanted: machine.tables.on_wanted,
+        Farewell: membership.on_farewell,
+        FarewellHeard: membership.on_farewell_heard,
+        Returned: membership.on_returned,
+        NoRoom: machine.fullness.on_no_room,
+    }
+
+
+def timers_of(machine: "Machine") -> Timers:
+    """The name of a timer -> who is called with the rest of its key: a client, a number, or nothing."""
+    return {
+        SEARCH_TIMER: machine.admission.end_search,
+        EARLY_TIMER: machine.admission.deliver_early,
+        SESSION_TIMER: machine.sessions.on_due,
+        REPLAY_TIMER: machine.replays.go_on,
+        BURST_TIMER: machine.host.go_on,
+        FULL_TIMER: machine.fullness.on_timer,
+        HOME_TIMER: lambda number: machine.visitors.answer(int(number)),
+        LOGIN_TIMER: lambda number: machine.permits.end_login(int(number)),
+        CONFIRM_TIMER: lambda _: machine.confirmations.give_up(),
+        FAREWELL_TIMER: lambda _: machine.membership.ask_unheard(),
+    }

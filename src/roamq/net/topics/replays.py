@@ -1,0 +1,58 @@
+"""Retained messages for new subscriptions: replayed in slices, so that no SUBSCRIBE keeps the other clients waiting."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from roamq.broker.broker import Broker
+from roamq.core.events import ClientId
+from roamq.core.filters import Filter
+from roamq.net.clients.mqtt.state import SessionState
+from roamq.net.host import LiveHost
+from roamq.net.topics.retained import RetainedMessages, Search
+
+REPLAY_TIMER: Final = "retained"
+"""The timer for the next slice."""
+SLICE_STEPS: Final = 256
+"""How many topics one slice looks at."""
+
+
+class Replays:
+    """Hands retained messages to clients that have subscribed. The first slice comes at once, the others in turn."""
+
+    def __init__(self, host: LiveHost, broker: Broker, retained: RetainedMessages) -> None:
+        self._host = host
+        self._broker = broker
+        self._retained = retained
+        self._waiting: dict[ClientId, deque[Search]] = {}
+
+    def begin(self, client: ClientId, filters: Iterable[Filter]) -> None:
+        """The client has subscribed: it gets what the filters match ([MQTT-3.3.1-9])."""
+        is_under_way = client in self._waiting
+        searches = self._waiting.setdefault(client, deque())
+        searches.extend(self._retained.search(filter) for filter in filters)
+        if not is_under_way:
+            self.go_on(client)
+
+    def go_on(self, client: ClientId) -> None:
+        """The next slice is due. What is left for a client whose session has moved on or ended is given up."""
+        searches = self._waiting.get(client)
+        context = self._broker.contexts.get(client)
+        session = context.session if context is not None else None
+        if searches is None or not isinstance(session, SessionState):
+            self._waiting.pop(client, None)
+            return
+        steps = SLICE_STEPS
+        while searches and steps > 0:
+            found, steps = searches[0].go_on(self._host.time, steps)
+            for event in found:
+                # A retained message goes through the context like everything else.
+                copy = replace(event, id=session.next_replay_id(), assigned=None, is_handed_on=False)
+                self._broker.contexts.hand(client, copy)
+            if searches[0].is_over:
+                searches.popleft()
+        if searches:
+            self._host.set_timer((REPLAY_TIMER, client), 0.0)
+        else:
+            del self._waiting[client]

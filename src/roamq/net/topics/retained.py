@@ -1,0 +1,241 @@
+"""Retained messages: the last event of each topic that asked to be kept (section 3.3.1.3).
+
+Every broker sees every event of a flooded network, so each keeps the same table. Two events for one topic that
+enter at different brokers are ordered by (time, origin, sequence), which all brokers see alike.
+
+Topics are kept in a trie of their levels: a filter looks only where it can match. Looking may take long all the same
+(`#` matches everything), so a search can be interrupted and goes on later (`Search`).
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+
+from roamq.core.events import ClientId, Event, Seconds
+from roamq.core.filters import Filter
+from roamq.core.topics import Levels
+from roamq.net.ops.settings import Quotas
+
+_Order = tuple[float, str, int]
+
+
+class TopicNode:
+    """One level of the trie: the topic that ends here, if one does, and the levels below."""
+
+    __slots__ = ("below", "event", "number")
+
+    def __init__(self) -> None:
+        self.below: dict[str, TopicNode] = {}
+        self.event: Event | None = None
+        self.number = 0
+        """The how-manieth event was retained when this one was."""
+
+
+class Search:
+    """A search for what a filter matches, as plain data: it may be stored, and goes on where it stopped.
+
+    It finds what was retained when it began. A later event has reached the subscriber by itself.
+    """
+
+    __slots__ = ("_root", "filter", "number", "open")
+
+    def __init__(self, filter: Filter, root: TopicNode, number: int) -> None:
+        self.filter = filter
+        self.number = number
+        self._root = root
+        self.open: list[tuple[list[TopicNode], int]] = [([root], 0)] if filter.satisfiable else []
+        """Nodes to look at, with the level of the filter that applies below them."""
+
+    @property
+    def is_over(self) -> bool:
+        return not self.open
+
+    def go_on(self, now: Seconds, steps: int) -> tuple[list[Event], int]:
+        """Give events that match, looking at no more than about `steps` nodes, and how many steps are left."""
+        levels, found = self.filter.levels, []
+        while self.open and steps > 0:
+            steps -= 1
+            nodes, depth = self.open[-1]
+            node = nodes.pop()
+            if not nodes:
+                self.open.pop()
+            event = node.event
+            ends_here = depth == len(levels) or levels[depth] == "#"
+            if ends_here and event is not None and self._is_meant(event, node.number, now):
+                found.append(event)
+            if depth < len(levels) and node.below:
+                steps -= self._descend(node, depth, levels) // 256
+        return found, steps
+
+    def _descend(self, node: TopicNode, depth: int, levels: Levels) -> int:
+        """Note the nodes below that may match; gives how many."""
+        level = levels[depth]
+        if level not in ("+", "#"):
+            found = node.below.get(level)
+            if found is not None:
+                self.open.append(([found], depth + 1))
+            return 1
+        following = depth if level == "#" else depth + 1
+        below = list(node.below.values())
+        if node is self._root:  # [MQTT-4.7.2-1]
+            below = [child for name, child in node.below.items() if name[:1] != "$"]
+        if below:
+            self.open.append((below, following))
+        return len(node.below)
+
+    def _is_meant(self, event: Event, number: int, now: Seconds) -> bool:
+        return number <= self.number and not event.expired(now) and self.filter.accepts(event)
+
+
+class RetainedMessages:
+    """Topic -> event, bounded in number and bytes, and for each publisher: what does not fit is not retained."""
+
+    def __init__(
+        self,
+        count_max: int,
+        bytes_max: int,
+        count_per_client_max: int | None = None,
+        bytes_per_client_max: int | None = None,
+    ) -> None:
+        self.bytes = 0
+        self.refused = 0
+        """How many events did not fit."""
+        self._root = TopicNode()
+        self._cleared: dict[str, _Order] = {}
+        self.set_bounds(count_max, bytes_max, count_per_client_max, bytes_per_client_max)
+        self._count = 0
+        self._number = 0
+        self._counts: Counter[ClientId | None] = Counter()
+        self._sizes: Counter[ClientId | None] = Counter()
+        self._expiring: list[tuple[Seconds, str]] = []
+        """When events expire; an entry may be out of date."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def set_bounds(
+        self,
+        count_max: int,
+        bytes_max: int,
+        count_per_client_max: int | None = None,
+        bytes_per_client_max: int | None = None,
+    ) -> None:
+        """What is there already stays; the bounds are for what comes."""
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._count_per_client_max = count_max if count_per_client_max is None else count_per_client_max
+        self._bytes_per_client_max = bytes_max if bytes_per_client_max is None else bytes_per_client_max
+
+    def observe(self, event: Event) -> None:
+        """An event passed: keep it, or clear its topic if it is empty ([MQTT-3.3.1-6])."""
+        if not event.retain:
+            return
+        self._drop_expired(event.published_at)
+        topic = event.topic
+        order = (event.published_at, *event.id)
+        before = self._find(topic)
+        last = (before.published_at, *before.id) if before is not None else self._cleared.get(topic)
+        if last is not None and last >= order:
+            return
+        if before is not None:
+            self._remove(topic)
+        self._cleared.pop(topic, None)
+        if not event.payload:
+            if len(self._cleared) < self._count_max:
+                self._cleared[topic] = order
+        elif self._fits(event):
+            self._insert(event)
+        else:
+            self.refused += 1
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for event in list(self.events()):
+            self._remove(event.topic)
+        self._cleared.clear()
+
+    def events(self) -> Iterator[Event]:
+        """All that is retained."""
+        nodes = [self._root]
+        while nodes:
+            node = nodes.pop()
+            nodes.extend(node.below.values())
+            if node.event is not None:
+                yield node.event
+
+    def search(self, filter: Filter) -> Search:
+        """Begin to look for what the filter matches."""
+        return Search(filter, self._root, self._number)
+
+    def matching(self, filter: Filter, now: Seconds) -> Iterator[Event]:
+        """All that the filter matches."""
+        search = self.search(filter)
+        while not search.is_over:
+            yield from search.go_on(now, 1000)[0]
+
+    def _fits(self, event: Event) -> bool:
+        owner, size = event.publisher, event.cost_bytes
+        return (
+            self._count < self._count_max
+            and self.bytes + size <= self._bytes_max
+            and self._counts[owner] < self._count_per_client_max
+            and self._sizes[owner] + size <= self._bytes_per_client_max
+        )
+
+    def _insert(self, event: Event) -> None:
+        node = self._root
+        for level in event.topic.split("/"):
+            child = node.below.get(level)
+            if child is None:
+                child = node.below[level] = TopicNode()
+            node = child
+        self._number += 1
+        node.event, node.number = event, self._number
+        self._count += 1
+        self.bytes += event.cost_bytes
+        self._counts[event.publisher] += 1
+        self._sizes[event.publisher] += event.cost_bytes
+        if event.expires_at is not None:
+            heapq.heappush(self._expiring, (event.expires_at, event.topic))
+
+    def _find(self, topic: str) -> Event | None:
+        node: TopicNode | None = self._root
+        for level in topic.split("/"):
+            node = node.below.get(level) if node is not None else None
+        return None if node is None else node.event
+
+    def _remove(self, topic: str) -> None:
+        """Take the topic's event away, and the levels that lead nowhere then."""
+        path, node = [], self._root
+        for level in topic.split("/"):
+            path.append((node, level))
+            node = node.below[level]
+        event, node.event = node.event, None
+        assert event is not None
+        while path and node.event is None and not node.below:
+            node, level = path.pop()
+            del node.below[level]
+        self._count -= 1
+        self.bytes -= event.cost_bytes
+        owner = event.publisher
+        self._counts[owner] -= 1
+        self._sizes[owner] -= event.cost_bytes
+        if not self._counts[owner]:
+            del self._counts[owner], self._sizes[owner]
+
+    def _drop_expired(self, now: Seconds) -> None:
+        while self._expiring and self._expiring[0][0] <= now:
+            _, topic = heapq.heappop(self._expiring)
+            event = self._find(topic)
+            if event is not None and event.expired(now):
+                self._remove(topic)
+
+
+def retained_bounds(quotas: Quotas) -> tuple[int, int, int, int]:
+    """The bounds of `quotas`, as `RetainedMessages` takes them."""
+    return (
+        quotas.retained_max,
+        quotas.retained_bytes_max,
+        quotas.retained_per_client_max,
+        quotas.retained_bytes_per_client_max,
+    )

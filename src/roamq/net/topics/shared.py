@@ -1,0 +1,231 @@
+"""Shared subscriptions: of each group `$share/GROUP/FILTER`, one member in the whole network gets an event.
+
+A place in a group is a filter of the member's context, so it moves wherever the context moves. Every broker knows the
+members of every group. The broker where an event enters assigns it to the member whose turn it is and writes that into
+the event, so no two brokers can disagree; the context of that member stores the event, at whatever broker it is.
+
+While the news of members travels, an event may be assigned to a member that has left, or to nobody. It is handed on by
+one broker, as an event of its own for that group alone:
+
+    assigned to a member whose place ended at this broker    this broker hands it on to another member
+    from a broker that did not know the group                the broker that has the context of the oldest member
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from roamq.core.context import Epoch
+from roamq.core.events import ClientId, Event, EventId
+from roamq.core.filters import Filter
+from roamq.core.matching import MatchIndex
+from roamq.core.messages import Message
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+GroupKey = str
+"""The text of the group's filter, `$share/GROUP/FILTER` with the selector if there is one."""
+REMEMBERED_MAX = 10_000
+"""How many places are remembered that have ended."""
+MATCH_CACHE_SIZE = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace(Message):
+    """Broker -> all others: what a client's place in a shared group has become."""
+
+    filter: Filter
+    client: ClientId
+    epoch: Epoch
+    """The connection that says so: news of an older one is not heeded."""
+    since: float
+    """When the client took the place."""
+    connected: bool | None
+    """The member is connected (True), is away (False), or has left the group (None)."""
+
+
+class Group:
+    """One group with one filter."""
+
+    __slots__ = ("filter", "order", "places", "turn")
+
+    def __init__(self, filter: Filter) -> None:
+        self.filter = filter
+        self.places: dict[ClientId, GroupPlace] = {}
+        self.order: tuple[ClientId, ...] = ()
+        """Who takes turns: the connected members, or all of them if none is connected; those without room only if
+        nobody has any."""
+        self.turn = 0
+
+    def changed(self, full: Collection[ClientId] = ()) -> None:
+        """Note who takes turns; `full` are members that have no room."""
+        able = [client for client in self.places if client not in full] or list(self.places)
+        present = sorted(client for client in able if self.places[client].connected)
+        self.order = tuple(present or sorted(able))
+
+    def next(self) -> ClientId:
+        self.turn += 1
+        return self.order[self.turn % len(self.order)]
+
+    def oldest(self) -> ClientId:
+        """The member that has been in the group longest."""
+        return min(self.places.values(), key=lambda place: (place.since, place.client)).client
+
+
+class SharedGroups:
+    """All groups of the network, seen from one broker."""
+
+    def __init__(self) -> None:
+        self.groups: dict[GroupKey, Group] = {}
+        self._index: MatchIndex[GroupKey] = MatchIndex()
+        self._matches: dict[object, tuple[GroupKey, ...]] = {}
+        self._matches_version = -1
+        self._ended: dict[tuple[GroupKey, ClientId], Epoch] = {}
+        """Places that have ended, and on which connection: news of older ones may still be on its way."""
+        self._ended_here: dict[tuple[GroupKey, ClientId], None] = {}
+        """Places that ended at this broker: events for them may be on their way."""
+        self._full: dict[tuple[GroupKey, ClientId], None] = {}
+        """Members that have no room: they are passed over while another member has."""
+        self._handed_on: dict[tuple[GroupKey, EventId], None] = {}
+        """Events that this broker has handed on: they may come here more than one way."""
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    # --- members ------------------------------------------------------------------------------------------
+
+    def learn(self, news: GroupPlace, *, is_here: bool = False) -> bool:
+        """Note what a place has become; False if it is no news. `is_here`: it did so at this broker."""
+        key, client = str(news.filter), news.client
+        group = self.groups.get(key)
+        known = None if group is None else group.places.get(client)
+        ended = self._ended.get((key, client))
+        if (known is not None and news.epoch < known.epoch) or (ended is not None and news.epoch < ended):
+            return False
+        if known == news or (known is None and news.connected is None):
+            return False
+        if group is None:
+            group = self.groups[key] = Group(news.filter)
+            self._index.add(key, news.filter)
+        if news.connected is None:
+            del group.places[client]
+            _remember(self._ended, (key, client), news.epoch)
+            if is_here:
+                _remember(self._ended_here, (key, client), None)
+            if not group.places:
+                del self.groups[key]
+                self._index.remove(key, news.filter)
+        else:
+            group.places[client] = news
+            self._ended.pop((key, client), None)
+            self._ended_here.pop((key, client), None)
+        self._changed(key, group)
+        return True
+
+    def _changed(self, key: GroupKey, group: Group) -> None:
+        group.changed({client for client in group.places if (key, client) in self._full})
+
+    def set_full(self, key: GroupKey, client: ClientId, *, is_full: bool) -> None:
+        """A member has no room for more, or has room again."""
+        if is_full:
+            _remember(self._full, (key, client), None)
+        else:
+            self._full.pop((key, client), None)
+        if (group := self.groups.get(key)) is not None:
+            self._changed(key, group)
+
+    def is_full_for(self, event: Event) -> bool:
+        """Whether in one of its groups no member has room for the event."""
+        if not self._full:
+            return False
+        return any(
+            all((key, client) in self._full for client in self.groups[key].places)
+            for key in self.matching(event)
+        )
+
+    def note_ended_here(self, filter: Filter, client: ClientId) -> GroupPlace | None:
+        """A place that was at this broker has ended, as another broker says: the news of it.
+
+        None if the place was taken again since.
+        """
+        key = (str(filter), client)
+        if self.place(filter, client) is not None:
+            return None
+        _remember(self._ended_here, key, None)
+        epoch = self._ended.get(key)
+        if epoch is None:
+            return None
+        return GroupPlace(filter=filter, client=client, epoch=epoch, since=0.0, connected=None)
+
+    def place(self, filter: Filter, client: ClientId) -> GroupPlace | None:
+        group = self.groups.get(str(filter))
+        return None if group is None else group.places.get(client)
+
+    def places_of(self, client: ClientId) -> list[GroupPlace]:
+        return [group.places[client] for group in self.groups.values() if client in group.places]
+
+    # --- whose turn it is ---------------------------------------------------------------------------------
+
+    def matching(self, event: Event) -> tuple[GroupKey, ...]:
+        if self._index.version != self._matches_version or len(self._matches) > MATCH_CACHE_SIZE:
+            self._matches.clear()
+            self._matches_version = self._index.version
+        found = self._matches.get(event.match_key)
+        if found is None:
+            found = self._matches[event.match_key] = tuple(self._index.match(event))
+        return found
+
+    def assign(self, event: Event) -> Mapping[GroupKey, ClientId] | None:
+        """For an event that enters here: the member of each group whose turn it is."""
+        assigned = {key: self.groups[key].next() for key in self.matching(event)}
+        return assigned or None
+
+    def next_member(self, key: GroupKey) -> ClientId | None:
+        """The member whose turn it is, if the group has any."""
+        group = self.groups.get(key)
+        return None if group is None else group.next()
+
+    def left_over(self, event: Event) -> Iterator[tuple[GroupKey, ClientId | None]]:
+        """For an event that came from elsewhere: the groups in which nobody may get it unless somebody sees to it.
+
+        With None the place it was assigned to ended here; with a member, the broker of that member sees to it.
+        """
+        assigned = event.assigned or {}
+        for key, client in assigned.items():
+            if (key, client) in self._ended_here and self.note_handed_on(key, event):
+                yield key, None
+        if not event.is_handed_on:
+            for key in self.matching(event):
+                if key not in assigned:
+                    yield key, self.groups[key].oldest()
+
+    def comes_too_late(self, event: Event, client: ClientId, is_forwarded: bool) -> Iterator[GroupKey]:
+        """For an event that is for a client: the groups that the client had left before it came.
+
+        One that comes here by itself as well is handed on once. Where the place was at another broker, that one saw to
+        what passed there later, and what it has forwarded is for this one to see to.
+        """
+        for key, member in (event.assigned or {}).items():
+            has_left = (key, client) in self._ended_here or is_forwarded
+            if member == client and has_left and self.note_handed_on(key, event):
+                yield key
+
+    def note_handed_on(self, key: GroupKey, event: Event) -> bool:
+        """An event is handed on to another member; False if it was before."""
+        if (key, event.id) in self._handed_on:
+            return False
+        _remember(self._handed_on, (key, event.id), None)
+        return True
+
+    def all_places(self) -> Iterator[GroupPlace]:
+        for group in self.groups.values():
+            yield from group.places.values()
+
+
+def _remember(entries: dict[K, V], key: K, value: V) -> None:
+    """Enter a value, in place of the oldest one if there are too many."""
+    entries.pop(key, None)
+    entries[key] = value
+    if len(entries) > REMEMBERED_MAX:
+        del entries[next(iter(entries))]

@@ -1,0 +1,107 @@
+"""What every broker knows alike - who is where, who shares what, what is retained - for a neighbour that does not.
+
+A broker that begins anew, with an empty folder or an old one, is told by its neighbours. All of it is merged by what is
+newer, so it may be told several times and in any order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from roamq.broker.broker import Broker
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.messages import Message
+from roamq.net.links.others import OtherBrokers
+from roamq.net.topics.directory import Directory
+from roamq.net.topics.retained import RetainedMessages
+from roamq.net.topics.shared import GroupPlace, SharedGroups
+
+T = TypeVar("T")
+
+SLICE: Final = 200
+"""How many entries one message has at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesWanted(Message):
+    """Broker that begins anew -> neighbour: tell me what everybody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesTold(Message):
+    """Broker -> neighbour that begins anew: a part of what everybody knows."""
+
+    connections: tuple[Any, ...] = ()
+    """Client, epoch of its newest connection, home and user, each."""
+    places: tuple[GroupPlace, ...] = ()
+    retained: tuple[Event, ...] = ()
+    ended: tuple[Any, ...] = ()
+    """Client and epoch, each, of sessions that are over."""
+    is_all: bool = False
+    """Whether this was the last part."""
+
+
+class Tables:
+    """The tables of one broker that all brokers have."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        directory: Directory,
+        groups: SharedGroups,
+        retained: RetainedMessages,
+        others: OtherBrokers,
+    ) -> None:
+        self._broker = broker
+        self._directory = directory
+        self._groups = groups
+        self._retained = retained
+        self._others = others
+        self.is_told = False
+        """Whether a neighbour has told all that it knows, in this life."""
+
+    def tell(self, neighbour: BrokerId) -> None:
+        """Tell a neighbour that has forgotten."""
+        for connections in _slices((client, *entry) for client, entry in self._directory.items()):
+            self._others.tell(neighbour, TablesTold(connections=connections))
+        for places in _slices(self._groups.all_places()):
+            self._others.tell(neighbour, TablesTold(places=places))
+        for retained in _slices(self._retained.events()):
+            self._others.tell(neighbour, TablesTold(retained=retained))
+        self._others.tell(neighbour, TablesTold(is_all=True))
+
+    def tell_own(self, newcomer: BrokerId) -> None:
+        """Tell a broker that has joined what this one has told all others, perhaps without knowing of it."""
+        me, tell = self._broker.me, self._others.tell
+        rows = ((client, *entry) for client, entry in self._directory.items() if entry.epoch.broker == me)
+        for connections in _slices(rows):
+            tell(newcomer, TablesTold(connections=connections))
+        for ended in _slices(pair for pair in self._directory.ended() if pair[1].broker == me):
+            tell(newcomer, TablesTold(ended=ended))
+        for places in _slices(place for place in self._groups.all_places() if place.epoch.broker == me):
+            tell(newcomer, TablesTold(places=places))
+
+    def ask(self, neighbour: BrokerId) -> None:
+        self._others.tell(neighbour, TablesWanted())
+
+    def on_wanted(self, sender: BrokerId, message: TablesWanted) -> None:
+        self.tell(sender)
+
+    def on_told(self, sender: BrokerId, message: TablesTold) -> None:
+        for client, epoch, home, owner in message.connections:
+            self._broker.contexts.hear_epoch(epoch)
+            if not self._directory.has_ended(ClientId(client), epoch):
+                self._directory.learn(ClientId(client), epoch, BrokerId(home), owner)
+        for client, epoch in message.ended:
+            self._directory.forget(ClientId(client), epoch)
+        for place in message.places:
+            self._groups.learn(place)
+        for event in message.retained:
+            self._retained.observe(event)
+        self.is_told = self.is_told or message.is_all
+
+
+def _slices(entries: Iterator[T]) -> Iterator[tuple[T, ...]]:
+    while found := tuple(islice(entries, SLICE)):
+        yield found

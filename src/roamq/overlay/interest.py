@@ -1,0 +1,417 @@
+"""Routing by interest: an event travels only toward brokers where somebody wants it, on any connected graph.
+
+An event follows the tree of the chosen shortest paths from its origin (`paths.py`), cut back to the branches that
+asked for it. A broker asks the neighbour from which it gets an origin's events for what is wanted here and behind it in
+that origin's tree. It asks once for many origins, and not at all for those of which it gets a filter that covers the
+new one; when a covering filter goes, the ones it covered are asked for first.
+
+A broker does not see what nobody there wants, so two brokers cannot compare how far they have seen. Instead, the new
+broker sends a *marker* behind its subscriptions to every broker where the paths to it and to the old broker part, and
+those pass it on to the old broker as an *echo*, behind the events that they sent there. When all echoes have come, the
+old broker has seen every event that the new one will not get. docs/interest.md has the proof.
+
+An edge broker that joins is one that begins anew: nobody knows what is wanted of it, so its events go everywhere until
+all have told. Bits of origins are this broker's own and never get another meaning; between brokers, a life of an edge
+broker in the network has a mark.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from roamq.core.events import BrokerId, Event
+from roamq.core.filters import Filter
+from roamq.core.matching import MatchIndex
+from roamq.core.messages import Message
+from roamq.core.ports import Host
+from roamq.overlay.base import TreeUnicast
+from roamq.overlay.markers import Markers
+from roamq.overlay.messages import (
+    MarkerMessage,
+    RoutingReset,
+    RoutingTold,
+    StoreLost,
+    SubscribeFrom,
+    UnsubscribeFrom,
+)
+from roamq.overlay.topology import Topology
+
+ROUTE_CACHE_SIZE = 4096
+
+Origins = int
+"""A set of origins: one bit each. First come the brokers of the core, in the alphabetical order of their names, then
+edge brokers as this broker heard of them."""
+
+
+class ByInterest(TreeUnicast):
+    """The router of one broker in a network that routes by interest."""
+
+    def __init__(self, me: BrokerId, host: Host, topology: Topology, *, first_number: int = 0) -> None:
+        super().__init__(me, host, topology)
+        self.frontier: dict[BrokerId, int] = {}
+        """The last event seen here of each origin."""
+        self._bit = {broker: 1 << place for place, broker in enumerate(sorted(topology.core))}
+        self._marks: dict[str, Origins] = {}
+        """The life of an edge broker in the network, as messages name it -> its bit."""
+        self._core: Origins = (1 << len(self._bit)) - 1
+        self._bytes = (len(self._bit) + 7) // 8
+        for edge in topology.attached:
+            self._bit[edge] = 1 << len(self._bit)
+        neighbours = topology.neighbours[me]
+        self._from: dict[BrokerId, Origins] = {}
+        """Neighbour -> the origins whose events come from there."""
+        self._to: dict[BrokerId, Origins] = {}
+        """Neighbour -> the origins whose events it gets from here, if it wants them."""
+        self.rewired()
+        self._asked: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
+        """Neighbour -> what it asked this broker for, of which origins."""
+        self._sent: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
+        """Neighbour -> what this broker asked it for, of which origins."""
+        self._here: Counter[Filter] = Counter()
+        """What is wanted at this broker, counted."""
+        self._index: MatchIndex[tuple[BrokerId, Filter]] = MatchIndex()
+        self._routes: dict[tuple[BrokerId, bool, Hashable], tuple[BrokerId, ...]] = {}
+        """Origin, whether it is for every broker, and what an event is about -> the neighbours that it goes to."""
+        self._doubted: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
+        """Neighbour that lost its store -> what it asked for before and has not asked for again."""
+        self._untold: dict[BrokerId, Origins] = dict.fromkeys(neighbours, 0)
+        """Neighbour -> the origins of which this broker does not know what it wants: all of them go there."""
+        self._telling: set[BrokerId] = set(neighbours)
+        """Neighbours that have told this life from the beginning on: only their word that this was all counts."""
+        self._to_tell: dict[BrokerId, Origins] = dict.fromkeys(neighbours, 0)
+        """Neighbour -> the origins of which it waits for the word that it has been told everything."""
+        self._unmet: set[BrokerId] = set()
+        """Neighbours that were not heard of since this broker was restarted: all events may be for them."""
+        self.markers = Markers(me, host, topology, first_number)
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def publish(self, event: Event) -> None:
+        origin, sequence = event.id
+        self.frontier[origin] = sequence
+        if not self._from:
+            return  # there is no other broker
+        route = self._routes.get((origin, event.retain, event.match_key))
+        if route is None:
+            self._pass_on(event)
+        elif route:
+            self.host.pass_on(route, event)
+
+    def receive_event(self, sender: BrokerId, event: Event) -> bool:
+        origin, sequence = event.id
+        if sequence <= self.frontier.get(origin, 0):
+            return False
+        self.frontier[origin] = sequence
+        self._pass_on(event)
+        return True
+
+    def _pass_on(self, event: Event) -> None:
+        key = (event.id[0], event.retain and not event.is_handed_on, event.match_key)
+        route = self._routes.get(key)
+        if route is None:
+            if len(self._routes) > ROUTE_CACHE_SIZE:
+                self._routes.clear()
+            route = self._routes[key] = self._route(event)
+        if route:
+            self.host.pass_on(route, event)
+
+    def _route(self, event: Event) -> tuple[BrokerId, ...]:
+        """Who wants it, and who may. A retained message is for every broker: clients may subscribe to it later."""
+        bit = self._bit[event.id[0]]
+        if event.retain and not event.is_handed_on:
+            return tuple(sorted(n for n, origins in self._to.items() if origins & bit))
+        wanting = {n for n, filter in self._index.match(event) if self._asked[n][filter] & bit}
+        wanting.update(n for n, origins in self._untold.items() if origins & bit)
+        wanting.update(n for n in self._unmet if self._to[n] & bit)
+        return tuple(sorted(wanting))
+
+    # --- subscriptions ------------------------------------------------------------------------------------
+
+    def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
+        self._here[filter] += 1
+        if self._here[filter] == 1:
+            for neighbour, origins in self._from.items():
+                self._ask(neighbour, filter, origins, mobile)
+
+    def unsubscribe(self, filter: Filter, *, mobile: bool = False) -> None:
+        assert filter in self._here, f"{self.me}: unsubscribes {filter}, which nobody here had subscribed"
+        self._here[filter] -= 1
+        if not self._here[filter]:
+            del self._here[filter]
+            for neighbour, origins in self._from.items():
+                self._ask_no_more(neighbour, filter, origins, mobile)
+
+    def advertise(self, filter: Filter) -> None:
+        """Every broker counts as one where anything may be published."""
+
+    def receive(self, sender: BrokerId, message: Message) -> bool:
+        match message:
+            case SubscribeFrom():
+                self._asked_for(sender, message.filter, self._origins(message), message.mobile)
+            case UnsubscribeFrom():
+                self._asked_no_more(sender, message.filter, self._origins(message), message.mobile)
+            case RoutingReset():
+                self._telling.add(sender)
+                self._doubt_neighbour(sender)
+                self._tell_all(sender)
+            case RoutingTold():
+                self._on_told(sender, self._origins(message))
+            case _:
+                assert isinstance(message, MarkerMessage), f"not a routing message: {message}"
+                return self.markers.receive(message)
+        return False
+
+    def _asked_for(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
+        asked = self._asked[neighbour]
+        if not origins:
+            return  # of brokers that departed
+        self._believe(neighbour, filter, origins)
+        before = asked.get(filter, 0)
+        asked[filter] = before | origins
+        if not before:
+            self._index.add((neighbour, filter), filter)
+        self._routes.clear()
+        for other, theirs in self._from.items():
+            if other != neighbour:
+                self._ask(other, filter, origins & theirs, mobile)
+
+    def _asked_no_more(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
+        asked = self._asked[neighbour]
+        self._believe(neighbour, filter, origins)
+        origins &= asked.get(filter, 0)  # less where a broker forgot what it was told
+        if not origins:
+            return
+        asked[filter] &= ~origins
+        if not asked[filter]:
+            del asked[filter]
+            self._index.remove((neighbour, filter), filter)
+        self._routes.clear()
+        for other, theirs in self._from.items():
+            if other != neighbour:
+                self._ask_no_more(other, filter, origins & theirs, mobile)
+
+    def _ask(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
+        """Ask a neighbour for what it does not send already because of a filter that covers this one."""
+        sent = self._sent[neighbour]
+        for earlier, theirs in sent.items():
+            if not origins:
+                return
+            if origins & theirs and earlier.covers(filter):
+                origins &= ~theirs
+        if origins:
+            sent[filter] = sent.get(filter, 0) | origins
+            self.markers.is_behind = True
+            self.host.send(neighbour, SubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
+
+    def _ask_no_more(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
+        """Take a filter back where nobody wants it any more; those that it covered are asked for before."""
+        sent = self._sent[neighbour]
+        origins &= sent.get(filter, 0) & ~self._wanted(neighbour, filter)
+        if not origins:
+            return
+        left = sent[filter] & ~origins
+        if left:
+            sent[filter] = left
+        else:
+            del sent[filter]
+        for hidden in self._widest_first(neighbour, filter):
+            self._ask(neighbour, hidden, self._wanted(neighbour, hidden) & origins, mobile)
+        self.host.send(neighbour, UnsubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
+
+    def _wanted(self, neighbour: BrokerId, filter: Filter) -> Origins:
+        """The origins behind `neighbour` of which this filter is wanted, here or by another neighbour."""
+        if filter in self._here:
+            return self._from[neighbour]
+        origins = 0
+        for other, asked in self._asked.items():
+            if other != neighbour:
+                origins |= asked.get(filter, 0)
+        return origins & self._from[neighbour]
+
+    def _widest_first(self, neighbour: BrokerId, covering: Filter) -> list[Filter]:
+        """What `covering` covers of all that is wanted here or by other neighbours."""
+        filters = dict.fromkeys(self._here)
+        for other, asked in self._asked.items():
+            if other != neighbour:
+                filters.update(dict.fromkeys(asked))
+        covered = [filter for filter in filters if filter != covering and covering.covers(filter)]
+        return sorted(covered, key=lambda f: sum(other.covers(f) for other in covered))
+
+    @property
+    def filters_kept(self) -> int:
+        """How many filters this broker keeps about its neighbours: what they asked it for, and it asked them for."""
+        return sum(map(len, self._asked.values())) + sum(map(len, self._sent.values()))
+
+    def _named(self, origins: Origins) -> dict[str, Any]:
+        """A set of origins, as messages name them."""
+        edges: tuple[str, ...] = ()
+        if origins > self._core:
+            edges = tuple(mark for mark, bit in self._marks.items() if bit & origins)
+        return {"origins": (origins & self._core).to_bytes(self._bytes, "little"), "edges": edges}
+
+    def _origins(self, message: SubscribeFrom | UnsubscribeFrom | RoutingTold) -> Origins:
+        """The origins that a message names, but for those of which another life is in the network now, or none."""
+        origins = int.from_bytes(message.origins, "little")
+        for mark in message.edges:
+            origins |= self._marks.get(mark, 0)
+        return origins
+
+    # --- ordering -----------------------------------------------------------------------------------------
+
+    def next_hop(self, to: BrokerId) -> BrokerId:
+        return self.topology.unique_paths.next_hop(self.me, to)
+
+    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
+        return self.markers.fence(peer)
+
+    def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
+        return self.markers.confirm(anew=anew)
+
+    def passed(self, fence: Mapping[BrokerId, int]) -> bool:
+        return self.markers.passed(fence)
+
+    def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
+        return self.markers.silent(confirmation)
+
+    # --- brokers come and go ------------------------------------------------------------------------------
+
+    def rewired(self) -> None:
+        """Find out anew from where the events of each origin come, and to whom they go."""
+        paths, me = self.topology.unique_paths, self.me
+        neighbours = self.topology.neighbours[me]
+        self._from.clear()
+        self._from.update(dict.fromkeys(neighbours, 0))
+        self._to.clear()
+        self._to.update(dict.fromkeys(neighbours, 0))
+        for origin, bit in self._bit.items():
+            toward = paths.tree(origin)
+            if origin != me and toward[me] in self._from:  # a neighbour that departed sends nothing
+                self._from[toward[me]] |= bit
+            for neighbour in neighbours:
+                if neighbour != origin and toward[neighbour] == me:
+                    self._to[neighbour] |= bit
+
+    def broker_joined(self, broker: BrokerId, mark: str) -> None:
+        """Nobody here knows what is wanted of it, so all of it goes on; and the word is on its way to it of what is
+        wanted here, and that this is all."""
+        if broker == self.me:
+            self._marks[mark] = self._bit[broker]
+            return
+        self._forget_origin(broker)
+        bit = 1 << max(self._bit.values()).bit_length()
+        self._bit[broker] = self._marks[mark] = bit
+        self.rewired()
+        if broker in self._from:
+            self._asked[broker], self._sent[broker], self._doubted[broker] = {}, {}, {}
+            self._untold[broker], self._to_tell[broker] = self._to[broker], 0
+        for neighbour, origins in self._to.items():
+            self._untold[neighbour] |= origins & bit
+        for neighbour, origins in self._from.items():
+            if origins & bit:
+                for filter in self._here:
+                    self._ask(neighbour, filter, bit, mobile=False)
+                self._to_tell[neighbour] |= bit
+                self._tell_what_is_whole(neighbour)
+        self._routes.clear()
+
+    def _forget_origin(self, broker: BrokerId) -> None:
+        """An earlier life of a broker in the network is over, and another begins: nothing names the earlier one."""
+        bit = self._bit.pop(broker, 0)
+        for known in (self._asked, self._sent, self._doubted):
+            for neighbour, filters in known.items():
+                for filter, origins in list(filters.items()):
+                    filters[filter] = origins & ~bit
+                    if not filters[filter]:
+                        del filters[filter]
+                        if known is self._asked:
+                            self._index.remove((neighbour, filter), filter)
+        for waiting in (self._untold, self._to_tell):
+            for neighbour in waiting:
+                waiting[neighbour] &= ~bit
+        self._marks = {mark: other for mark, other in self._marks.items() if other != bit}
+
+    def broker_departed(self, broker: BrokerId) -> None:
+        """What a neighbour wanted is taken back; events that it had sent go on as before."""
+        if broker in self._asked:
+            for filter, origins in list(self._asked[broker].items()):
+                self._asked_no_more(broker, filter, origins, mobile=False)
+            for known in (self._asked, self._sent, self._doubted, self._untold, self._to_tell):
+                del known[broker]
+            self._telling.discard(broker)
+            self._unmet.discard(broker)
+        self.rewired()
+        self._routes.clear()
+        for neighbour in self._to_tell:
+            self._tell_what_is_whole(neighbour)
+
+    # --- a broker that lost its store ---------------------------------------------------------------------
+
+    def doubt(self) -> None:
+        """Every neighbour may want things that this broker has forgotten: until it has told, all goes there."""
+        self._untold.update(self._to)
+        self._telling.clear()
+        self._routes.clear()
+
+    def restarted(self) -> None:
+        self._unmet.update(self._to)
+        self._routes.clear()
+
+    def count_on(self, number: int) -> None:
+        self.markers.number = max(self.markers.number, number)
+
+    def in_step(self, neighbour: BrokerId) -> None:
+        if neighbour in self._unmet:
+            self._unmet.remove(neighbour)
+            self._routes.clear()
+
+    def neighbour_forgot(self, neighbour: BrokerId) -> None:
+        """What it wanted holds until it has told what it wants now, and it is told again what we want of it.
+
+        Markers and echoes that it was to pass on are gone: whoever waits for one asks for another.
+        """
+        self._doubt_neighbour(neighbour)
+        self.host.send(neighbour, RoutingReset())
+        self._tell_all(neighbour)
+        self.markers.on_store_lost(StoreLost(by=self.me))
+
+    def _doubt_neighbour(self, neighbour: BrokerId) -> None:
+        self._doubted[neighbour] = dict(self._asked[neighbour])
+
+    def _believe(self, neighbour: BrokerId, filter: Filter, origins: Origins) -> None:
+        """The neighbour has spoken of this filter since it was doubted."""
+        doubted = self._doubted[neighbour]
+        if filter in doubted:
+            doubted[filter] &= ~origins
+
+    def _tell_all(self, neighbour: BrokerId) -> None:
+        for filter, origins in self._sent[neighbour].items():
+            self.host.send(neighbour, SubscribeFrom(filter=filter, **self._named(origins)))
+        self._to_tell[neighbour] = self._from[neighbour]
+        self._tell_what_is_whole(neighbour)
+
+    def _tell_what_is_whole(self, neighbour: BrokerId) -> None:
+        """Say of which origins the neighbour knows everything: those of which nobody behind us is still to tell.
+
+        The word goes from the leaves of an origin's tree to the origin, so brokers never wait for each other in turn.
+        """
+        waiting = 0
+        for other, origins in self._untold.items():
+            if other != neighbour:
+                waiting |= origins
+        whole = self._to_tell[neighbour] & ~waiting
+        if whole:
+            self._to_tell[neighbour] &= ~whole
+            self.host.send(neighbour, RoutingTold(**self._named(whole)))
+
+    def _on_told(self, neighbour: BrokerId, origins: Origins) -> None:
+        """Of these origins the neighbour wants what it asked for since it was doubted, and nothing else."""
+        for filter, left in list(self._doubted[neighbour].items()):
+            if left & origins:
+                self._asked_no_more(neighbour, filter, left & origins, mobile=False)
+        if neighbour not in self._telling:
+            return  # what it told before was for an earlier life
+        self._untold[neighbour] &= ~origins
+        self._routes.clear()
+        for other in self._to_tell:
+            if other != neighbour:
+                self._tell_what_is_whole(other)

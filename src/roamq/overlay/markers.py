@@ -1,0 +1,210 @@
+"""Markers: how a broker learns that what it subscribed to is known where it matters (docs/interest.md).
+
+A marker travels behind the subscriptions of the broker that sends it, along the chosen paths. The brokers that it is
+for answer with an *echo*, which travels behind the events that they sent. One kind of marker goes to every broker and
+comes back to its sender: then every broker knows the sender's subscriptions (`confirm`). The other kind goes where
+the paths to two brokers part, and its echoes come to the other broker: then that one has seen every event that the
+sender will not get (`fence`).
+
+Brokers come and go, and do not all hear of it at once. So a fence names the brokers that its marker visits, as the
+sender knew the network: of an origin that it had not heard of it gets everything from the first event on. Nobody waits
+for a broker that departed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from roamq.core.events import BrokerId
+from roamq.core.ports import Host
+from roamq.overlay.messages import Echo, MarkAgain, Marker, MarkerMessage, StoreLost
+from roamq.overlay.topology import Topology
+
+AT: Final = -1
+"""In a fence: the marker visits this broker."""
+FOR: Final = -2
+"""In a fence: it was made for this broker."""
+
+
+class Markers:
+    """The markers of one broker: those it sends, answers, passes on and waits for."""
+
+    def __init__(self, me: BrokerId, host: Host, topology: Topology, first_number: int = 0) -> None:
+        self.me = me
+        self.host = host
+        self.topology = topology
+        self.number = first_number
+        """Of the last marker. A life that remembers no other begins above all that were sent before."""
+        self.is_behind = False
+        """Whether something was subscribed to since the last marker that went to all brokers."""
+        self.echoed: dict[tuple[BrokerId, BrokerId], int] = {}
+        """Who sent a marker, and where it was -> the last number of which an echo came here."""
+        self._confirmation = 0
+        """The number of the last marker that went to all brokers."""
+        self._confirmation_at: tuple[BrokerId, ...] = ()
+        """All brokers, as they were then."""
+        self._awaited_at: dict[BrokerId, tuple[BrokerId, ...]] = {}
+        """Who sent a marker -> where somebody here waits for it to have been."""
+        self._marked_again: dict[BrokerId, tuple[int, tuple[BrokerId, ...]]] = {}
+        """Who sent a marker once more -> its number, and where it went."""
+        self._awaited: dict[BrokerId, int] = {}
+        """Who sent a marker -> the number of the last that somebody here waits for."""
+        self._asked_again: dict[BrokerId, int] = {}
+        """Who sent a marker -> the number of the last that this broker asked for once more."""
+
+    def receive(self, message: MarkerMessage) -> bool:
+        """True if a fence that had not `passed` may have passed now."""
+        match message:
+            case Marker():
+                self._on_marker(message)
+            case Echo():
+                return self._on_echo(message)
+            case MarkAgain():
+                self._on_mark_again(message)
+            case StoreLost():
+                self.on_store_lost(message)
+        return False
+
+    # --- what is waited for ---------------------------------------------------------------------------------
+
+    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
+        """A marker goes where the paths to `peer` and to this broker part, but for those that the fence passes."""
+        if peer == self.me:
+            return {}
+        visited = self._visited(self.me, peer)
+        self._mark(peer, visited)
+        return {self.me: self.number, peer: FOR, **dict.fromkeys(visited, AT)}
+
+    def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
+        """A fence that has passed when every broker knows of all that was subscribed to here."""
+        if self.is_behind or anew:
+            self.is_behind = False
+            self._confirmation_at = self._visited(self.me, self.me)
+            self._mark(self.me, self._confirmation_at)
+            self._confirmation = self.number
+        if not self._confirmation_at:
+            return {}
+        return {self.me: self._confirmation, **dict.fromkeys(self._confirmation_at, AT)}
+
+    def passed(self, fence: Mapping[BrokerId, int]) -> bool:
+        """A fence that was meant for another broker and was passed on to this one: ask for markers of our own."""
+        for by, number in fence.items():
+            if number <= 0 or by in self.topology.departed:
+                continue
+            is_for_us = fence.get(self.me, AT) != AT
+            visited = self._visited_by(by, fence) if is_for_us else self._visited_again(by, number)
+            if visited is not None and not self._silent(by, number, visited):
+                continue
+            self._awaited[by] = max(number, self._awaited.get(by, 0))
+            self._awaited_at[by] = tuple(dict.fromkeys((*self._awaited_at.get(by, ()), *(visited or ()))))
+            return False
+        return True
+
+    def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
+        """The brokers that have not answered the marker of a `confirm`."""
+        number = confirmation.get(self.me, 0)
+        return set(self._silent(self.me, number, self._visited_by(self.me, confirmation)))
+
+    def _silent(self, by: BrokerId, number: int, visited: Iterable[BrokerId]) -> list[BrokerId]:
+        """Where the marker has not been, as far as is known here."""
+        gone = self.topology.departed
+        return [at for at in visited if self.echoed.get((by, at), 0) < number and at not in gone]
+
+    def _visited_by(self, by: BrokerId, fence: Mapping[BrokerId, int]) -> tuple[BrokerId, ...]:
+        """Where the marker of a fence went. Brokers of the release before do not say so: they know no edge brokers."""
+        if by == self.me or fence.get(self.me) == FOR:
+            return tuple(at for at, value in fence.items() if value == AT)
+        return self._visited(by, self.me)
+
+    def _visited_again(self, by: BrokerId, number: int) -> tuple[BrokerId, ...] | None:
+        """Where the marker went that this broker asked for, `by` itself included; None while that is not known."""
+        marked, visited = self._marked_again.get(by, (0, ()))
+        if marked >= number:
+            return (*visited, by)
+        if self._asked_again.get(by, 0) < number:
+            self._ask_again(by, number)
+        return None
+
+    # --- markers and echoes under way -------------------------------------------------------------------------
+
+    def _mark(self, peer: BrokerId, visited: tuple[BrokerId, ...]) -> None:
+        self.number += 1
+        for neighbour, targets in self._by_next_hop(visited):
+            marker = Marker(by=self.me, number=self.number, peer=peer, targets=targets)
+            self.host.send(neighbour, marker)
+
+    def _visited(self, by: BrokerId, peer: BrokerId) -> tuple[BrokerId, ...]:
+        """Where a marker of `by` for `peer` goes."""
+        if by == peer:
+            return tuple(broker for broker in self.topology.brokers if broker != by)
+        return self.topology.unique_paths.partings(by, peer)
+
+    def _by_next_hop(self, targets: tuple[BrokerId, ...]) -> Iterator[tuple[BrokerId, tuple[BrokerId, ...]]]:
+        hops: dict[BrokerId, list[BrokerId]] = {}
+        for target in targets:
+            if target in self.topology.departed:
+                continue
+            hops.setdefault(self._next_hop(target), []).append(target)
+        for neighbour, beyond in hops.items():
+            yield neighbour, tuple(beyond)
+
+    def _next_hop(self, to: BrokerId) -> BrokerId:
+        return self.topology.unique_paths.next_hop(self.me, to)
+
+    def _send(self, to: BrokerId, message: Marker | Echo | MarkAgain) -> None:
+        """Send on the way to a broker, unless it departed."""
+        if to not in self.topology.departed:
+            self.host.send(self._next_hop(to), message)
+
+    def _on_marker(self, marker: Marker) -> None:
+        if self.me in marker.targets:
+            echo = Echo(to=marker.peer, by=marker.by, number=marker.number, at=self.me)
+            self._send(marker.peer, echo)
+        others = tuple(target for target in marker.targets if target != self.me)
+        for neighbour, targets in self._by_next_hop(others):
+            passed_on = Marker(by=marker.by, number=marker.number, peer=marker.peer, targets=targets)
+            self.host.send(neighbour, passed_on)
+
+    def _on_echo(self, echo: Echo) -> bool:
+        if echo.to != self.me:
+            self._send(echo.to, echo)
+            return False
+        if echo.at == echo.by:
+            visited = self._visited(echo.by, self.me) if echo.visited is None else echo.visited
+            self._marked_again[echo.by] = (echo.number, visited)
+        key = (echo.by, echo.at)
+        self.echoed[key] = max(echo.number, self.echoed.get(key, 0))
+        return True
+
+    # --- markers that are lost with a store -------------------------------------------------------------------
+
+    def on_store_lost(self, message: StoreLost) -> None:
+        """Markers and echoes that a broker was to pass on are gone: whoever waits for one asks for another."""
+        paths = self.topology.unique_paths
+        for neighbour in self.topology.neighbours[self.me]:
+            if neighbour != message.by and paths.next_hop(neighbour, message.by) == self.me:
+                self.host.send(neighbour, message)
+        for by, number in list(self._awaited.items()):
+            awaited = self._awaited_at.get(by, ())
+            source = () if by == self.me else (by,)
+            if by in self.topology.departed or not self._silent(by, number, (*awaited, *source)):
+                del self._awaited[by]
+                self._awaited_at.pop(by, None)
+            elif by == self.me:
+                self._mark(self.me, self._visited(self.me, self.me))
+            else:
+                self._ask_again(by, number, awaited)
+
+    def _ask_again(self, by: BrokerId, number: int, at: tuple[BrokerId, ...] = ()) -> None:
+        self._asked_again[by] = max(number, self._asked_again.get(by, 0))
+        self._send(by, MarkAgain(to=by, peer=self.me, number=number, at=at))
+
+    def _on_mark_again(self, message: MarkAgain) -> None:
+        if message.to != self.me:
+            self._send(message.to, message)
+            return
+        self.number = max(self.number, message.number)  # this broker may have lost its store itself
+        visited = self._visited(self.me, message.peer)
+        awaited = tuple(at for at in message.at if at not in visited and at != self.me)
+        self._mark(message.peer, (*visited, *awaited))
+        echo = Echo(to=message.peer, by=self.me, number=self.number, at=self.me, visited=visited)
+        self._send(message.peer, echo)

@@ -1,0 +1,111 @@
+"""The one shortest path between any two brokers, the same in both directions.
+
+Among equally short paths one is chosen for good: each link weighs one hop and a fraction that no sum of other links'
+fractions equals. Hence a part of a chosen path is a chosen path, and the way back is the way there. Routing by interest
+rests on both (docs/interest.md): what a broker asks of an origin travels along the links that the origin's events take.
+
+No path leads through an edge broker, and its links weigh less than any fraction of a link of the core. Of two equally
+short paths, the links that only one of them has decide, the weightiest of them first: a link that comes or goes changes
+nothing between paths that do not have it.
+"""
+
+import heapq
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from roamq.core.events import BrokerId
+
+if TYPE_CHECKING:
+    from roamq.overlay.topology import Topology
+
+
+class UniquePaths:
+    """The chosen paths of a topology; computed when somebody asks, once for all brokers of a simulation."""
+
+    def __init__(self, topology: "Topology") -> None:
+        self.topology = topology
+        self._weights: dict[frozenset[BrokerId], int] = {}
+        self._toward: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
+        self._partings: dict[tuple[BrokerId, BrokerId], tuple[BrokerId, ...]] = {}
+        self.changed()
+
+    def changed(self) -> None:
+        """A broker was attached or departed."""
+        edges = self.topology.attached
+        links = {frozenset((a, b)) for a in self.topology.all_brokers for b in self.topology.around(a)}
+        # In the order of a checksum, so that not all paths prefer the links of the first brokers.
+        ordered = sorted(
+            (tuple(sorted(link)) for link in links),
+            key=lambda link: (edges.keys().isdisjoint(link), crc32("-".join(link).encode()), link),
+        )
+        hop = 1 << len(ordered)
+        self._weights = {frozenset(link): hop + (1 << place) for place, link in enumerate(ordered)}
+        self._toward.clear()
+        self._partings.clear()
+
+    def tree(self, root: BrokerId) -> Mapping[BrokerId, BrokerId]:
+        """Each broker -> its neighbour on the way to `root` (root -> itself)."""
+        toward = self._toward.get(root)
+        if toward is None:
+            toward = self._toward[root] = {}
+            reached = [(0, root, root)]
+            while reached:
+                weight, broker, parent = heapq.heappop(reached)
+                if broker not in toward:
+                    toward[broker] = parent
+                    if broker != root and broker not in self.topology.core:
+                        continue
+                    for neighbour in self.topology.around(broker):
+                        if neighbour not in toward:
+                            link = self._weights[frozenset((broker, neighbour))]
+                            heapq.heappush(reached, (weight + link, neighbour, broker))
+        return toward
+
+    def next_hop(self, here: BrokerId, to: BrokerId) -> BrokerId:
+        """The neighbour of `here` on the way to `to`."""
+        return self.tree(to)[here]
+
+    def path(self, here: BrokerId, to: BrokerId) -> list[BrokerId]:
+        toward = self.tree(to)
+        hops = [here]
+        while hops[-1] != to:
+            hops.append(toward[hops[-1]])
+        return hops
+
+    def leaves(self, root: BrokerId) -> tuple[BrokerId, ...]:
+        """The brokers through which no path from `root` leads on: whoever visits them all visits every broker."""
+        toward = self.tree(root)
+        passed = {parent for broker, parent in toward.items() if broker != root}
+        return tuple(sorted(broker for broker in toward if broker not in passed and broker != root))
+
+    def partings(self, new: BrokerId, old: BrokerId) -> tuple[BrokerId, ...]:
+        """Where, off the path between `new` and `old`, the paths from some origin to the two part.
+
+        An origin that departed counts, since its events may be under way; where paths part at such a broker itself,
+        nothing more comes from there. Of several that lie on one way from `new` to `old` one is named: a marker that
+        goes there passes the others.
+        """
+        found = self._partings.get((new, old))
+        if found is None:
+            found = self._partings[new, old] = self._find_partings(new, old)
+        return found
+
+    def _find_partings(self, new: BrokerId, old: BrokerId) -> tuple[BrokerId, ...]:
+        direct = set(self.path(new, old))
+        parting: set[BrokerId] = set()
+        for origin in self.topology.all_brokers:
+            to_old = set(self.path(old, origin))
+            parting.add(next(broker for broker in self.path(new, origin) if broker in to_old))
+        named: list[BrokerId] = []
+        for broker in sorted(parting - direct - self.topology.departed):
+            if not any(self._on_one_way(new, old, broker, other) for other in named):
+                named.append(broker)
+        return tuple(named)
+
+    def _on_one_way(self, new: BrokerId, old: BrokerId, one: BrokerId, other: BrokerId) -> bool:
+        """Does the way from `new` to one of the two and on to `old` lead over the other, on chosen paths throughout?"""
+        return any(
+            first in self.path(new, second) and second in self.path(first, old)
+            for first, second in ((one, other), (other, one))
+        )

@@ -1,0 +1,102 @@
+"""A derived table as a value, and what a run has to make of it.
+
+A table is keyed: rows with one key are made together, from the rows of other tables that belong to the key. A run makes
+the keys that changed and keeps the others (docs/decisions/0121). `Scope` says which those are.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from roamq.pipeline.books import TraceSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATASET = ("dataset",)
+CLIENT = ("dataset", "client")
+
+
+@dataclass(slots=True)
+class Scope:
+    """What changed: datasets of which everything is made anew, and the changed clients of others.
+
+    `old` and `new` read a table as it was and as it is; `came` and `left` are the rows that differ in a bronze table.
+    """
+
+    spark: "SparkSession"
+    sources: Sequence[TraceSource]
+    """All datasets, also those in which nothing changed."""
+    whole: set[str]
+    partly: set[str]
+    old: Callable[[str], DataFrame]
+    came: Callable[[TraceSource], DataFrame]
+    left: Callable[[TraceSource], DataFrame | None]
+    urls: dict[str, list[str]] = field(default_factory=dict)
+    """Input files of a dataset whose rows came or left."""
+    clients: DataFrame | None = None
+    """The changed clients (dataset, client) of datasets that changed in part."""
+
+    @property
+    def touched(self) -> list[TraceSource]:
+        return [source for source in self.sources if source.dataset in self.whole | self.partly]
+
+    def new(self, table: str) -> DataFrame:
+        return self.spark.read.table(table)
+
+    def of_clients(self, rows: DataFrame) -> DataFrame:
+        """Rows of whole datasets and of changed clients."""
+        return self.of_keys(rows, self.clients, CLIENT)
+
+    def of_keys(self, rows: DataFrame, keys: DataFrame | None, on: Sequence[str]) -> DataFrame:
+        """Rows of whole datasets, and of other changed datasets those with one of the keys."""
+        parts = []
+        if self.whole:
+            parts.append(rows.where(F.col("dataset").isin(*self.whole)))
+        if self.partly:
+            mine = rows.where(F.col("dataset").isin(*self.partly))
+            parts.append(mine if keys is None else with_keys(mine, keys, on))
+        return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+    def of_touched(self, table: str) -> DataFrame:
+        """All rows of the datasets that changed."""
+        return self.new(table).where(F.col("dataset").isin(*self.whole, *self.partly))
+
+    def changed_rows(self, table: str) -> DataFrame | None:
+        """Rows of changed clients in a silver table, as they were and as they are; None: no dataset changed in part."""
+        if not self.partly or self.clients is None:
+            return None
+        both = self.old(table).unionByName(self.new(table)).where(F.col("dataset").isin(*self.partly))
+        return with_keys(both, self.clients, CLIENT)
+
+
+def with_keys(rows: DataFrame, keys: DataFrame, on: Sequence[str], *, without: bool = False) -> DataFrame:
+    """Rows that have one of the keys, or none of them; a missing value is a value."""
+    named = keys.select(*(F.col(name).alias(f"key_{name}") for name in on))
+    is_equal = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"key_{name}")) for name in on))
+    return rows.join(F.broadcast(named), is_equal, "left_anti" if without else "left_semi")
+
+
+def union(frames: Iterable[DataFrame]) -> DataFrame:
+    """All rows of at least one frame."""
+    return reduce(DataFrame.unionByName, frames)
+
+
+class TableQuery(NamedTuple):
+    """A table that is made of others."""
+
+    name: str
+    reads: tuple[str, ...]
+    query: Callable[[Scope, DataFrame | None], DataFrame]
+    """The rows of whole datasets and of the changed keys."""
+    concerns: Callable[[TraceSource], bool] = lambda source: True
+    """Whether the table has rows of a dataset."""
+    key: tuple[str, ...] = DATASET
+    keys: Callable[[Scope], DataFrame | None] = lambda scope: None
+    """The keys that changed in datasets that changed in part; None: all of such a dataset."""
+    appends: bool = False
+    """Rows are made of bronze rows one by one: where rows only came, theirs are added to those that are there."""

@@ -1,0 +1,295 @@
+"""Derive: make of every derived table what changed, and keep the rest.
+
+A dataset is *whole* if everything of it is made anew: at first, after a change of rules or code, or where much of it
+changed. It changed *in part* if rows of some clients came or left: then keys that those rows touch are made anew. A
+table is written in one job: new rows, and the kept rows of files that hold changed datasets. Files without changed
+datasets stay as they are (docs/decisions/0121).
+"""
+
+import dataclasses
+import hashlib
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from roamq.pipeline.arrivals import Arrivals, PipelineFailedError, read_files, reason_of
+from roamq.pipeline.books import Shelf, TraceSource
+from roamq.pipeline.definitions import Scope, TableQuery, derived_tables
+from roamq.pipeline.definitions.silver import changed_clients, has_clients, holes
+from roamq.pipeline.definitions.table import union, with_keys
+from roamq.pipeline.jobs import code_digest
+from roamq.pipeline.ledger import DataFile, TableChange, arrow_schema
+from roamq.pipeline.schemas import DERIVED, TABLE_SUMMARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES_AT_ONCE: Final = 4
+"""Spark plans one table while it computes another."""
+MUCH: Final = 0.3
+"""If more than this share of a dataset's rows came, all of it is made anew, which costs less."""
+SILVER: Final = ("sojourns", "moves", "durations", "publications", "deliveries", "traffic")
+NOT_DERIVING: Final = frozenset(
+    {
+        "broker",
+        "cli",
+        "core",
+        "fieldtest",
+        "geo",
+        "manet",
+        "net",
+        "overlay",
+        "report",
+        "reproduce",
+        "schemes",
+        "sim",
+    }
+)
+"""Packages whose code does not change what is derived."""
+
+Progress = Callable[[str, str], None]
+
+
+def recipe_of(source: TraceSource) -> str:
+    """What decides the derived rows of a dataset apart from its files: its rules, and our code."""
+    rules = dataclasses.asdict(source.rules())
+    text = json.dumps([source.format, source.mapping, rules, code_digest(NOT_DERIVING)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def derive(
+    spark: "SparkSession",
+    shelf: Shelf,
+    arrivals: Sequence[Arrivals],
+    recipes: dict[str, str],
+    report: Progress,
+    *,
+    again: bool = False,
+) -> dict[str, TableChange]:
+    """The changes of all derived tables. Nothing is made where nothing changed."""
+    scope, gone = _scope(spark, shelf, arrivals, recipes, again=again)
+    tables = derived_tables(scope.sources) if scope.sources else []
+    superfluous = {
+        name: TableChange(contract=DERIVED[name].contract, files=[])
+        for name in shelf.snapshot.tables
+        if name in DERIVED and name not in {table.name for table in tables} | {"summary"}
+    }
+    if not scope.whole and not scope.partly and not gone:
+        return superfluous
+    for found in arrivals:
+        _enter(
+            spark,
+            shelf,
+            found.table,
+            [f for other in arrivals if other.table == found.table for f in other.after],
+        )
+    for found in arrivals:
+        dataset = found.source.dataset
+        if dataset in scope.partly and has_clients(found.source) and _other_holes(scope, found):
+            scope.partly.discard(dataset)  # a hole that opened or closed concerns every client
+            scope.whole.add(dataset)
+    scope.clients = _kept_in_memory(changed_clients(scope)) if scope.partly else None
+    try:
+        made = _make_tables(shelf, scope, gone, tables, report)
+    finally:
+        if scope.clients is not None:
+            scope.clients.unpersist()
+    for dataset in scope.whole:
+        shelf.sources[dataset] = dataclasses.replace(shelf.sources[dataset], recipe=recipes[dataset])
+    return superfluous | _with_summary(shelf, arrivals, tables, made)
+
+
+def _scope(
+    spark: "SparkSession", shelf: Shelf, arrivals: Sequence[Arrivals], recipes: dict[str, str], *, again: bool
+) -> tuple[Scope, set[str]]:
+    """What has to be made, and the datasets of which nothing may stay."""
+    whole, partly = set(), set()
+    for found in arrivals:
+        source = found.source
+        lines = sum(file.rows for file in found.after)
+        much = sum(file.rows for file in found.came) > MUCH * lines
+        # Tables of records are made row by row and have no key by which rows could leave.
+        by_row = source.format == "records" and bool(found.left)
+        if again or source.recipe != recipes[source.dataset] or (found.changed and (much or by_row)):
+            whole.add(source.dataset)
+        elif found.changed:
+            partly.add(source.dataset)
+    by_name = {found.source.dataset: found for found in arrivals}
+    store = shelf.ledger.store
+
+    def old(table: str) -> DataFrame:
+        return read_files(spark, store, table, shelf.ledger.files(shelf.snapshot, table))
+
+    def came(source: TraceSource) -> DataFrame:
+        found = by_name[source.dataset]
+        return read_files(spark, store, found.table, found.came)
+
+    def left(source: TraceSource) -> DataFrame | None:
+        found = by_name[source.dataset]
+        if not found.left:
+            return None
+        return read_files(spark, store, found.table, found.left).where(F.col("file").isin(*found.urls_left))
+
+    scope = Scope(
+        spark,
+        [found.source for found in arrivals],
+        whole,
+        partly,
+        old,
+        came,
+        left,
+        {name: found.urls for name, found in by_name.items()},
+    )
+    known = shelf.ledger.read(shelf.snapshot, "summary")
+    before = set(known.column("dataset").to_pylist()) if known is not None else set()
+    return scope, before - set(by_name)
+
+
+def _other_holes(scope: Scope, found: Arrivals) -> bool:
+    return holes(scope.old(found.table), found.source) != holes(scope.new(found.table), found.source)
+
+
+def _kept_in_memory(clients: DataFrame | None) -> DataFrame | None:
+    """The changed clients, found once: every table asks for them."""
+    return None if clients is None else clients.persist()
+
+
+def _make_tables(
+    shelf: Shelf, scope: Scope, gone: set[str], tables: Sequence[TableQuery], report: Progress
+) -> dict[str, list[DataFile]]:
+    """Write every table when those that it reads are written, a few at once; returns their files."""
+    waiting = list(tables)
+    names = {table.name for table in tables}
+    made: dict[str, list[DataFile]] = {}
+    running: dict[Future[list[DataFile]], str] = {}
+    with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="table") as pool:
+        while waiting or running:
+            ready = [table for table in waiting if names.isdisjoint(set(table.reads) - made.keys())]
+            for table in ready[: TABLES_AT_ONCE - len(running)]:
+                waiting.remove(table)
+                report(table.name, "RUNNING")
+                running[pool.submit(_make, shelf, scope, gone, table)] = table.name
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                name = running.pop(future)
+                if error := future.exception():
+                    report(name, "FAILED")
+                    scope.spark.interruptAll()
+                    raise PipelineFailedError(f"table {name}: {reason_of(error)}") from error
+                made[name] = future.result()
+                _enter(scope.spark, shelf, name, made[name])
+                report(name, "COMPLETED")
+    return made
+
+
+def _make(shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery) -> list[DataFile]:
+    """The files of a table: new ones, and those that stay."""
+    mine = {source.dataset for source in scope.touched if table.concerns(source)}
+    changed = (mine - scope.partly if table.appends else mine) | gone
+    before = shelf.ledger.files(shelf.snapshot, table.name)
+    staying = [file for file in before if not file.may_hold(changed)]
+    rewritten = [file for file in before if file.may_hold(changed)]
+    keys = table.keys(scope) if scope.partly & mine else None
+    frames = [table.query(scope, keys)] if mine else []
+    if rewritten:
+        rows = read_files(scope.spark, shelf.ledger.store, table.name, rewritten)
+        frames += _kept(rows, scope, gone, table, keys, mine)
+    if not frames:
+        return staying
+    folder = secrets.token_hex(6)
+    union(frames).write.parquet(shelf.ledger.store.for_spark(f"{table.name}/{folder}"))
+    return [*staying, *shelf.ledger.written(table.name, folder)]
+
+
+def _kept(
+    rows: DataFrame, scope: Scope, gone: set[str], table: TableQuery, keys: DataFrame | None, mine: set[str]
+) -> list[DataFrame]:
+    """Rows of datasets that did not change, and of those that changed in part the rows with other keys."""
+    partly = scope.partly & mine
+    leaving = gone | (mine - partly)
+    if keys is None and not table.appends:
+        leaving |= partly
+        partly = set()
+    others = rows.where(~F.col("dataset").isin(*leaving, *partly)) if leaving | partly else rows
+    if not partly:
+        return [others]
+    own = rows.where(F.col("dataset").isin(*partly))
+    return [others, own if keys is None else with_keys(own, keys, table.key, without=True)]
+
+
+def _enter(spark: "SparkSession", shelf: Shelf, table: str, files: Sequence[DataFile]) -> None:
+    read_files(spark, shelf.ledger.store, table, files).createOrReplaceTempView(table)
+
+
+def _with_summary(
+    shelf: Shelf, arrivals: Sequence[Arrivals], tables: Sequence[TableQuery], made: dict[str, list[DataFile]]
+) -> dict[str, TableChange]:
+    """The changes of the tables, and `summary`, which counts their rows. What the books say arrived must be there."""
+    import pyarrow as pa
+
+    counted = {name: rows_by_dataset(shelf, name, files) for name, files in made.items()}
+    rows = []
+    for found in arrivals:
+        dataset = found.source.dataset
+        totals = shelf.book(dataset).totals()
+        there = {
+            "lines in": sum(file.rows for file in found.after),
+            "quarantined": counted["quarantine"][dataset],
+        }
+        for name, number in there.items():
+            if number != totals[name]:
+                raise PipelineFailedError(
+                    f"dataset {dataset}: the books have {totals[name]} {name}, the tables {number}; nothing was changed"
+                )
+        rows += [
+            {"dataset": dataset, "layer": "bronze", "name": name, "rows": number}
+            for name, number in totals.items()
+            if totals["lines in"]
+        ]
+    for name, by_dataset in counted.items():
+        if name != "quarantine":
+            layer = "silver" if name in SILVER else "gold"
+            rows += [
+                {"dataset": dataset, "layer": layer, "name": name, "rows": number}
+                for dataset, number in sorted(by_dataset.items())
+            ]
+    lines = {found.table: 0 for found in arrivals}
+    for found in arrivals:
+        lines[found.table] += sum(file.rows for file in found.after)
+    sizes = lines | {name: sum(file.rows for file in files) for name, files in made.items()}
+    changes = {
+        table.name: TableChange(
+            contract=DERIVED[table.name].contract,
+            files=made[table.name],
+            rows_in=sum(sizes.get(read, 0) for read in table.reads),
+        )
+        for table in tables
+    }
+    told = pa.Table.from_pylist(rows, schema=arrow_schema(TABLE_SUMMARY))
+    summary = [shelf.ledger.write("summary", told)] if rows else []
+    return changes | {
+        "summary": TableChange(
+            contract=TABLE_SUMMARY, files=summary, rows_in=sum(sizes[table.name] for table in tables)
+        )
+    }
+
+
+def rows_by_dataset(shelf: Shelf, table: str, files: Sequence[DataFile]) -> Counter[str]:
+    """How many rows of each dataset files hold; most files say it themselves."""
+    import pyarrow.compute as pc
+
+    counted: Counter[str] = Counter()
+    for file in files:
+        if file.first is not None and file.first == file.last:
+            counted[file.first] += file.rows
+            continue
+        rows = shelf.ledger.rows(table, [file], ["dataset"])
+        assert rows is not None, "one file is read"
+        for value in pc.value_counts(rows.column("dataset")).to_pylist():
+            counted[value["values"]] += value["counts"]
+    return counted

@@ -1,0 +1,314 @@
+"""How a claim is judged: sentence by sentence, by intervals over paired seeds, for every setting that the paper allows.
+
+A claim stands for several sentences of its paper. Each sentence says where a measured quantity must lie. It holds if
+the whole interval of the quantity lies there, fails if the whole interval lies elsewhere, and is undecided otherwise:
+an interval that is too wide decides nothing. What a paper does not print may have several values; a sentence is then
+measured for each of them (`settings`), and the claim is judged for each.
+
+    judgement = Judgement()
+    judgement.says("logging is below standard", ratio(logging, standard), below=1.0)
+    judgement.says("standard at most 0.9", {"edge=stop": stopping, "edge=turn": turning}, at_most=0.9)
+    return judgement.outcome("0.79 at 800", figures=[figure])
+
+The reason of a verdict is made of these measurements, and of nothing else.
+"""
+
+import enum
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from roamq.models.paired import Estimate
+from roamq.report.exhibits import Cell, Figure, Series, Table
+from roamq.reproduce.registry import Outcome, Verdict
+from roamq.reproduce.settings import decides, within
+
+SETTINGS_TOLD: Final = 4
+"""With more settings than this, a reason names the parameters that decide, not every setting."""
+
+NOT_HERE: Final = "not measured in these runs"
+
+
+class Holds(enum.StrEnum):
+    """What the measurements say of a sentence."""
+
+    YES = "holds"
+    NO = "does not hold"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Where a quantity must lie; `above` and `below` exclude the bound itself."""
+
+    above: float = -math.inf
+    at_least: float = -math.inf
+    below: float = math.inf
+    at_most: float = math.inf
+
+    def judge(self, measured: Estimate | None) -> Holds:
+        if measured is None or math.isnan(measured.mean):
+            return Holds.UNDECIDED
+        low, high = measured.low, measured.high
+        if low > self.above and low >= self.at_least and high < self.below and high <= self.at_most:
+            return Holds.YES
+        if high <= self.above or high < self.at_least or low >= self.below or low > self.at_most:
+            return Holds.NO
+        return Holds.UNDECIDED
+
+    @property
+    def middle(self) -> float | None:
+        """The value that a sentence names, in the middle of where it may lie; None for a sentence with one bound."""
+        low, high = max(self.above, self.at_least), min(self.below, self.at_most)
+        return (low + high) / 2 if math.isfinite(low) and math.isfinite(high) else None
+
+    def __str__(self) -> str:
+        bounds = {
+            "above": self.above,
+            "at least": self.at_least,
+            "below": self.below,
+            "at most": self.at_most,
+        }
+        return " and ".join(f"{name} {bound:.4g}" for name, bound in bounds.items() if math.isfinite(bound))
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of a claim, with what was measured for each setting; `""` is the only setting of most."""
+
+    says: str
+    wanted: Wanted
+    measured: Mapping[str, Estimate | None]
+    calibrated: bool = False
+    """Whether a parameter was fitted on it: it is shown, and does not count."""
+
+    def judged(self, setting: str) -> Holds:
+        return self.wanted.judge(self.at(setting))
+
+    def at(self, setting: str) -> Estimate | None:
+        """What was measured in this setting; a sentence may depend on some of its parameters, or on none."""
+        if setting in self.measured:
+            return self.measured[setting]
+        fitting = (measured for part, measured in self.measured.items() if within(part, setting))
+        return next(fitting, next(iter(self.measured.values())))
+
+    @property
+    def verdict(self) -> str:
+        found = {self.judged(setting) for setting in self.measured}
+        if self.calibrated:
+            return "calibrated on"
+        return str(found.pop()) if len(found) == 1 else "depends"
+
+    def told(self, setting: str = "") -> str:
+        measured = self.at(setting)
+        return f"{self.says}: {NOT_HERE if measured is None else measured}, wanted {self.wanted}"
+
+
+class Judgement:
+    """Collects the sentences of a claim, and judges them together.
+
+    `settings` are those to judge in, where sentences depend on different parameters of them; otherwise they are those
+    that sentences were measured in. With `complete=False`, not all settings that the paper allows were: what holds or
+    fails in the others is not known, so the claim is undecided.
+    """
+
+    def __init__(self, settings: Sequence[str] = (), *, complete: bool = True) -> None:
+        self.sentences: list[Sentence] = []
+        self._settings = list(settings)
+        self._complete = complete
+
+    def says(
+        self,
+        text: str,
+        measured: Estimate | Mapping[str, Estimate] | None,
+        wanted: Wanted | None = None,
+        *,
+        calibrated: bool = False,
+        **bounds: float,
+    ) -> None:
+        """Add a sentence. `None` was not measured, as what `--quick` leaves out: it stays undecided.
+
+        Where the quantity must lie is a `Wanted`, or its `bounds`.
+        """
+        assert wanted or bounds, f"{text}: a sentence says where its quantity lies"
+        by_setting = measured if isinstance(measured, Mapping) else {"": measured}
+        assert by_setting, f"{text}: measured in no setting"
+        self.sentences.append(Sentence(text, wanted or Wanted(**bounds), dict(by_setting), calibrated))
+
+    @property
+    def settings(self) -> list[str]:
+        """Every combination of what the paper leaves open that was measured."""
+        named = dict.fromkeys(s for sentence in self._counted for s in sentence.measured if s)
+        return self._settings or list(named) or [""]
+
+    @property
+    def _counted(self) -> list[Sentence]:
+        return [sentence for sentence in self.sentences if not sentence.calibrated]
+
+    def _at(self, setting: str) -> Holds:
+        """Whether all sentences hold together in one setting."""
+        found = {sentence.judged(setting) for sentence in self._counted}
+        if Holds.NO in found:
+            return Holds.NO
+        return Holds.UNDECIDED if Holds.UNDECIDED in found or not found else Holds.YES
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self._complete:
+            return Verdict.UNDECIDED
+        found = {setting: self._at(setting) for setting in self.settings}
+        if set(found.values()) == {Holds.YES}:
+            return Verdict.REPRODUCED
+        if set(found.values()) == {Holds.NO}:
+            return Verdict.DIFFERS
+        if Holds.YES in found.values() and Holds.NO in found.values():
+            return Verdict.DEPENDS
+        return Verdict.UNDECIDED
+
+    def why(self) -> str:
+        """The sentences that decided against a plain "reproduced", with their numbers; and what was calibrated on."""
+        parts = []
+        verdict = self.verdict
+        if verdict is Verdict.DEPENDS:
+            parts.append(self._decides())
+        for sentence in self._counted:
+            short = [s for s in sentence.measured if sentence.judged(s) is not Holds.YES]
+            if verdict is Verdict.DIFFERS:  # what the others leave open decides nothing any more
+                short = [s for s in short if sentence.judged(s) is Holds.NO]
+            if short:
+                where = f" with {short[0]}" if short[0] else ""
+                more = f" (and in {len(short) - 1} other settings)" if len(short) > 1 else ""
+                parts.append(f"{sentence.judged(short[0])}{where}: {sentence.told(short[0])}{more}")
+        if not self._complete:
+            parts.append("these runs leave out settings that the paper allows")
+        calibrated = [sentence.says for sentence in self.sentences if sentence.calibrated]
+        if calibrated:
+            parts.append(f"not counted, because parameters were fitted on it: {', '.join(calibrated)}")
+        return "; ".join(parts)
+
+    def _decides(self) -> str:
+        """Which parameter decides, and between which of its values."""
+        found = {setting: self._at(setting) for setting in self.settings}
+        if len(found) > SETTINGS_TOLD:
+            return decides(
+                {s: "all sentences hold" if h is Holds.YES else str(h) for s, h in found.items()}
+            ) or (
+                f"all sentences hold together in {sum(h is Holds.YES for h in found.values())} of {len(found)} settings"
+            )
+        yes, no = ([s for s, holds in found.items() if holds is which] for which in (Holds.YES, Holds.NO))
+        told = f"all sentences hold together with {' and '.join(yes)}, and not with {' and '.join(no)}"
+        threshold = _threshold(found)
+        return f"{told}: {threshold}" if threshold else told
+
+    def table(self) -> Table:
+        rows: list[list[Cell]] = [
+            [
+                sentence.says + (f" ({setting})" if setting else ""),
+                str(sentence.wanted),
+                NOT_HERE if (measured := sentence.measured[setting]) is None else str(measured),
+                "calibrated on" if sentence.calibrated else str(sentence.judged(setting)),
+            ]
+            for sentence in self.sentences
+            for setting in sentence.measured
+        ]
+        return Table(
+            title="Sentence by sentence",
+            columns=["the paper says", "wanted", "ours, with its 95% interval", "judged"],
+            rows=rows,
+            note="A sentence holds if the whole interval lies where it must, and fails if the whole interval lies "
+            "elsewhere.",
+        )
+
+    def feasible(self) -> list[Table]:
+        """For which settings the sentences hold together, where there are several."""
+        if len(self.settings) < 2:
+            return []
+        rows: list[list[Cell]] = []
+        for setting in self.settings:
+            failed = [s.says for s in self._counted if s.judged(setting) is not Holds.YES]
+            rows.append([setting, str(self._at(setting)), "; ".join(failed)])
+        return [
+            Table(
+                title="What the paper leaves open: for which settings do all sentences hold together?",
+                columns=["setting", "all together", "not, or undecided"],
+                rows=rows,
+            )
+        ]
+
+    def beside(self) -> list[Figure]:
+        """Published values and ours in one figure, each over the published one; none if no sentence names a value."""
+        points = [
+            (sentence.says + (f" ({setting})" if setting else ""), measured, sentence.wanted.middle)
+            for sentence in self.sentences
+            for setting, measured in sentence.measured.items()
+            if measured is not None and sentence.wanted.middle and math.isfinite(measured.width)
+        ]
+        if not points:
+            return []
+        names = [name for name, _, _ in points]
+        scaled = [Estimate(*(value / middle for value in measured)) for _, measured, middle in points]
+        return [
+            Figure(
+                title="What the paper says in numbers, and what we measured",
+                kind="bar",
+                x_label="",
+                y_label="over the published value",
+                series=[
+                    Series(name="value", x=names, y=[1.0] * len(names), published=True),
+                    Series(
+                        name="value",
+                        x=names,
+                        y=[one.mean for one in scaled],
+                        low=[one.low for one in scaled],
+                        high=[one.high for one in scaled],
+                    ),
+                ],
+                caption="Each value is divided by the published one, so that all fit on one axis.",
+            )
+        ]
+
+    def outcome(self, ours: str, note: str = "", **exhibits: Any) -> Outcome:
+        """The verdict with its reason. `note` is what else a run computed that a reader should know."""
+        tables: Sequence[Table] = exhibits.pop("tables", ())
+        figures: Sequence[Figure] = exhibits.pop("figures", ())
+        return Outcome(
+            verdict=self.verdict,
+            ours=ours,
+            why="; ".join(filter(None, (self.why(), note))),
+            tables=[self.table(), *self.feasible(), *tables],
+            figures=[*figures, *self.beside()],
+            **exhibits,
+        )
+
+
+def _threshold(found: Mapping[str, Holds]) -> str:
+    """`transfer_s decides, between 12 and 16.2`, where one number alone tells the settings apart."""
+    numbers: dict[float, Holds] = {}
+    names = set()
+    for setting, holds in found.items():
+        name, separator, value = setting.rpartition("=")
+        try:
+            numbers[float(value)] = holds
+        except ValueError:
+            return ""
+        names.add(name if separator else "")
+    if len(names) != 1:
+        return ""
+    changes = [
+        f"{low:g} and {high:g}"
+        for (low, a), (high, b) in itertools.pairwise(sorted(numbers.items()))
+        if {a, b} == {Holds.YES, Holds.NO}
+    ]
+    return f"{names.pop()} decides, between {', and between '.join(changes)}" if changes else ""
+
+
+ABOUT: Final = 0.1
+"""How far a value may be from one that a paper's text calls "about" so much, or that is read off its plot."""
+
+
+def about(value: float) -> Wanted:
+    """Where a quantity lies that is "about `value`"."""
+    near, far = sorted(((1 - ABOUT) * value, (1 + ABOUT) * value))
+    return Wanted(at_least=near, at_most=far)

@@ -1,0 +1,1 @@
+"""The messages of the mobility schemes, one file for each part that sends and handles them."""

@@ -1,0 +1,103 @@
+"""The messages of pro-active caching ([PRO] section 4.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import Filter
+from roamq.core.messages import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassiveCopy(Message):
+    """Serving broker -> neighbor: keep these subscriptions, the client may come to you (cases 1, 7)."""
+
+    kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filters"
+    client: ClientId
+    epoch: Epoch
+    filters: tuple[Filter, ...]
+    session: object | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activate(Message):
+    """Last broker -> neighbor: the client is gone, store what it has not read (case 2).
+
+    `epoch` is the control attribute; `digest` names the subscriptions, so that an outdated copy is not
+    activated.
+    """
+
+    client: ClientId
+    epoch: Epoch
+    digest: str
+    position: Mapping[BrokerId, int]
+    session: object | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activated(Message):
+    """Neighbor -> last broker: the copy stores from `fence` on (the acknowledgement of case 2)."""
+
+    client: ClientId
+    epoch: Epoch
+    fence: Mapping[BrokerId, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRequest(Message):
+    """Neighbor -> last broker: there is no such copy here, send it before the client arrives."""
+
+    client: ClientId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarded(Message):
+    """Last broker -> neighbor: what the copy may have missed while it was activated. `last`: nothing follows."""
+
+    kind: ClassVar[str] = "stored_event"
+    carries: ClassVar[str] = "events"
+    priced_as: ClassVar[str] = "forward"
+    client: ClientId
+    epoch: Epoch
+    events: tuple[Event, ...]
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deactivate(Message):
+    """Who had control -> neighbor: stop storing, keep the subscriptions for `successor` (cases 3 and 4)."""
+
+    client: ClientId
+    epoch: Epoch
+    successor: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete(Message):
+    """Who had control -> neighbor: forget the client (cases 4, 6, 8). `for_good`: whoever has control now."""
+
+    client: ClientId
+    epoch: Epoch
+    for_good: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedHere(Message):
+    """New broker -> last broker: I serve the client from the copy that you activated under `taken` (case 4)."""
+
+    client: ClientId
+    epoch: Epoch
+    taken: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesLeft(Message):
+    """Last broker -> new broker: these of your neighbors hold passive copies, which are yours now (case 4)."""
+
+    client: ClientId
+    epoch: Epoch
+    at: tuple[BrokerId, ...]

@@ -1,0 +1,95 @@
+"""The messages of the standard hand-over ([DIS] section 3.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import Filter
+from roamq.core.messages import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRequest(Message):
+    """New broker -> old broker: the client is here, send its subscriptions (step 2).
+
+    `of`, where the old broker had pushed the context on: which context it was, for the broker that has the copy.
+    """
+
+    client: ClientId
+    epoch: Epoch
+    new_broker: BrokerId
+    of: Epoch | None = None
+    after: Epoch | None = None
+    """The connection that the claim was redirected to. It is redirected to later ones only, so it never goes round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriptions(Message):
+    """Old broker -> new broker: what the client has subscribed to (step 2)."""
+
+    kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filters"
+    client: ClientId
+    epoch: Epoch
+    filters: tuple[Filter, ...]
+    session: object | None = None
+    ids_follow: bool = False
+    """Whether `StoredIds` comes next ([DIS] section 3.2.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoContext(Message):
+    """Old broker -> new broker: nothing is kept for this client here.
+
+    `newer`: the context went to a later connection of the client than the one that asks.
+    """
+
+    client: ClientId
+    epoch: Epoch
+    newer: Epoch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialSession(Message):
+    """Broker that steps aside -> broker of the later connection `epoch`: the session state that began here without
+    the client's context."""
+
+    client: ClientId
+    epoch: Epoch
+    session: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Message):
+    """New broker -> old broker: I have subscribed, you may unsubscribe (step 3).
+
+    `fence` says what the new broker had seen when it subscribed; the old one holds the context until it has
+    seen as much (see overlay.base.Router.passed). It comes without a request before it if the client brought its
+    subscriptions along ([DIS] section 3.2.4); `of` is then as in `ContextRequest`.
+    """
+
+    client: ClientId
+    epoch: Epoch
+    new_broker: BrokerId
+    fence: Mapping[BrokerId, int]
+    of: Epoch | None = None
+    after: Epoch | None = None
+    """The connection that the claim was redirected to. It is redirected to later ones only, so it never goes round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvents(Message):
+    """Old broker -> new broker: what was stored for the client (step 5). `last`: nothing follows."""
+
+    kind: ClassVar[str] = "stored_event"
+    carries: ClassVar[str] = "events"
+    priced_as: ClassVar[str] = "transfer"
+    client: ClientId
+    epoch: Epoch
+    events: tuple[Event, ...]
+    position: Mapping[BrokerId, int]
+    last: bool = True
+    session: object | None = None
+    """What `Subscriptions` would have brought, had it been sent."""

@@ -1,0 +1,132 @@
+"""The messages of location-based pre-handoff ([PRE] section 4, Fig. 3), and seven more that make it exact.
+
+The paper's `Register` is no message between brokers: it is the client's connection and its location, which are
+inputs of the broker. `Preforwarded`, `Prestored`, `Replaced` and `Handed` are ours (docs/decisions/0080), and so are
+`WasAway` (0083), `AskExpected` and `StillExpected` (0085).
+Every message names the connection it is about (`epoch`) and the pre-handoff (`attempt`, counted by its sender), so
+that one which was overtaken by events is known as such.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.filters import Filter
+from roamq.core.messages import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrehandoffMessage(Message):
+    """Base: about the virtual consumer of `client`, which is connected under `epoch` at the server that asked."""
+
+    client: ClientId
+    epoch: Epoch
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrehandoffRequest(PrehandoffMessage):
+    """ESi -> ESe, Pre_handoffRequest: the client is in a border cell next to you (A1, a.1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnablePrehandoff(PrehandoffMessage):
+    """ESe -> ESi, Enable_prehandoff: send the subscriptions (A2, I.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preforward(PrehandoffMessage):
+    """ESi -> ESe: SSUBQ, the subscriptions of the client (A1, a.2), and how fast it is, where that is known."""
+
+    kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filters"
+    filters: tuple[Filter, ...]
+    session: object | None = None
+    speed_mps: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreSubforward(PrehandoffMessage):
+    """ESi -> ESe, Pre_Subforward: the client subscribed since (A1, b), or unsubscribed if not `wanted`."""
+
+    kind: ClassVar[str] = "context"
+    carries: ClassVar[str] = "filter"
+    filter: Filter
+    wanted: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelPreforward(PrehandoffMessage):
+    """ESi -> ESe, Cancel_Preforward: the client will not come, or has gone elsewhere (A1, else)."""
+
+
+# --- ours --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preforwarded(PrehandoffMessage):
+    """ESe -> ESi: subscribed, and `fence` had been seen here then. `changes`: how many sets of them so far."""
+
+    fence: Mapping[BrokerId, int]
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prestored(PrehandoffMessage):
+    """ESi -> ESe: what the client had not consumed when ESi had seen as much as ESe when it subscribed."""
+
+    kind: ClassVar[str] = "stored_event"
+    carries: ClassVar[str] = "events"
+    events: tuple[Event, ...]
+    position: Mapping[BrokerId, int]
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced(PrehandoffMessage):
+    """ESj -> ESi: the client is here under `successor`, in place of its virtual consumer.
+
+    `whole`: nothing is missing here. `asks`: the client did not show how far it had read. `digest` names the
+    subscriptions of the virtual consumer, so that ESi can tell whether it knows all of them.
+    """
+
+    successor: Epoch
+    whole: bool
+    asks: bool
+    digest: str
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed(PrehandoffMessage):
+    """ESi -> ESj, which asks: of the events up to `reach`, the client has consumed all but those `held`.
+
+    `fence` is what ESi has seen: some of it may still be on its way to ESj.
+    """
+
+    carries: ClassVar[str] = "held"
+    successor: Epoch
+    fence: Mapping[BrokerId, int]
+    position: Mapping[BrokerId, int]
+    reach: Mapping[BrokerId, int]
+    held: tuple[EventId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskExpected(PrehandoffMessage):
+    """ESe -> ESi: nothing was heard of this client for a lease; is it still to be expected here?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillExpected(PrehandoffMessage):
+    """ESi -> ESe: yes. If it is not, the answer is `CancelPreforward`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasAway(Message):
+    """ESi -> ESj: the client that is connected there under `successor` was switched off before: it came unseen."""
+
+    client: ClientId
+    successor: Epoch

@@ -1,0 +1,301 @@
+"""Copies of contexts at neighboring brokers: the messages of pro-active caching, at both ends.
+
+Paper: [PRO] section 4.1. `HeldCopies` is Bi, a neighbor of the broker that serves the client; `SentCopies` is Bj, which
+serves it. Which case of the paper calls for which of these is said in `proactive.py`.
+
+A copy obeys the newest connection of its client: its epoch is the paper's control attribute, and a request with an
+older one is not performed. Whoever creates copies under an epoch (`PassiveCopy`, `Activate`) sends a `Delete` after
+them, or leaves them to the next broker when it knows that they have arrived: so none is left behind.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Mailbox
+from roamq.core.context import Context, Epoch, Mode, digest_of
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import Filter
+from roamq.schemes.messages.copies import (
+    Activate,
+    Activated,
+    CopyRequest,
+    Deactivate,
+    Delete,
+    Forwarded,
+    PassiveCopy,
+)
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.part import Departure, Part
+from roamq.schemes.proactive_states import MODES, State, Stimulus, after
+
+
+class HeldCopies(Part):
+    """The copies that a broker holds for its neighbors, beside the contexts of its own clients."""
+
+    def __init__(self, contexts: Contexts, mailbox: Mailbox, handover: HandOver) -> None:
+        self.contexts = contexts
+        self.mailbox = mailbox
+        self.handover = handover
+        self.router = contexts.router
+        self._copies: dict[ClientId, Context] = {}
+        mailbox.handle(PassiveCopy, self.on_passive_copy)
+        mailbox.handle(Activate, self.on_activate)
+        mailbox.handle(Deactivate, self.on_deactivate)
+        mailbox.handle(Delete, self.on_delete)
+        mailbox.handle(Forwarded, self.on_forwarded)
+
+    def __getitem__(self, client: ClientId) -> Context:
+        return self._copies[client]
+
+    def get(self, client: ClientId) -> Context | None:
+        return self._copies.get(client)
+
+    def state(self, client: ClientId) -> State:
+        copy = self._copies.get(client)
+        if copy is None:
+            return State.NONE
+        return State.PASSIVE if copy.mode is Mode.PASSIVE else State.ACTIVE
+
+    def has_control(self, client: ClientId, epoch: Epoch) -> bool:
+        """The control attribute: may a request of this epoch change what is kept here for the client?
+
+        Not if a later one already did, nor if the client itself has connected here since.
+        """
+        copy = self._copies.get(client)
+        leaving = [leaving.context for leaving in self.handover.leaving.get(client, {}).values()]
+        own = [*leaving, *self.handover.whereabouts.held_for(client)]
+        return all(epoch > context.epoch for context in own) and (copy is None or copy.epoch <= epoch)
+
+    # --- what the broker that has control asks ------------------------------------------------------------
+
+    def on_passive_copy(self, sender: BrokerId, message: PassiveCopy) -> None:
+        """Case 7: "When broker Bj receives Context(S) from its neighbors, it locally stores it"."""
+        if self.has_control(message.client, message.epoch):
+            self.keep(message.client, message.epoch, message.filters, message.session)
+
+    def keep(
+        self, client: ClientId, epoch: Epoch, filters: tuple[Filter, ...], session: object | None
+    ) -> None:
+        """A passive copy of exactly these subscriptions, in place of any other."""
+        assert after(self.state(client), Stimulus.COPY) is State.PASSIVE
+        self.drop(client)
+        copy = self.contexts.new(client, epoch, Mode.PASSIVE)
+        copy.filters = dict.fromkeys(filters)
+        copy.session = session
+        self._copies[client] = copy
+
+    def on_activate(self, sender: BrokerId, message: Activate) -> None:
+        """Case 2, at a neighbor: store whatever matches and the client has not read.
+
+        "In case the activate request could not find the Sub(S), Bk will be notified and asked to deliver
+        Context(S) prior to S arrival."
+        """
+        if not self.has_control(message.client, message.epoch):
+            return
+        copy = self._copies.get(message.client)
+        if copy is None or digest_of(copy.filters) != message.digest:
+            request = CopyRequest(client=message.client, epoch=message.epoch)
+            self.mailbox.send(message.epoch.broker, request)
+            return
+        state = after(self.state(message.client), Stimulus.ACTIVATE)
+        copy.epoch = message.epoch
+        copy.session = message.session
+        copy.start_over(dict(message.position))
+        copy.open_local_queue()  # until everything older has been forwarded
+        self.contexts.set_mode(copy, MODES[state])
+        last_broker = message.epoch.broker
+        reply = Activated(client=message.client, epoch=message.epoch, fence=self.router.fence(last_broker))
+        self.mailbox.send(last_broker, reply)
+
+    def on_forwarded(self, sender: BrokerId, message: Forwarded) -> None:
+        """What the last broker stored before this copy did; with the last of it the copy is whole."""
+        copy = self._copies.get(message.client)
+        if copy is not None and copy.epoch == message.epoch and copy.mode is Mode.ACTIVE:
+            self.admit_forwarded(copy, message)
+            if message.last:
+                copy.close_local_queue()
+
+    def admit_forwarded(self, context: Context, message: Forwarded) -> None:
+        for event in message.events:
+            if context.is_new(event) and not context.admit(event, "transferred"):
+                self.contexts.drop(context, event, "queue_full")
+
+    def on_deactivate(self, sender: BrokerId, message: Deactivate) -> None:
+        """Cases 3 and 4, at a neighbor: "deactivate Sub(S), terminate the caching process, and clean up"."""
+        copy = self._copies.get(message.client)
+        if copy is not None and copy.epoch <= message.epoch:
+            state = after(self.state(message.client), Stimulus.DEACTIVATE)
+            copy.epoch = message.successor
+            copy.start_over({})
+            self.contexts.set_mode(copy, MODES[state])
+
+    def on_delete(self, sender: BrokerId, message: Delete) -> None:
+        """Cases 4, 6 and 8, at a neighbor. Leaving for good has the privilege to ignore who has control."""
+        copy = self._copies.get(message.client)
+        if copy is not None and (message.for_good or copy.epoch <= message.epoch):
+            assert after(self.state(message.client), Stimulus.DELETE) is State.NONE
+            self.drop(message.client)
+
+    # --- what becomes of a copy when its client is here -----------------------------------------------------
+
+    def take(self, client: ClientId) -> Context:
+        """The copy becomes the client's context."""
+        copy = self._copies.pop(client)
+        self.contexts.put(copy)
+        return copy
+
+    def drop(self, client: ClientId) -> None:
+        copy = self._copies.pop(client, None)
+        if copy is not None:
+            self.contexts.close(copy, mobile=True)
+
+    def held(self) -> list[Context]:
+        return list(self._copies.values())
+
+
+@dataclass(slots=True, eq=False)
+class Activation:
+    """Case 2 under way: the neighbors that have not got everything yet."""
+
+    context: Context
+    pending: dict[BrokerId, Mapping[BrokerId, int] | None] = field(default_factory=dict)
+    """Neighbor -> the fence it acknowledged with, once it did."""
+
+
+class SentCopies(Part):
+    """The account that a broker keeps of the copies of its clients' contexts at other brokers.
+
+    When the client disconnects, "broker Bj forwards Msgs(S) to its neighbors Bi until the activation request is
+    acknowledged": the acknowledgement carries a fence, and Bj goes on until it has seen what Bi had seen.
+    """
+
+    def __init__(
+        self, contexts: Contexts, mailbox: Mailbox, all_forwarded: Callable[[Context], None]
+    ) -> None:
+        self.contexts = contexts
+        self.mailbox = mailbox
+        self.router = contexts.router
+        self.all_forwarded = all_forwarded
+        """What the scheme does when every neighbor has got all that it lacked of a context."""
+        self.pending = self.activations = dict[Context, Activation]()
+        self._by_client: dict[ClientId, list[Activation]] = {}
+        self.holders: dict[Context, dict[BrokerId, bool]] = {}
+        """Where copies of a context are kept on this broker's account, and whether all of them have arrived."""
+        mailbox.handle(Activated, self.on_activated)
+        mailbox.handle(CopyRequest, self.on_copy_request)
+
+    # --- passive copies -----------------------------------------------------------------------------------
+
+    def send(self, context: Context, neighbors: Iterable[BrokerId]) -> None:
+        for neighbor in sorted(neighbors):
+            self.holders.setdefault(context, {})[neighbor] = False
+            copy = PassiveCopy(
+                client=context.client,
+                epoch=context.epoch,
+                filters=tuple(context.filters),
+                session=context.session,
+            )
+            self.mailbox.send(neighbor, copy)
+
+    def delete(self, context: Context, *, for_good: bool = False) -> None:
+        self.stop(context)
+        for holder in sorted(self.holders.pop(context, ())):
+            delete = Delete(client=context.client, epoch=context.epoch, for_good=for_good)
+            self.mailbox.send(holder, delete)
+
+    # --- activation ---------------------------------------------------------------------------------------
+
+    def activate(self, context: Context, neighbors: Iterable[BrokerId]) -> None:
+        """Case 2: these neighbors are to store what the client has not read."""
+        self.stop(context)
+        activation = self.activations[context] = Activation(context)
+        self._by_client.setdefault(context.client, []).append(activation)
+        for neighbor in neighbors:
+            self._activate(activation, neighbor)
+
+    def _activate(self, activation: Activation, neighbor: BrokerId) -> None:
+        context = activation.context
+        activation.pending[neighbor] = None
+        self.holders.setdefault(context, {})[neighbor] = False
+        request = Activate(
+            client=context.client,
+            epoch=context.epoch,
+            digest=digest_of(context.filters),
+            position=dict(context.position),
+            session=context.session,
+        )
+        self.mailbox.send(neighbor, request)
+        self._forward(activation, neighbor, tuple(context.events()))
+
+    def _forward(
+        self, activation: Activation, neighbor: BrokerId, events: tuple[Event, ...], *, last: bool = False
+    ) -> None:
+        if events or last:
+            context = activation.context
+            message = Forwarded(client=context.client, epoch=context.epoch, events=events, last=last)
+            self.mailbox.send(neighbor, message)
+
+    def on_event(self, event: Event) -> None:
+        for activation in list(self.activations.values()):
+            stored = activation.context.stored
+            if stored and stored[-1].event is event:
+                for neighbor in activation.pending:
+                    self._forward(activation, neighbor, (event,))
+            self._end_passed(activation)
+
+    def on_passed(self) -> None:
+        for activation in list(self.activations.values()):
+            self._end_passed(activation)
+
+    def on_activated(self, neighbor: BrokerId, message: Activated) -> None:
+        """The acknowledgement: forward until we have seen all that the neighbor saw before it began to store."""
+        activation = self._activation_of(message.client, message.epoch)
+        if activation is not None and neighbor in activation.pending:
+            activation.pending[neighbor] = message.fence
+            holders = self.holders.get(activation.context)
+            if holders is not None and neighbor in holders:
+                holders[neighbor] = True
+            self._end_passed(activation)
+
+    def _end_passed(self, activation: Activation) -> None:
+        for neighbor, fence in list(activation.pending.items()):
+            if fence is not None and self.router.passed(fence):
+                del activation.pending[neighbor]
+                self._forward(activation, neighbor, (), last=True)
+        if not activation.pending:
+            self.stop(activation.context)
+            self.all_forwarded(activation.context)
+
+    def on_copy_request(self, neighbor: BrokerId, request: CopyRequest) -> None:
+        """The neighbor found nothing to activate: send it the context before the client arrives."""
+        activation = self._activation_of(request.client, request.epoch)
+        if activation is not None and neighbor in activation.pending:
+            self.send(activation.context, [neighbor])
+            self._activate(activation, neighbor)
+
+    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
+        """A copy is gone with its broker."""
+        for holders in self.holders.values():
+            holders.pop(broker, None)
+        for activation in list(self.activations.values()):
+            if activation.pending.pop(broker, self) is not self:
+                self._end_passed(activation)
+
+    def stop(self, context: Context) -> None:
+        """Nothing more is forwarded to copies of this context."""
+        activation = self.activations.pop(context, None)
+        if activation is not None:
+            others = self._by_client[context.client]
+            others.remove(activation)
+            if not others:
+                del self._by_client[context.client]
+
+    def copies_at(self, context: Context) -> tuple[BrokerId, ...]:
+        return tuple(sorted(self.holders.get(context, ())))
+
+    def _activation_of(self, client: ClientId, epoch: Epoch) -> Activation | None:
+        for activation in self._by_client.get(client, ()):
+            if activation.context.epoch == epoch:
+                return activation
+        return None

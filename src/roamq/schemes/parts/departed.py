@@ -1,0 +1,81 @@
+"""Brokers that are gone for good: what becomes of hand-overs with them.
+
+A broker that has *left* has answered or passed on all that it was asked, and has told where contexts went from there.
+One that is *lost* answers nothing: what was asked of it does not come, and what it asked for is nobody's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.messages import Message
+from roamq.core.records import Record
+from roamq.schemes.messages.handover import ContextRequest, NoContext, Release, StoredEvents
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.own_steps import Leaving
+from roamq.schemes.parts.part import Departure, Part
+
+DEPARTED: Final = "broker_departed"
+"""Why an event is dropped that was for a client of a broker that is gone for good."""
+
+
+class DepartedBrokers(Part):
+    """Ends or redirects what hand-overs have to do with brokers that departed."""
+
+    def __init__(self, handover: HandOver, *more_claims: type[Message]) -> None:
+        """`more_claims`: other messages of this broker to which `NoContext` is an answer."""
+        self.handover = handover
+        self.past: dict[BrokerId, dict[ClientId, Epoch]] = {}
+        """Broker that left -> where contexts went from there: for claims that came too late to reach it."""
+        for claim in (ContextRequest, Release, *more_claims):
+            handover.mailbox.handle_returned(claim, self.on_claim_returned)
+        handover.mailbox.handle_returned(StoredEvents, self.on_events_returned)
+
+    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
+        handover = self.handover
+        self.past[broker] = dict(departure.went)
+        handover.whereabouts.lead_past(broker, departure.went)
+        if not departure.is_lost:
+            return
+        for arriving in list(handover.whereabouts.arriving.values()):
+            if arriving.asked == broker:
+                nothing = NoContext(client=arriving.context.client, epoch=arriving.transfer)
+                handover.mailbox.receive(broker, nothing)
+        pending = cast("list[Leaving]", handover.pending)
+        for client, leavings in list(handover.leaving.items()):
+            for key in [key for key in leavings if key[1] == broker]:
+                leaving = leavings.pop(key)
+                if leaving in pending:
+                    pending.remove(leaving)
+                if not any(other.context is leaving.context for other in leavings.values()):
+                    handover.contexts.drop_all(leaving.context, DEPARTED)
+                    handover.close(leaving.context, mobile=True)
+            if not leavings:
+                del handover.leaving[client]
+
+    def went(self) -> Mapping[ClientId, Epoch]:
+        return self.handover.whereabouts.gone_to
+
+    def on_claim_returned(self, to: BrokerId, claim: Any) -> None:
+        """The broker that was asked for a context is gone: it is sought where it went, or the claimer does without."""
+        handover = self.handover
+        gone = self.past.get(to, {}).get(claim.client)
+        claimer = getattr(claim, "new_broker", handover.me)
+        if gone is not None and gone > claim.epoch:
+            newer = NoContext(client=claim.client, epoch=claim.epoch, newer=gone)
+            handover.mailbox.send(claimer, newer)
+        elif gone is not None and isinstance(claim, ContextRequest) and gone.broker not in (to, claimer):
+            handover.mailbox.send(gone.broker, replace(claim, after=gone))
+        elif claimer != handover.me:
+            handover.redirect(claim)
+        else:
+            handover.mailbox.receive(to, NoContext(client=claim.client, epoch=claim.epoch))
+
+    def on_events_returned(self, to: BrokerId, message: StoredEvents) -> None:
+        """The broker that these events were for is gone, and the session with it: the records say so."""
+        host, me = self.handover.host, self.handover.me
+        for event in message.events:
+            origin, sequence = event.id
+            host.record(Record("dropped", host.now(), me, message.client, origin, sequence, detail=DEPARTED))

@@ -1,0 +1,467 @@
+"""The standard hand-over: the new broker pulls the context from the broker where the client was.
+
+Paper: [DIS] section 3.1, its six steps, in order; [PRO] section 1 calls them reactive. "Broker 1" is where the client
+was, "Broker 2" where it is now.
+Departs: a client that moves on before a transfer ends is followed by a chain of transfers, one per broker it
+visited, each in the paper's six steps; epochs keep the links of the chain apart (docs/decisions/0003). Which broker
+gets a context when claims of several connections are under way is settled in the second half (0007).
+
+A scheme may do some steps its own way: it says which in `OwnSteps`, and calls the standard step from its own.
+"""
+
+from dataclasses import replace
+
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Mailbox
+from roamq.core.context import Context, Epoch, Mode
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.filters import Filter
+from roamq.core.ports import Host
+from roamq.core.records import Record
+from roamq.schemes.messages.handover import (
+    ContextRequest,
+    NoContext,
+    PartialSession,
+    Release,
+    StoredEvents,
+    Subscriptions,
+)
+from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
+from roamq.schemes.parts.part import Part
+from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
+
+NOTHING: frozenset[EventId] = frozenset()
+
+
+class HandOver(Part):
+    """One broker's part of the standard hand-over, as Broker 1 and as Broker 2."""
+
+    hands_over = True
+
+    def __init__(
+        self,
+        contexts: Contexts,
+        mailbox: Mailbox,
+        own: OwnSteps | None = None,
+        *,
+        care: Care | None = None,
+        on_device: bool = False,
+    ) -> None:
+        self.contexts = contexts
+        self.mailbox = mailbox
+        self.me = contexts.me
+        self.host = contexts.host
+        self.router = contexts.router
+        self.own = own or OwnSteps()
+        self.care = care or Care()
+        self.on_device = on_device
+        """[DIS] section 3.2.4: a release may come without a request before it, and is a claim then."""
+        self.whereabouts = Whereabouts(contexts)
+        self.leaving: dict[ClientId, dict[tuple[Epoch, BrokerId], Leaving]] = {}
+        """Contexts on their way out, by the transfer and the broker they go to."""
+        self.pending = self._before_fence = list[Leaving]()
+        mailbox.handle(ContextRequest, self.on_context_request)
+        mailbox.handle(Subscriptions, self.on_subscriptions)
+        mailbox.handle(Release, self.on_release)
+        mailbox.handle(StoredEvents, self.on_stored_events)
+        mailbox.handle(NoContext, self.on_no_context)
+        mailbox.handle(PartialSession, self.on_partial_session)
+
+    # --- the client comes and goes --------------------------------------------------------------------------
+
+    def on_connect(
+        self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
+    ) -> None:
+        """The client names the broker it was at before: without one it is new, here it has come back."""
+        old_broker = self.whereabouts.last_broker(client, old_broker)
+        if old_broker is None or old_broker == self.me:
+            self.come_back(client)
+            return
+        if (context := self.contexts.get(client)) is not None:
+            self.whereabouts.leave_behind(context)
+        self.step_1_reconnected(client, old_broker, carried)
+
+    def come_back(self, client: ClientId) -> None:
+        """ "If the client reconnects to Broker 1, then the stored events are simply replayed." """
+        context = self.contexts.get(client)
+        if context is None:
+            context = self.contexts.open(client, self.contexts.new_epoch(), Mode.SERVING)
+        else:
+            # A connection in between that the client never heard of is older than this one.
+            context.epoch = self.contexts.new_epoch(above=context.epoch)
+        self.contexts.serve(context)
+
+    def on_subscribe(self, context: Context, filter: Filter) -> None:
+        if arriving := self.whereabouts.incomplete.get(context):
+            arriving.unsubscribed.discard(filter)
+
+    def on_unsubscribe(self, context: Context, filter: Filter) -> None:
+        if arriving := self.whereabouts.incomplete.get(context):
+            arriving.unsubscribed.add(filter)
+
+    def on_leave(self, context: Context) -> bool:
+        """A context on its way must arrive before it may end: the old broker is to be released first."""
+        arriving = self.whereabouts.incomplete.get(context)
+        if arriving is None:
+            return False
+        arriving.leaves = True
+        self.whereabouts.leave_behind(context)  # what the client does next has nothing to do with it
+        return True
+
+    def on_ended(self, client: ClientId, epoch: Epoch) -> None:
+        """Nobody will claim a context that was left behind: it ends here. One that is on its way ends when it comes."""
+        account = self.whereabouts
+        for context in [c for c in account.left_behind.get(client, ()) if c.epoch <= epoch]:
+            if (arriving := account.incomplete.get(context)) is not None:
+                arriving.leaves = True
+            else:
+                self.host.end_session(context)
+                account.remove(context)
+                self.close(context)
+
+    def on_event(self, event: Event) -> None:
+        """An event has passed: perhaps it was the last that somebody's fence spoke of."""
+        self.on_passed()
+
+    def on_passed(self) -> None:
+        ready = [x for x in self._before_fence if x.release and self.router.passed(x.release.fence)]
+        for leaving in ready:
+            self._before_fence.remove(leaving)
+            (self.own.forward or self.step_5_forward)(leaving)
+
+    # --- the six steps ------------------------------------------------------------------------------------
+
+    def step_1_reconnected(
+        self, client: ClientId, old_broker: BrokerId, carried: tuple[Filter, ...] = ()
+    ) -> None:
+        """1. The client notifies Broker 2 that it was previously connected to Broker 1."""
+        context = self.contexts.open(client, self.contexts.new_epoch(), Mode.SERVING)
+        arriving = self.expect(context, context.epoch)
+        self.contexts.serve(context)
+        self.step_2_retrieve(arriving, old_broker, carried)
+
+    def expect(self, context: Context, transfer: Epoch) -> Arriving:
+        """Stored events for `context` are on their way, marked `transfer`."""
+        context.open_local_queue()
+        arriving = Arriving(context, transfer)
+        self.whereabouts.expect(arriving)
+        return arriving
+
+    def step_2_retrieve(
+        self, arriving: Arriving, old_broker: BrokerId, carried: tuple[Filter, ...] = ()
+    ) -> None:
+        """2. Broker 2 retrieves the subscriptions associated with the client from Broker 1.
+
+        A client that carries them on its device makes the request unnecessary ([DIS] section 3.2.4).
+        """
+        arriving.asked = old_broker
+        if carried and self.on_device:
+            self.step_3_subscribe(arriving, carried)
+            self.step_3_release(arriving, old_broker)
+            return
+        request = ContextRequest(client=arriving.context.client, epoch=arriving.transfer, new_broker=self.me)
+        self.mailbox.send(old_broker, request)
+
+    def on_context_request(self, sender: BrokerId, request: ContextRequest) -> None:
+        """At Broker 1: find the context the client had here before it connected at the new broker."""
+        self.claim(self.whereabouts.claimed_by(request), request)
+
+    def step_2_hand_over(self, context: Context, claim: Claim) -> None:
+        """At Broker 1: the context is the claimer's now; reply with the subscriptions, buffer until released."""
+        leaving = self.part_with(context, claim.epoch, claim.new_broker)
+        if isinstance(claim, Release):
+            self.on_release(claim.new_broker, claim)
+        else:
+            self.send_subscriptions(leaving, claim)
+
+    def part_with(self, context: Context, transfer: Epoch, new_broker: BrokerId) -> Leaving:
+        """The context belongs to `new_broker` now."""
+        if context.mode is Mode.SERVING:
+            # The client shows up elsewhere while we still believed in it: the newest connection wins.
+            self.host.detach(context.client, "taken over")
+            self.contexts.pause(context)
+        self.whereabouts.remove(context)
+        self.whereabouts.remember(context.client, transfer)
+        leaving = Leaving(context)
+        self.leaving.setdefault(context.client, {})[transfer, new_broker] = leaving
+        return leaving
+
+    def send_subscriptions(self, leaving: Leaving, claim: Claim, *, ids_follow: bool = False) -> None:
+        context = leaving.context
+        leaving.session_sent = True
+        subscriptions = Subscriptions(
+            client=context.client,
+            epoch=claim.epoch,
+            filters=tuple(context.filters),
+            session=context.session,
+            ids_follow=ids_follow,
+        )
+        self.mailbox.send(claim.new_broker, subscriptions)
+
+    def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
+        arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
+        if arriving is not None:
+            self.host.take_session(arriving.context, reply.session)
+            self.step_3_subscribe(arriving, reply.filters)
+            if not reply.ids_follow:
+                self.step_3_release(arriving, old_broker)
+
+    def step_3_subscribe(self, arriving: Arriving, filters: tuple[Filter, ...]) -> None:
+        """3. Broker 2 subscribes to these subscriptions ...
+
+        4. From here on Broker 2 stores new events for the client in the local queue.
+        """
+        for filter in filters:
+            if filter not in arriving.unsubscribed:
+                self.contexts.add_filter(arriving.context, filter, mobile=True)
+
+    def step_3_release(self, arriving: Arriving, old_broker: BrokerId) -> None:
+        """... and then requests Broker 1 to unsubscribe."""
+        arriving.released = True
+        release = Release(
+            client=arriving.context.client,
+            epoch=arriving.transfer,
+            new_broker=self.me,
+            fence=self.router.fence(old_broker),
+        )
+        self.mailbox.send(old_broker, release)
+
+    def leaving_of(self, message: Release) -> Leaving | None:
+        """The context that a release is about."""
+        return self.leaving.get(message.client, {}).get((message.epoch, message.new_broker))
+
+    def on_release(self, new_broker: BrokerId, release: Release) -> None:
+        """At Broker 1: unsubscribe only when everything Broker 2 may have missed has been stored here."""
+        leaving = self.leaving_of(release)
+        if leaving is None:
+            if self.on_device:
+                self.claim(self.whereabouts.claimed_by(release), release)
+            else:  # this broker lost its store since it answered: nothing will come from here
+                self.mailbox.send(release.new_broker, NoContext(client=release.client, epoch=release.epoch))
+            return
+        leaving.release = release
+        if not self.care.fenced or self.router.passed(release.fence):
+            (self.own.forward or self.step_5_forward)(leaving)
+        else:
+            self._before_fence.append(leaving)
+
+    def step_5_forward(self, leaving: Leaving, *, without: frozenset[EventId] = NOTHING) -> None:
+        """5. Broker 1 forwards stored events to Broker 2, and unsubscribes."""
+        context, release = leaving.context, leaving.release
+        assert release is not None
+        others = self.leaving[context.client]
+        del others[release.epoch, release.new_broker]
+        if not others:
+            del self.leaving[context.client]
+        events = tuple(event for event in context.events() if event.id not in without)
+        message = StoredEvents(
+            client=context.client,
+            epoch=release.epoch,
+            events=events,
+            position=dict(context.position),
+            session=None if leaving.session_sent else context.session,
+        )
+        if not any(other.context is context for other in others.values()):
+            self.close(context, mobile=True)
+        if self.care.at_once:
+            self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
+            self.mailbox.send(release.new_broker, message)
+        else:
+            self._send_one_by_one(message, release.new_broker)
+
+    def _send_one_by_one(self, message: StoredEvents, new_broker: BrokerId) -> None:
+        """[PRO] section 1: "Bi sends all the subscriber messages to Bj", one by one, and then a closing word."""
+        for group in (*((event,) for event in message.events), ()):
+            self.mailbox.send(new_broker, replace(message, events=group, last=not group))
+        size = sum(event.size_bytes for event in message.events)
+        self._record_transfer(message.client, new_broker, len(message.events), size)
+
+    def _record_transfer(self, client: ClientId, to: BrokerId, count: int, size: int) -> None:
+        self.host.record(
+            Record("transferred", self.host.now(), self.me, client, peer=to, count=count, bytes=size)
+        )
+
+    def on_stored_events(self, old_broker: BrokerId, message: StoredEvents) -> None:
+        arriving = self.whereabouts.arriving.get((message.client, message.epoch))
+        if arriving is None:
+            if not self.care.followed:
+                record_late(self.host, self.me, message)
+            return
+        context = arriving.context
+        if message.session is not None:
+            self.host.take_session(context, message.session)
+        context.skip_to(dict(message.position))
+        # What this broker had itself (a copy that was prefetched here) came by multicast.
+        how = "stored" if old_broker == self.me else "transferred"
+        (self.own.admit_all or self.admit_all)(arriving, message, how)
+        if message.last:
+            self.replay(arriving)
+
+    def admit_all(self, arriving: Arriving, message: StoredEvents, how: str) -> None:
+        for event in message.events:
+            self.admit_older(arriving.context, event, how)
+
+    def admit_older(self, context: Context, event: Event, how: str) -> None:
+        """An older event came, from another broker or a log: it goes before what waits in the local queue."""
+        if self.care.deduplicated and not context.is_new(event):
+            return
+        if not context.admit(event, how):
+            self.contexts.drop(context, event, "queue_full")
+
+    def step_6_replay(self, arriving: Arriving) -> None:
+        """6. Broker 2 replays the events from Broker 1, then the new ones of its local queue.
+
+        "Duplicates in the set of events transferred from Broker 1, and those in Broker 2's local queue are
+        removed": the context does that as it closes the queue.
+        """
+        context = arriving.context
+        self.whereabouts.expect_no_more(arriving)
+        if not self.care.deduplicated and context.local_queue:
+            context.append_local_queue()
+        context.close_local_queue()
+        if arriving.leaves:
+            claims = self.whereabouts.waiting.pop(context, [])
+            self.whereabouts.remove(context)
+            self.host.end_session(context)
+            self.close(context)
+            self.whereabouts.remember(
+                context.client, Epoch(context.epoch.connected_at, self.me)
+            )  # it ended here
+            for claim in claims:
+                self.redirect(claim)
+            return
+        self.contexts.resume(context)
+        (self.own.completed or self.completed)(context)
+
+    def completed(self, context: Context) -> None:
+        """The context is whole: whoever has claimed it meanwhile gets an answer."""
+        # The earliest connection after this one comes first, and later ones are redirected to it; a claim older
+        # than the context is of a connection that the client gave up to come back here.
+        for claim in sorted(self.whereabouts.waiting.pop(context, []), key=lambda claim: claim.epoch):
+            is_due = self.whereabouts.is_held(context) and context.epoch < claim.epoch
+            self.claim(context if is_due else None, claim)
+
+    # --- steps that a scheme may do its own way -------------------------------------------------------------
+
+    def claim(self, context: Context | None, claim: Claim) -> None:
+        """Somebody claims `context`, or one that is not here."""
+        (self.own.claim or self.standard_claim)(context, claim)
+
+    def replay(self, arriving: Arriving) -> None:
+        """Nothing more comes for this context: step 6."""
+        (self.own.replay or self.step_6_replay)(arriving)
+
+    def close(self, context: Context, *, mobile: bool = False) -> None:
+        (self.own.close or self.contexts.close)(context, mobile=mobile)
+
+    # --- claims to contexts that have moved -----------------------------------------------------------------
+
+    def standard_claim(self, context: Context | None, claim: Claim) -> None:
+        arriving = None if context is None else self.whereabouts.incomplete.get(context)
+        if arriving is not None and arriving.released and not self.care.followed:
+            self.replay(arriving)  # what has not come by now comes too late
+            context = self.whereabouts.claimed_by(claim)  # an earlier claim may have waited for it
+        if context is None:
+            self.redirect(claim)
+        elif context in self.whereabouts.incomplete:
+            # The client was faster than its context: hand on when it is whole.
+            self.whereabouts.waiting.setdefault(context, []).append(claim)
+        else:
+            (self.own.hand_over or self.step_2_hand_over)(context, claim)
+
+    def redirect(self, claim: Claim) -> None:
+        """The client's old broker was not the last one: pass the claim on to where the context went.
+
+        Each step leads to a later connection, and none later than the claim's, so it ends. A later context that is
+        whole here has come back from wherever an earlier one went: that trail is cold. One that is still awaited
+        may have been asked for before the claimer's connection; then what comes is what the claim is looking for.
+        """
+        account = self.whereabouts
+        later = [context for context in account.held_for(claim.client) if context.epoch > claim.epoch]
+        whole = [context.epoch for context in later if context not in account.incomplete]
+        gone = account.gone_to.get(claim.client)
+        if gone is not None and not whole and account.leads_on(gone, claim):
+            self.mailbox.send(gone.broker, addressed(replace(claim, after=gone), gone.broker, self.contexts))
+            return
+        newer = whole if gone is None or gone <= claim.epoch else [*whole, gone]
+        if not newer:
+            for context in later:
+                if account.incomplete[context].transfer < claim.epoch:
+                    account.waiting.setdefault(context, []).append(claim)
+                    return
+            newer = [context.epoch for context in later]
+        reply = NoContext(client=claim.client, epoch=claim.epoch, newer=min(newer, default=None))
+        self.mailbox.send(claim.new_broker, reply)
+
+    def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
+        """Broker 1 knows nothing of the client (it gave the context up): go on with what is here."""
+        arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
+        if arriving is None:
+            return
+        if reply.newer is None:
+            self.replay(arriving)
+        elif reply.newer > arriving.context.epoch:
+            (self.own.step_aside or self.step_aside)(arriving, reply.newer)
+        else:
+            self.ask_again(arriving, reply.newer)
+
+    def ask_again(self, arriving: Arriving, newer: Epoch) -> None:
+        """The claim was older than who has the context, but the client has come back here since: claim it again.
+
+        Claims of connections in between would wait for us while we wait for them: they are redirected.
+        """
+        account, context = self.whereabouts, arriving.context
+        account.mark_anew(arriving, context.epoch)
+        account.remember(context.client, newer)
+        self.step_2_retrieve(arriving, newer.broker)
+        claims = account.waiting.pop(context, [])
+        if after := [claim for claim in claims if claim.epoch > context.epoch]:
+            account.waiting[context] = after
+        for claim in claims:
+            if claim.epoch < context.epoch:
+                self.redirect(claim)
+
+    def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
+        """The client has connected elsewhere since, and its context is there: nothing is kept here."""
+        account, context = self.whereabouts, arriving.context
+        if context.mode is Mode.SERVING:
+            self.host.detach(context.client, "taken over")
+        if context.session is not None:
+            partial = PartialSession(client=context.client, epoch=newer, session=context.session)
+            self.mailbox.send(newer.broker, partial)
+        account.expect_no_more(arriving)
+        claims = account.waiting.pop(context, [])
+        account.remove(context)
+        self.close(context)
+        account.remember(context.client, newer)
+        for claim in claims:
+            self.redirect(claim)
+
+    def on_partial_session(self, sender: BrokerId, message: PartialSession) -> None:
+        held = self.whereabouts.held_for(message.client)
+        gone = self.whereabouts.gone_to.get(message.client)
+        if held:
+            self.host.join_session(max(held, key=lambda context: context.epoch), message.session)
+        elif gone is not None and gone > message.epoch and gone.broker != self.me:
+            self.mailbox.send(gone.broker, replace(message, epoch=gone))
+
+    # --- what the checkers ask ----------------------------------------------------------------------------
+
+    def held(self) -> list[Context]:
+        """Contexts left behind by their clients, and contexts that belong to another broker already."""
+        leaving = (leaving.context for of_client in self.leaving.values() for leaving in of_client.values())
+        return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
+
+
+def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
+    """The claim as it goes to `to`: a broker that passes on its own release fences it for who gets it."""
+    if isinstance(claim, Release) and claim.new_broker == contexts.me:
+        return replace(claim, fence=contexts.router.fence(to))
+    return claim
+
+
+def record_late(host: Host, me: BrokerId, message: StoredEvents) -> None:
+    """What comes after its client has moved on is lost, and the records say so."""
+    for event in message.events:
+        origin, sequence = event.id
+        host.record(Record("dropped", host.now(), me, message.client, origin, sequence, detail="late"))

@@ -1,0 +1,79 @@
+"""What a part of a mobility scheme may hear of: every method does nothing unless the part cares.
+
+A part registers handlers for its messages with the mailbox when it is made. A scheme `add`s its parts, and passes on
+to each what happens at the broker, in the order in which it added them.
+"""
+
+from collections.abc import Mapping, Sized
+from typing import ClassVar, NamedTuple
+
+from roamq.core.context import Context, Epoch
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import Filter
+from roamq.core.ports import TimerKey
+
+
+class Departure(NamedTuple):
+    """How a broker departed."""
+
+    is_lost: bool
+    """It never answered what it was asked. Otherwise it has left: all its sessions are elsewhere, and it has answered
+    or passed on whatever reached it."""
+    went: Mapping[ClientId, Epoch] = {}
+    """Where contexts went that were there, as it has told."""
+
+
+class Part:
+    """Base of the parts of a scheme."""
+
+    hands_over: ClassVar[bool] = False
+    """Whether the contexts that it holds belong to other brokers and have not gone there entirely."""
+
+    pending: Sized = ("always",)
+    """A part that cares for events only now and then puts here what it then looks through: while that is empty, the
+    part is not called, since nearly all that a broker does is events."""
+
+    def on_event(self, event: Event) -> None:
+        """An event has entered the contexts that want it."""
+
+    def on_passed(self) -> None:
+        """The router has heard something by which a fence may have passed."""
+
+    def on_subscribe(self, context: Context, filter: Filter) -> None:
+        """The client of `context` is about to subscribe."""
+
+    def on_unsubscribe(self, context: Context, filter: Filter) -> None:
+        """The client of `context` is about to unsubscribe."""
+
+    def on_leave(self, context: Context) -> bool:
+        """The client of `context` is gone for good. True: the part sees to the end of the context itself."""
+        return False
+
+    def on_ended(self, client: ClientId, epoch: Epoch) -> None:
+        """All that the client had up to a connection is over: so is what this part keeps of it for others to claim."""
+
+    def on_timer(self, key: TimerKey) -> bool:
+        """A timer has run out. True: it was this part's."""
+        return False
+
+    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
+        """A broker is gone for good: nothing is kept for it, and nothing more comes from there."""
+
+    def went(self) -> Mapping[ClientId, Epoch]:
+        """Where contexts went that were here: to which connection."""
+        return {}
+
+    def on_restart(self) -> None:
+        """The broker came back with its store; its timers are gone."""
+
+    def held(self) -> list[Context]:
+        """The contexts that this part keeps, besides those on the broker's table."""
+        return []
+
+    def copies_at(self, context: Context) -> tuple[BrokerId, ...]:
+        """Brokers that keep a copy of the context on account of this part."""
+        return ()
+
+    def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
+        """Where this part expects the client next."""
+        return ()

@@ -1,0 +1,239 @@
+"""A server's awareness of virtual consumers elsewhere, at ESi: the attempts, how they are filled, what they inherit.
+
+Paper: [PRE] section 4: VC(ESie). When a pre-handoff is requested and cancelled is decided by algorithm A1, in
+`prehandoff.py`. Filling virtual consumers and handing over to them are ours (docs/decisions/0080, 0081).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Mailbox
+from roamq.core.context import Context, Epoch, Mode, digest_of
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.schemes.messages.handover import ContextRequest
+from roamq.schemes.messages.prehandoff import (
+    AskExpected,
+    CancelPreforward,
+    Handed,
+    Preforwarded,
+    Prestored,
+    Replaced,
+    StillExpected,
+)
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.part import Part
+from roamq.schemes.parts.virtual_consumers import note
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """ESi's awareness of one virtual consumer: an element of VC(ESie)."""
+
+    context: Context
+    server: BrokerId
+    epoch: Epoch
+    """The connection of the client for which it was asked."""
+    number: int
+    changes: int = 0
+    """Sets of subscriptions sent; 0 until the server has enabled the pre-handoff."""
+    fence: Mapping[BrokerId, int] | None = None
+    """What the server had seen when it subscribed to the last of them."""
+
+
+class Preforwarding(Part):
+    """The virtual consumers of a server's own clients at other servers."""
+
+    hands_over = True
+
+    def __init__(
+        self, contexts: Contexts, mailbox: Mailbox, handover: HandOver, *, close: Callable[..., None]
+    ) -> None:
+        self.contexts = contexts
+        self.mailbox = mailbox
+        self.handover = handover
+        self.router = contexts.router
+        self.close = close
+        """How the scheme closes a context."""
+        self.aware: dict[Context, dict[BrokerId, Attempt]] = {}
+        """VC(ESie) for each client here."""
+        self.attempts: dict[int, Attempt] = {}
+        """The same, by the number of the attempt."""
+        self.successors: dict[Context, Replaced] = {}
+        """Contexts that another server serves already, kept until it has all their events."""
+        self._filled: dict[Context, dict[BrokerId, tuple[int, int]]] = {}
+        """The last attempt at each server, and its changes, that was sent all it needs: even if cancelled since, the
+        client may have come before the cancellation."""
+        self.pending = self._unfilled = dict[int, Attempt]()
+        """Those that wait for this server to see what the other had seen."""
+        self._last_number = 0
+        mailbox.handle(Preforwarded, self.on_preforwarded)
+        mailbox.handle(Replaced, self.on_replaced)
+        mailbox.handle(AskExpected, self.on_ask_expected)
+
+    # --- VC(ESie) as a set ----------------------------------------------------------------------------------
+
+    def of(self, context: Context) -> Mapping[BrokerId, Attempt]:
+        """Server -> the attempt there, for one client."""
+        return self.aware.get(context, {})
+
+    def begin(self, context: Context, server: BrokerId) -> Attempt:
+        self._last_number += 1
+        attempt = Attempt(context, server, context.epoch, self._last_number)
+        self.aware.setdefault(context, {})[server] = attempt
+        self.attempts[attempt.number] = attempt
+        note(self.contexts, "requested", context.client, server, attempt.number)
+        return attempt
+
+    def changed(self, attempt: Attempt) -> None:
+        """The server gets another set of subscriptions: what it was filled with counts no longer."""
+        attempt.changes += 1
+        attempt.fence = None
+        self._unfilled.pop(attempt.number, None)
+
+    def cancel(self, attempt: Attempt) -> None:
+        """Send Cancel_Preforward (MHs, ESi) to ESe."""
+        client = attempt.context.client
+        self._forget(attempt)
+        note(self.contexts, "cancelled", client, attempt.server, attempt.number)
+        message = CancelPreforward(client=client, epoch=attempt.epoch, attempt=attempt.number)
+        self.mailbox.send(attempt.server, message)
+
+    def cancel_all(self, context: Context, *, but: BrokerId | None = None) -> None:
+        for server, attempt in list(self.of(context).items()):
+            if server != but:
+                self.cancel(attempt)
+
+    def _forget(self, attempt: Attempt) -> None:
+        del self.attempts[attempt.number]
+        self._unfilled.pop(attempt.number, None)
+        aware = self.aware[attempt.context]
+        del aware[attempt.server]
+        if not aware:
+            del self.aware[attempt.context]
+
+    def closed(self, context: Context) -> None:
+        self._filled.pop(context, None)
+
+    # --- filling virtual consumers --------------------------------------------------------------------------
+
+    def on_preforwarded(self, server: BrokerId, message: Preforwarded) -> None:
+        attempt = self.attempts.get(message.attempt)
+        if attempt is not None and attempt.changes == message.changes:
+            attempt.fence = message.fence
+            self._unfilled[message.attempt] = attempt
+            self._fill_passed(attempt)
+
+    def on_event(self, event: Event) -> None:
+        self.on_passed()
+
+    def on_passed(self) -> None:
+        for attempt in list(self._unfilled.values()):
+            self._fill_passed(attempt)
+
+    def _fill_passed(self, attempt: Attempt) -> None:
+        """What the server had seen before it subscribed has come here: send it what the client has not read."""
+        if attempt.fence is None or not self.router.passed(attempt.fence):
+            return
+        context = attempt.context
+        del self._unfilled[attempt.number]
+        self._filled.setdefault(context, {})[attempt.server] = (attempt.number, attempt.changes)
+        message = Prestored(
+            client=context.client,
+            epoch=attempt.epoch,
+            attempt=attempt.number,
+            events=tuple(context.events()),
+            position=dict(context.position),
+            changes=attempt.changes,
+        )
+        self.mailbox.send(attempt.server, message)
+        successor = self.successors.pop(context, None)
+        if successor is not None:
+            self._hand_all(context, successor)
+
+    def take_for_filled(self, attempt: Attempt) -> None:
+        """Fig. 3 of the paper: with its subscriptions, the other server has all that it gets."""
+        self._filled.setdefault(attempt.context, {})[attempt.server] = (attempt.number, attempt.changes)
+
+    def on_ask_expected(self, server: BrokerId, message: AskExpected) -> None:
+        """A broker that has forgotten an attempt, with its store or since, says so."""
+        known = self.attempts.get(message.attempt)
+        is_known = known is not None and (known.server, known.context.client, known.epoch) == (
+            server,
+            message.client,
+            message.epoch,
+        )
+        answer = StillExpected if is_known else CancelPreforward
+        self.mailbox.send(server, answer(client=message.client, epoch=message.epoch, attempt=message.attempt))
+
+    # --- handing the client over ----------------------------------------------------------------------------
+
+    def on_replaced(self, server: BrokerId, message: Replaced) -> None:
+        """The client has replaced its virtual consumer at `server`: its context here is not needed any more.
+
+        Unless the client has come back since, or the virtual consumer does not know all its subscriptions, or was
+        cancelled before it was whole: then the context is handed over as in a normal handoff.
+        """
+        account = self.handover.whereabouts
+        claim = ContextRequest(client=message.client, epoch=message.successor, new_broker=server)
+        context = self._source_of(server, message)
+        if message.asks and context is not account.claimed_by(claim):
+            context = None  # the client showed nothing, and comes from a later connection than was believed
+        is_served = message.whole and not message.asks  # what the client has subscribed to, it has shown
+        if context is None and is_served:
+            return  # it was given up in the meantime
+        is_current = is_served or context is None or message.digest == digest_of(context.filters)
+        if context is None or context.epoch > message.successor or not is_current:
+            self.handover.on_context_request(server, claim)
+            return
+        self.cancel_all(context, but=server)
+        if context.mode is Mode.SERVING:
+            self.contexts.host.detach(context.client, "taken over")
+            self.contexts.pause(context)
+        account.remove(context)
+        account.remember(context.client, message.successor)
+        if self._has_all(context, server, message):
+            self._hand_all(context, message)
+        else:
+            self.successors[context] = message
+
+    def _source_of(self, server: BrokerId, message: Replaced) -> Context | None:
+        """The context that the virtual consumer was filled from, or will be."""
+        held = self.handover.whereabouts.held_for(message.client)
+        attempt = self.attempts.get(message.attempt)
+        if attempt is not None and attempt.changes == message.changes and attempt.context in held:
+            return attempt.context
+        return next((context for context in held if self._has_all(context, server, message)), None)
+
+    def _has_all(self, context: Context, server: BrokerId, message: Replaced) -> bool:
+        return self._filled.get(context, {}).get(server) == (message.attempt, message.changes)
+
+    def _hand_all(self, context: Context, message: Replaced) -> None:
+        """The server has every event; if it asks, say which of them the client has not read."""
+        if message.asks:
+            handed = Handed(
+                client=context.client,
+                epoch=message.epoch,
+                attempt=message.attempt,
+                successor=message.successor,
+                fence=self.router.fence(message.successor.broker),
+                position=dict(context.position),
+                reach=dict(context.reach),
+                held=tuple(event.id for event in context.events()),
+            )
+            self.mailbox.send(message.successor.broker, handed)
+        for attempt in list(self.of(context).values()):
+            self._forget(attempt)
+        self.close(context, mobile=True)
+
+    # --- what the checkers ask ----------------------------------------------------------------------------
+
+    def copies_at(self, context: Context) -> tuple[BrokerId, ...]:
+        return tuple(sorted(self.of(context)))
+
+    def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
+        context = self.contexts.get(client)
+        return self.copies_at(context) if context is not None else ()
+
+    def held(self) -> list[Context]:
+        return list(self.successors)

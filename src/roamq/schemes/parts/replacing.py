@@ -1,0 +1,129 @@
+"""A client in the place of its virtual consumer, at ESj: what is still missing comes from ESi.
+
+Paper: [PRE] section 4, Fig. 3, the last branch of algorithm A1; when it is taken is decided in `prehandoff.py`. A
+virtual consumer that is whole serves a client that shows how far it has read at once: that is the just-in-time
+delivery of the title. Otherwise nothing is delivered until the rest has come from ESi, be it events or the client's
+read position (docs/decisions/0080, 0081).
+"""
+
+from dataclasses import dataclass
+
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Mailbox
+from roamq.core.context import Context, Epoch, Position
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import Filter
+from roamq.schemes.messages.handover import Subscriptions
+from roamq.schemes.messages.prehandoff import Handed, Prestored
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.part import Part
+from roamq.schemes.parts.virtual_consumers import VirtualConsumer, VirtualConsumers, note
+from roamq.schemes.parts.whereabouts import Arriving
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Replacing(Arriving):
+    """A virtual consumer that its client replaces before it is whole, or before its position is known."""
+
+    virtual: VirtualConsumer
+    position: Position | None
+    """How far the client has read, if it showed that."""
+    inherited: set[Filter]
+    """The subscriptions that came with the virtual consumer."""
+    handed: Handed | None = None
+
+
+class Replacements(Part):
+    """The virtual consumers in service that still lack something."""
+
+    def __init__(
+        self, contexts: Contexts, mailbox: Mailbox, handover: HandOver, virtual: VirtualConsumers
+    ) -> None:
+        self.contexts = contexts
+        self.handover = handover
+        self.whereabouts = handover.whereabouts
+        self.virtual = virtual
+        self._replacing: dict[tuple[ClientId, Epoch], Replacing] = {}
+        """By the connection they were made for."""
+        self.pending = self._handed = list[Replacing]()
+        """Those that wait for events which the client's last server has seen already."""
+        mailbox.handle(Prestored, self.on_prestored)
+        mailbox.handle(Handed, self.on_handed)
+        mailbox.handle(Subscriptions, self.on_subscriptions)
+
+    def begin(self, virtual: VirtualConsumer, context: Context, position: Position | None) -> None:
+        """The client replaces a virtual consumer that lacks events, or the client's position."""
+        arriving = Replacing(
+            context, context.epoch, virtual=virtual, position=position, inherited=set(context.filters)
+        )
+        self.whereabouts.expect(arriving)
+        self._replacing[context.client, virtual.epoch] = arriving
+        if virtual.whole:
+            context.open_local_queue()  # nothing is delivered until the position is known
+
+    def end(self, arriving: Arriving) -> None:
+        """Nothing more is awaited for this context, if it is one of those."""
+        if isinstance(arriving, Replacing):
+            del self._replacing[arriving.context.client, arriving.virtual.epoch]
+            if arriving.handed is not None:
+                self._handed.remove(arriving)
+
+    # --- what is missing comes ------------------------------------------------------------------------------
+
+    def on_prestored(self, server: BrokerId, message: Prestored) -> None:
+        """The events."""
+        arriving = self._replacing.get((message.client, message.epoch))
+        if arriving is None or arriving.virtual.attempt != message.attempt:
+            self.virtual.on_prestored(server, message)
+        elif arriving.virtual.changes == message.changes:
+            self.virtual.fill(arriving.context, message)
+            arriving.virtual.whole = True
+            note(self.contexts, "ready", message.client, server, message.attempt)
+            if arriving.position is not None:
+                arriving.context.skip_to(arriving.position)
+                self.handover.replay(arriving)
+
+    def on_handed(self, server: BrokerId, message: Handed) -> None:
+        """What the client has read is known; what it has not may in part be on its way here, as events."""
+        arriving = self.whereabouts.arriving.get((message.client, message.successor))
+        if isinstance(arriving, Replacing):
+            arriving.handed = message
+            self._handed.append(arriving)
+            self._complete_passed(arriving)
+
+    def on_event(self, event: Event) -> None:
+        self.on_passed()
+
+    def on_passed(self) -> None:
+        for arriving in list(self._handed):
+            self._complete_passed(arriving)
+
+    def _complete_passed(self, arriving: Replacing) -> None:
+        message = arriving.handed
+        assert message is not None
+        if self.contexts.router.passed(message.fence):
+            arriving.context.skip_to(dict(message.position))
+            arriving.context.keep_unread(message.reach, message.held)
+            self.handover.replay(arriving)
+
+    def on_subscribe(self, context: Context, filter: Filter) -> None:
+        if isinstance(arriving := self.whereabouts.incomplete.get(context), Replacing):
+            arriving.inherited.discard(filter)
+
+    def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
+        """ESi answers with a normal handoff: the virtual consumer was not what the client needs."""
+        arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
+        if isinstance(arriving, Replacing):
+            self._start_over(arriving, reply.filters)
+        self.handover.on_subscriptions(old_broker, reply)
+
+    def _start_over(self, arriving: Replacing, filters: tuple[Filter, ...]) -> None:
+        """Nothing of the virtual consumer was delivered: go on without what it holds."""
+        context = arriving.context
+        self.end(arriving)
+        self.whereabouts.expect_no_more(arriving)
+        context.start_over({})
+        for filter in [f for f in context.filters if f in arriving.inherited and f not in filters]:
+            self.contexts.remove_filter(context, filter, mobile=True)
+        requested = self.handover.expect(context, arriving.transfer)
+        requested.unsubscribed, requested.leaves = arriving.unsubscribed, arriving.leaves

@@ -1,0 +1,204 @@
+"""Virtual consumers at ESj, next to the area of the server that serves the client: kept, filled, ended.
+
+Paper: [PRE] section 4. When a virtual consumer begins and ends is decided by algorithm A2, in `prehandoff.py`.
+Ours: when it has subscribed, ESj says what it had seen by then, and ESi sends what the client has not consumed once
+it has seen as much (docs/decisions/0080). Until then the virtual consumer keeps what comes in its local queue; from
+then on it holds every event that the client may still need, and only its read position is missing. A virtual consumer
+that nothing is heard of ends (0085).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Mailbox
+from roamq.core.context import Context, Epoch
+from roamq.core.events import BrokerId, ClientId, Seconds
+from roamq.core.ports import TimerKey
+from roamq.core.records import Record
+from roamq.geo.here import is_location_dependent
+from roamq.schemes.messages.prehandoff import (
+    AskExpected,
+    Preforwarded,
+    PrehandoffMessage,
+    PrehandoffRequest,
+    Prestored,
+    StillExpected,
+)
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.part import Part
+
+LEASE_S = 300.0
+"""After how long without news of it a virtual consumer is doubted, unless the scheme's options say."""
+
+
+@dataclass(slots=True)
+class VirtualConsumer:
+    """VC_MHs: the surrogate of a client that is connected at another server."""
+
+    client: ClientId
+    epoch: Epoch
+    """The client's connection at the server that asked for this."""
+    attempt: int
+    context: Context | None = None
+    """Nothing until the subscriptions have come."""
+    changes: int = 0
+    speed_mps: float | None = None
+    whole: bool = False
+    """Whether all that came before its routes were established has come too."""
+    doubted: bool = False
+    """Whether ESi was asked about it and has not answered."""
+
+
+def note(contexts: Contexts, what: str, client: ClientId, peer: BrokerId, count: int | None = None) -> None:
+    """Record what became of a pre-handoff."""
+    now = contexts.host.now()
+    contexts.host.record(Record("prehandoff", now, contexts.me, client, peer=peer, detail=what, count=count))
+
+
+class VirtualConsumers(Part):
+    """VC(ESj): the virtual consumers that a server holds, beside the contexts of its own clients."""
+
+    def __init__(
+        self,
+        contexts: Contexts,
+        mailbox: Mailbox,
+        handover: HandOver,
+        *,
+        lease_s: Seconds,
+        close: Callable[..., None],
+    ) -> None:
+        self.contexts = contexts
+        self.mailbox = mailbox
+        self.handover = handover
+        self.host = contexts.host
+        self.lease_s = lease_s
+        self.close = close
+        """How the scheme closes a context."""
+        self._virtual: dict[ClientId, VirtualConsumer] = {}
+        mailbox.handle(Prestored, self.on_prestored)
+        mailbox.handle(StillExpected, self.on_still_expected)
+
+    # --- VC(ESj) as a set -----------------------------------------------------------------------------------
+
+    def __getitem__(self, client: ClientId) -> VirtualConsumer:
+        return self._virtual[client]
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self._virtual)
+
+    def get(self, client: ClientId) -> VirtualConsumer | None:
+        return self._virtual.get(client)
+
+    def find(self, message: PrehandoffMessage) -> VirtualConsumer | None:
+        """The virtual consumer that a message is about, unless another one has taken its place."""
+        virtual = self._virtual.get(message.client)
+        if virtual is not None and (virtual.epoch, virtual.attempt) == (message.epoch, message.attempt):
+            return virtual
+        return None
+
+    def is_newest(self, client: ClientId, epoch: Epoch) -> bool:
+        """Is nothing known here of a later connection of the client?"""
+        known = [context.epoch for context in self.handover.whereabouts.held_for(client)]
+        if (virtual := self._virtual.get(client)) is not None:
+            known.append(virtual.epoch)
+        return all(epoch >= other for other in known)
+
+    def begin(self, request: PrehandoffRequest) -> None:
+        """VC(ESj) ∪ VC_MHs."""
+        virtual = VirtualConsumer(request.client, request.epoch, request.attempt)
+        self._virtual[request.client] = virtual
+        self.host.set_timer(("lease", request.client), self.lease_s)
+
+    def take(self, client: ClientId) -> VirtualConsumer:
+        """The client takes the place of its virtual consumer."""
+        virtual = self._virtual.pop(client)
+        self.host.cancel_timer(("lease", client))
+        assert virtual.context is not None
+        self.contexts.put(virtual.context)
+        return virtual
+
+    def end(self, client: ClientId) -> None:
+        """VC(ESj) - VC_MHs: it was not needed, and what it stored was stored for nobody."""
+        virtual = self._virtual.pop(client, None)
+        self.host.cancel_timer(("lease", client))
+        if virtual is not None and virtual.context is not None:
+            stored = len(virtual.context.stored) + len(virtual.context.local_queue or ())
+            note(self.contexts, "wasted", client, virtual.epoch.broker, stored)
+            self.close(virtual.context, mobile=True)
+
+    # --- filling ----------------------------------------------------------------------------------------------
+
+    def routed(self, server: BrokerId, virtual: VirtualConsumer) -> None:
+        """The routes are on their way up: tell ESi what this server had seen when it asked for them."""
+        virtual.changes += 1
+        virtual.whole = False
+        self.mailbox.send(
+            server,
+            Preforwarded(
+                client=virtual.client,
+                epoch=virtual.epoch,
+                attempt=virtual.attempt,
+                fence=self.contexts.router.fence(server),
+                changes=virtual.changes,
+            ),
+        )
+
+    def complete_as_it_is(self, server: BrokerId, virtual: VirtualConsumer) -> None:
+        """Fig. 3 of the paper: it has subscribed, and nothing else is waited for."""
+        virtual.changes += 1
+        virtual.whole = True
+        note(self.contexts, "ready", virtual.client, server, virtual.attempt)
+
+    def on_prestored(self, server: BrokerId, message: Prestored) -> None:
+        virtual = self.find(message)
+        if virtual is not None and virtual.context is not None and virtual.changes == message.changes:
+            self.fill(virtual.context, message)
+            virtual.context.close_local_queue()
+            virtual.whole = True
+            note(self.contexts, "ready", message.client, server, message.attempt)
+
+    def fill(self, context: Context, message: Prestored) -> None:
+        context.skip_to(dict(message.position))
+        meaning = self.contexts.meaning
+        elsewhere = meaning is not None and any(is_location_dependent(filter) for filter in context.filters)
+        meant = meaning.meant(context, context.filters) if meaning is not None and elsewhere else []
+        for event in message.events:
+            if elsewhere and not any(filter.matches(event) for filter in meant):
+                continue  # it spoke of the area that the client has left
+            self.handover.admit_older(context, event, "transferred")
+
+    # --- the lease ----------------------------------------------------------------------------------------
+
+    def on_timer(self, key: TimerKey) -> bool:
+        if key[0] != "lease":
+            return False
+        if (virtual := self._virtual.get(ClientId(key[1]))) is not None:
+            self._lease_ran_out(virtual)
+        return True
+
+    def _lease_ran_out(self, virtual: VirtualConsumer) -> None:
+        """ESi may have fallen and forgotten this client: ask, and without an answer expect it no longer."""
+        if virtual.doubted:
+            self.end(virtual.client)
+            return
+        virtual.doubted = True
+        self.host.set_timer(("lease", virtual.client), self.lease_s)
+        self.mailbox.send(
+            virtual.epoch.broker,
+            AskExpected(client=virtual.client, epoch=virtual.epoch, attempt=virtual.attempt),
+        )
+
+    def on_still_expected(self, server: BrokerId, message: StillExpected) -> None:
+        if (virtual := self.find(message)) is not None:
+            virtual.doubted = False
+            self.host.set_timer(("lease", virtual.client), self.lease_s)
+
+    def on_restart(self) -> None:
+        for client in sorted(self._virtual):  # its timers fell with the broker
+            self.host.set_timer(("lease", client), self.lease_s)
+
+    # --- what the checkers ask ----------------------------------------------------------------------------
+
+    def held(self) -> list[Context]:
+        return [v.context for v in self._virtual.values() if v.context is not None]

@@ -1,0 +1,141 @@
+"""Where the contexts of moving clients are: on their way here, left behind here, or gone from here.
+
+Clients may move faster than their contexts, and than the news of where they are. A broker therefore keeps account of
+contexts that it awaits, of contexts whose client has been elsewhere since, and of where contexts went; whoever asks
+for one of them gets an answer from this account (docs/decisions/0007).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from roamq.broker.contexts import Contexts
+from roamq.core.context import Context, Epoch, Mode
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.filters import Filter
+from roamq.schemes.messages.handover import ContextRequest, Release
+
+REMEMBERED_MAX = 100_000
+"""How many clients' whereabouts a broker remembers after they left."""
+
+Claim = ContextRequest | Release
+"""What a new broker claims a context with: a request, or a release at once if it has the subscriptions."""
+
+
+@dataclass(slots=True, eq=False)
+class Arriving:
+    """A context on its way here: opened at connect, complete with the last stored event."""
+
+    context: Context
+    transfer: Epoch
+    """What its messages are marked with: the epoch of the connection that asked for the context."""
+    released: bool = False
+    """Whether Broker 1 was told that it may unsubscribe."""
+    unsubscribed: set[Filter] = field(default_factory=set)
+    """What the client unsubscribed before we knew that it had subscribed."""
+    leaves: bool = False
+    """Whether the client has gone for good before its context came."""
+    asked: BrokerId | None = None
+    """The broker that this one has asked for the context."""
+
+
+class Whereabouts:
+    """One broker's account of contexts that are awaited, were left behind, or went elsewhere."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self.contexts = contexts
+        self.me = contexts.me
+        self.arriving: dict[tuple[ClientId, Epoch], Arriving] = {}
+        """Contexts that are awaited, by the mark of their messages."""
+        self.incomplete: dict[Context, Arriving] = {}
+        """The same, by context."""
+        self.waiting: dict[Context, list[Claim]] = {}
+        """Claims to contexts that are themselves still arriving."""
+        self.left_behind: dict[ClientId, list[Context]] = {}
+        """Contexts whose client has been elsewhere since: the broker it went to will ask for them."""
+        self.gone_to: dict[ClientId, Epoch] = {}
+        """Where contexts went that were here: for claims of clients that outran the news."""
+
+    # --- on their way here ----------------------------------------------------------------------------------
+
+    def expect(self, arriving: Arriving) -> None:
+        """The rest of this context is on its way."""
+        self.arriving[arriving.context.client, arriving.transfer] = arriving
+        self.incomplete[arriving.context] = arriving
+
+    def expect_no_more(self, arriving: Arriving) -> None:
+        del self.arriving[arriving.context.client, arriving.transfer]
+        del self.incomplete[arriving.context]
+
+    def mark_anew(self, arriving: Arriving, transfer: Epoch) -> None:
+        """The context is awaited under another mark from now on."""
+        del self.arriving[arriving.context.client, arriving.transfer]
+        arriving.transfer = transfer
+        self.arriving[arriving.context.client, transfer] = arriving
+
+    # --- here -----------------------------------------------------------------------------------------------
+
+    def held_for(self, client: ClientId) -> list[Context]:
+        """The client's contexts that are this broker's: those it left behind, and its current one."""
+        held = list(self.left_behind.get(client, ()))
+        if (current := self.contexts.get(client)) is not None:
+            held.append(current)
+        return held
+
+    def is_held(self, context: Context) -> bool:
+        return self.contexts.is_current(context) or context in self.left_behind.get(context.client, ())
+
+    def claimed_by(self, claim: Claim) -> Context | None:
+        """The newest context here that is older than the claimer's connection."""
+        candidates = [c for c in self.held_for(claim.client) if c.epoch < claim.epoch]
+        return max(candidates, key=lambda c: c.epoch, default=None)
+
+    def leave_behind(self, context: Context) -> None:
+        """The client was elsewhere since it left us: that broker's claim to this context is on its way."""
+        if context.mode is Mode.SERVING:
+            self.contexts.pause(context)
+        self.left_behind.setdefault(context.client, []).append(context)
+        self.contexts.take_off(context)
+
+    def remove(self, context: Context) -> None:
+        """The context is neither the client's current one here nor left behind any more."""
+        left = self.left_behind.get(context.client, [])
+        if context in left:
+            left.remove(context)
+            if not left:
+                del self.left_behind[context.client]
+        self.contexts.take_off(context)
+
+    # --- gone -----------------------------------------------------------------------------------------------
+
+    def remember(self, client: ClientId, epoch: Epoch) -> None:
+        """The client's context went to the connection `epoch`."""
+        known = self.gone_to.pop(client, None)
+        self.gone_to[client] = epoch if known is None else max(known, epoch)
+        if len(self.gone_to) > REMEMBERED_MAX:
+            del self.gone_to[next(iter(self.gone_to))]  # the one heard of least recently
+
+    def last_broker(self, client: ClientId, named: BrokerId | None) -> BrokerId | None:
+        """The broker to ask for the client's context, where the client itself has `named` one.
+
+        A client that comes back here may not know that a broker it never heard from has fetched its context.
+        """
+        gone = self.gone_to.get(client)
+        if named != self.me or gone is None or client in self.contexts or gone.broker == self.me:
+            return named
+        return gone.broker
+
+    def leads_on(self, gone: Epoch, claim: Claim) -> bool:
+        """Is `gone` a later connection than the claim has asked at, elsewhere, and not later than its own?"""
+        return gone.broker != self.me and gone < claim.epoch and (claim.after is None or gone > claim.after)
+
+    def lead_past(self, broker: BrokerId, went: Mapping[ClientId, Epoch]) -> None:
+        """A broker is gone for good: whoever asks for a context that went there is led to where it went from there."""
+        for client in [client for client, epoch in self.gone_to.items() if epoch.broker == broker]:
+            gone, next_one = self.gone_to.pop(client), went.get(client)
+            if next_one is not None and next_one > gone and next_one.broker != broker:
+                self.gone_to[client] = next_one
+
+    # --- what the checkers ask ------------------------------------------------------------------------------
+
+    def held(self) -> list[Context]:
+        return [context for contexts in self.left_behind.values() for context in contexts]

@@ -1,0 +1,80 @@
+"""The options of location-based pre-handoff, and the region that they may describe ([PRE] section 2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roamq.core.errors import ConfigError
+from roamq.core.events import BrokerId, Seconds
+from roamq.geo.areas import LocationAreas
+from roamq.geo.cells import Place
+from roamq.geo.region import Region
+from roamq.schemes.base import SchemeOptions
+from roamq.schemes.parts.locations import Choice
+from roamq.schemes.parts.virtual_consumers import LEASE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreHandoffOptions(SchemeOptions):
+    """Parameters of pre-handoff."""
+
+    areas: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Positions of the servers (latitude, longitude), where the host does not bring a map of the region."""
+    polygons: Mapping[str, Any] | None = None
+    """Areas as polygons instead: a GeoJSON FeatureCollection whose features have a property `broker`."""
+    resolution: int = 9
+    """Size of the cells of these areas."""
+    border_rings: int = 1
+    """How many cells deep a border of these areas is."""
+    choose: str = "border"
+    """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, 'ahead' by street, or in a 'cone' ahead."""
+    moving_s: Seconds = 120.0
+    """T: a client that stays longer in a cell is not moving."""
+    hysteresis_s: Seconds = 0.0
+    """How long a virtual consumer is kept after its client has left the border; 0: not at all, as in the paper."""
+    literal: bool = False
+    """Run Fig. 3 as it is printed, which loses and repeats events: to see what our messages are good for."""
+    lease_s: Seconds = LEASE_S
+    """After how long a virtual consumer asks whether its client is still expected; without an answer it ends."""
+    cone_deg: float = 90.0
+    """With 'cone': how far off its direction a client may turn."""
+    lead_s: Seconds = 2.0
+    """With 'ahead' and 'cone': how long before the client can be there a pre-handoff begins; its set-up must fit in."""
+    haste: float = 2.0
+    """With 'ahead' and 'cone': how many times faster a client may become than it was seen to be."""
+    limit_mps: float | None = None
+    """With 'ahead': the speed limit, metres per second; who was not seen to be faster will not become so."""
+
+    def __post_init__(self) -> None:
+        if self.choose not in list(Choice):
+            raise ConfigError(f"scheme.choose: {self.choose!r} is none of {', '.join(Choice)}")
+        if self.choose == Choice.AHEAD and (self.areas or self.polygons is not None):
+            raise ConfigError("scheme.choose: 'ahead' goes by streets, and these areas have none; use 'cone'")
+        if self.polygons is not None:
+            areas_of(self)
+        if not self.hysteresis_s >= 0:
+            raise ConfigError(f"scheme.hysteresis_s: {self.hysteresis_s} is below 0")
+        if not self.lease_s > 0:
+            raise ConfigError(f"scheme.lease_s: {self.lease_s} is not above 0")
+        if self.limit_mps is not None and not self.limit_mps > 0:
+            raise ConfigError(f"scheme.limit_mps: {self.limit_mps} is not above 0")
+        if not self.haste > 0:
+            raise ConfigError(f"scheme.haste: {self.haste} is not above 0; 1 means never faster than seen")
+
+
+def region_from(options: PreHandoffOptions) -> Region | None:
+    """The region as the options describe it: areas around positions, and a way across every edge."""
+    if not options.areas and options.polygons is None:
+        return None
+    return Region(areas_of(options), None, options.border_rings)
+
+
+def areas_of(options: PreHandoffOptions) -> LocationAreas:
+    """Who draws polygons means them; else each cell belongs to the nearest server."""
+    if options.polygons is not None:
+        try:
+            return LocationAreas.from_geojson(options.polygons, options.resolution)
+        except ConfigError as error:
+            raise ConfigError(f"scheme.polygons: {error}") from None
+    places = {BrokerId(name): Place(*position) for name, position in options.areas.items()}
+    return LocationAreas.voronoi(places, options.resolution)

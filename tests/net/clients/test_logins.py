@@ -1,0 +1,123 @@
+"""Logins under a flood of guesses: guesses wait for one another, and honest users for nobody."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roamq.core.events import ClientId
+from roamq.net.clients import logins as module
+from roamq.net.clients.logins import Logins
+from roamq.net.clients.passwords import Users, hash_password
+from roamq.net.ops.options import Listener
+from roamq.net.outputs import Login
+
+LISTENERS = (Listener(name="0:mqtt", anonymous=False),)
+HASHES = {"ann": hash_password(b"right", b"salt" * 4), "bob": hash_password(b"right", b"salt" * 4)}
+
+
+def login(user: str, password: bytes, address: str = "10.0.0.1") -> Login:
+    return Login(1, user, password, ClientId("c"), "0:mqtt", f"{address}:5000")
+
+
+class SlowUsers:
+    """Takes 10 ms for a password, and notes whose turn it was."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.turns: list[tuple[str, bytes]] = []
+
+        def verify(users: Users, user: str, password: bytes) -> bool:
+            self.turns.append((user, password))
+            time.sleep(0.01)
+            return users.hash_of(user) is not None and password == b"right"
+
+        patch.setattr(Users, "verify", verify)
+
+
+def with_logins(act: Callable[[Logins], Any]) -> None:
+    async def scenario() -> None:
+        desk = Logins(asyncio.get_running_loop(), HASHES, LISTENERS, 1000)
+        try:
+            await act(desk)
+        finally:
+            desk.close()
+
+    asyncio.run(scenario())
+
+
+async def verdict(desk: Logins, asked: Login) -> bool:
+    found = desk.check(asked)
+    return bool(await found if isinstance(found, asyncio.Future) else found)
+
+
+@pytest.mark.parametrize("attack", ["one user", "many users", "ann herself"])
+def test_an_honest_login_is_looked_at_in_its_turn(monkeypatch: pytest.MonkeyPatch, attack: str) -> None:
+    """The review's attack: 300 wrong passwords, and an honest first login was closed after 11 s."""
+    slow = SlowUsers(monkeypatch)
+
+    async def act(desk: Logins) -> None:
+        names = {"one user": ["bob"], "many users": [f"u{n}" for n in range(300)], "ann herself": ["ann"]}
+        users = names[attack] * (300 // len(names[attack]))
+        flood = [desk.check(login(user, b"wrong %d" % n, "6.6.6.6")) for n, user in enumerate(users)]
+        assert not any(found is True for found in flood)
+        assert await asyncio.wait_for(verdict(desk, login("ann", b"right")), 1.0)
+        assert len(slow.turns) < 12
+
+    with_logins(act)
+
+
+def test_a_neighbour_of_the_guesser_at_the_same_address_is_not_locked_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = SlowUsers(monkeypatch)
+
+    async def act(desk: Logins) -> None:
+        for n in range(100):
+            desk.check(login("bob", b"wrong %d" % n, "6.6.6.6"))
+        assert await asyncio.wait_for(verdict(desk, login("ann", b"right", "6.6.6.6")), 1.0)
+        assert len(slow.turns) < 12
+
+    with_logins(act)
+
+
+def test_guesses_wait_longer_and_longer_and_a_right_password_ends_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = SlowUsers(monkeypatch)
+    monkeypatch.setattr(module, "BACK_OFF_S", 0.1)
+
+    async def act(desk: Logins) -> None:
+        flood = [desk.check(login("ann", b"wrong %d" % n)) for n in range(50)]
+        await asyncio.sleep(0.5)
+        assert 3 < len(slow.turns) < 10, "3 are free, then 0.1 s, 0.2 s, 0.4 s, ..."
+        pending = [found for found in flood if isinstance(found, asyncio.Future) and not found.done()]
+        assert len(pending) > 30
+        assert await asyncio.wait_for(verdict(desk, login("ann", b"right", "10.0.0.2")), 1.0)
+
+    with_logins(act)
+
+
+def test_a_user_who_was_removed_while_a_thread_looked_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    SlowUsers(monkeypatch)
+
+    async def act(desk: Logins) -> None:
+        found = desk.check(login("ann", b"right"))
+        assert isinstance(found, asyncio.Future)
+        desk.set_users({"bob": HASHES["bob"]}, LISTENERS)
+        assert await found is False
+        assert not await verdict(desk, login("ann", b"right"))
+
+    with_logins(act)
+
+
+def test_one_address_does_not_take_all_places_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    SlowUsers(monkeypatch)
+
+    async def act(desk: Logins) -> None:
+        flood = [desk.check(login(f"u{n}", b"wrong", "6.6.6.6")) for n in range(1500)]
+        assert flood.count(False) >= 400, "beyond the bound they are refused unchecked"
+        assert await asyncio.wait_for(verdict(desk, login("ann", b"right")), 1.0)
+
+    with_logins(act)

@@ -1,0 +1,105 @@
+"""`python -m tests.net.kills [--kills 5000] [--seed 0]`: brokers are killed at any step while a client moves.
+
+A publisher and a subscriber of QoS 2 roam through a network without sockets (`fleet.py`); at every step a broker may be
+killed, and starts again from its journal. Nobody is made to begin anew, so that every message must come exactly once
+and in order. A ride that fails prints what brokers recorded of the messages concerned, and the command to repeat it.
+"""
+
+import argparse
+import sys
+from collections import Counter
+
+from tests.net.fleet import Fleet
+
+SCHEMES = ("standard", "proactive", "prefetching", "logging", "home-broker", "prehandoff")
+KILL = 0.02
+"""How often a step is followed by a kill."""
+
+
+class Ride:
+    """One client moves, another publishes, brokers fall."""
+
+    def __init__(self, seed: int, scheme: str) -> None:
+        self.fleet = Fleet(seed, scheme, 3 + seed % 2, handoff_timeout_s=1000.0)
+        self.kills = 0
+        self.sent: list[bytes] = []
+        self._names = [str(name) for name in self.fleet.machines]
+        self.mover, self.publisher = self.fleet.client("mover"), self.fleet.client("publisher")
+        self._home = self._names[0]
+
+    def run(self, moves: int = 12) -> None:
+        fleet, chance = self.fleet, self.fleet.random
+        self.publisher.connect(self._home)
+        self.mover.connect(chance.choice(self._names))
+        self.mover.subscribe("t/#", 2)
+        fleet.settle()
+        for _ in range(moves):
+            for _ in range(chance.randrange(6)):
+                self._come_back()
+                self.sent.append(b"%d" % len(self.sent))
+                self.publisher.publish("t/x", self.sent[-1], 2)
+                self._steps(chance.randrange(8))
+            self.mover.connect(chance.choice(self._names))
+            self._steps(chance.randrange(40))
+        for _ in range(3):
+            self._come_back()
+            fleet.settle()
+
+    def _steps(self, count: int) -> None:
+        for _ in range(count):
+            self.fleet.step()
+            if self.fleet.random.random() < KILL:
+                self.kills += 1
+                self.fleet.crash(self.fleet.random.choice(self._names))
+
+    def _come_back(self) -> None:
+        for client, at in ((self.publisher, self._home), (self.mover, None)):
+            if client.at is None:
+                client.connect(at or self.fleet.random.choice(self._names))
+
+    def fault(self) -> str | None:
+        """What came wrong, with the records of it."""
+        got = self.mover.payloads()
+        if got == self.sent:
+            return None
+        twice = [payload for payload, count in Counter(got).items() if count > 1]
+        lost = [payload for payload in self.sent if payload not in set(got)]
+        published = [record for record in self.fleet.records if record.kind == "published"]
+        told = [
+            f"sent {len(self.sent)}, got {len(got)}, twice {twice}, lost {lost}, in order {got == sorted(got, key=int)}"
+        ]
+        for payload in (*twice, *lost):
+            for event in published[int(payload) : int(payload) + 1]:
+                told += [
+                    f"  {payload!r}: {record}"
+                    for record in self.fleet.records
+                    if (record.origin, record.sequence) == (event.origin, event.sequence)
+                ]
+        return "\n".join(told)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.net.kills", description=__doc__)
+    parser.add_argument("--kills", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--scheme", choices=SCHEMES, action="append")
+    options = parser.parse_args()
+    kills = rides = failed = 0
+    seed = options.seed
+    while kills < options.kills:
+        for scheme in options.scheme or SCHEMES:
+            ride = Ride(seed, scheme)
+            ride.run()
+            kills, rides = kills + ride.kills, rides + 1
+            fault = ride.fault()
+            if fault is not None:
+                failed += 1
+                repeat = f"python -m tests.net.kills --kills 1 --seed {seed} --scheme {scheme}"
+                print(f"{scheme}, seed {seed}: {fault}\nrepeat: {repeat}", flush=True)
+        seed += 1
+    print(f"{rides:,} rides, {kills:,} kills, {failed} rides that went wrong")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""The link's protocol without sockets: two sessions that are fed each other's bytes."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roamq.core.errors import RemoteProtocolError
+from roamq.core.events import BrokerId
+from roamq.net.links.protocol import (
+    HANDSHAKE_BYTES_MAX,
+    NONCE_BYTES,
+    Acked,
+    Frames,
+    Identity,
+    LinkInput,
+    LinkMessageKind,
+    LinkPhase,
+    LinkSession,
+    Up,
+)
+
+A, B = BrokerId("a"), BrokerId("b")
+SECRET = b"sixteen bytes or more"
+
+
+def session(
+    me: str,
+    *,
+    calls: str | None = None,
+    secret: bytes | None = SECRET,
+    received: int = 0,
+    sent: int = 0,
+    network: str = "net",
+    vouched_for: str | None = None,
+    nonce: bytes | None = None,
+) -> LinkSession:
+    peer = "b" if me == "a" else "a"
+    return LinkSession(
+        Identity(network=network, me=BrokerId(me), secret=secret),
+        nonce=nonce or me.encode() * NONCE_BYTES,
+        count=lambda name: (received, sent) if name == peer else None,
+        now=0.0,
+        calls=BrokerId(calls) if calls else None,
+        vouched_for=vouched_for,
+    )
+
+
+def converse(caller: LinkSession, called: LinkSession) -> tuple[list[LinkInput], list[LinkInput]]:
+    """Carry bytes until nobody has anything to say: what each heard."""
+    heard: tuple[list[LinkInput], list[LinkInput]] = ([], [])
+    while caller.output or called.output:
+        heard[1].extend(called.receive(caller.take_output(), 1.0))
+        heard[0].extend(caller.receive(called.take_output(), 1.0))
+    return heard
+
+
+def test_both_sides_come_up_and_learn_how_far_the_other_has_received() -> None:
+    caller, called = session("a", calls="b", received=7, sent=20), session("b", received=12, sent=9)
+
+    assert converse(caller, called) == ([Up(B, 12)], [Up(A, 7)])
+    assert caller.phase is called.phase is LinkPhase.UP
+
+
+def test_frames_and_acknowledgements_arrive_in_order_however_the_bytes_are_cut() -> None:
+    caller, called = session("a", calls="b"), session("b")
+    converse(caller, called)
+    frames = [(number, bytes([number]) * number) for number in range(1, 50)]
+    caller.send(frames)
+    caller.acknowledge(33)
+    data = caller.take_output()
+
+    heard = [said for cut in range(0, len(data), 7) for said in called.receive(data[cut : cut + 7], 2.0)]
+
+    assert [frame for said in heard if isinstance(said, Frames) for frame in said.frames] == frames
+    assert heard[-1] == Acked(33)
+
+
+def test_large_batches_are_cut_into_messages_that_a_receiver_can_handle_one_by_one() -> None:
+    caller, called = session("a", calls="b"), session("b")
+    converse(caller, called)
+    caller.send((number, bytes(100_000)) for number in range(1, 11))
+
+    heard = called.receive(caller.take_output(), 2.0)
+
+    sizes = [len(said.frames) for said in heard if isinstance(said, Frames)]
+    assert sum(sizes) == 10
+    assert max(sizes) == 3
+
+
+@pytest.mark.parametrize(
+    ("caller", "called", "why"),
+    [
+        (session("a", calls="b", secret=b"another secret, as long"), session("b"), "secret"),
+        (session("a", calls="b", network="elsewhere"), session("b"), "network"),
+        (
+            session("a", calls="b", secret=None),
+            session("b", vouched_for="c", secret=None),
+            "certificate of 'c'",
+        ),
+        (session("a", calls="b"), session("b", received=5), "counts its frames"),
+        (session("c", calls="a"), session("b"), "no neighbour"),
+    ],
+)
+def test_who_does_not_belong_is_refused(caller: LinkSession, called: LinkSession, why: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=why):
+        converse(caller, called)
+    assert called.phase is not LinkPhase.UP
+
+
+def test_nobody_is_believed_before_the_proof() -> None:
+    """Frames of a stranger are not even looked at."""
+    stranger, called = session("a", calls="b"), session("b")
+    stranger.phase = LinkPhase.UP
+    stranger.send([(1, b"forged")])
+
+    with pytest.raises(RemoteProtocolError, match="while proving"):
+        called.receive(stranger.take_output(), 1.0)
+
+
+def test_a_proof_sent_back_to_its_maker_proves_nothing() -> None:
+    """Reflection: whoever lacks the secret could let us answer our own challenge."""
+    called = session("b")
+    mirror = session("a", calls="b", nonce=b"b" * NONCE_BYTES)
+
+    with pytest.raises(RemoteProtocolError, match="nonce"):
+        called.receive(mirror.take_output(), 1.0)
+
+
+def test_the_proof_of_one_connection_is_worthless_for_the_next() -> None:
+    caller, called = session("a", calls="b"), session("b")
+    hello = caller.take_output()
+    called.receive(hello, 1.0)
+    caller.receive(called.take_output(), 1.0)
+    proof = caller.take_output()
+    again = session("b", nonce=b"x" * NONCE_BYTES)
+    again.receive(hello, 1.0)
+
+    with pytest.raises(RemoteProtocolError, match="secret"):
+        again.receive(proof, 1.0)
+
+
+def test_a_stranger_cannot_make_us_hold_much() -> None:
+    with pytest.raises(RemoteProtocolError, match="allowed"):
+        session("b").receive((HANDSHAKE_BYTES_MAX + 1).to_bytes(4, "big") + b"\x01", 1.0)
+
+
+@given(st.lists(st.binary(max_size=80)))
+def test_any_bytes_at_all_raise_nothing_but_the_peers_error(pieces: list[bytes]) -> None:
+    called = session("b")
+    try:
+        for piece in pieces:
+            called.receive(piece, 1.0)
+    except RemoteProtocolError:
+        pass
+    assert called.phase is not LinkPhase.UP
+
+
+def test_a_peer_that_says_nothing_for_long_is_silent() -> None:
+    caller, called = session("a", calls="b"), session("b")
+    converse(caller, called)
+
+    assert not called.is_silent(15.0)
+    assert called.is_silent(17.0)
+    caller.ping()
+    called.receive(caller.take_output(), 17.0)
+    assert not called.is_silent(17.0)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6))
+def test_a_link_that_breaks_anywhere_resumes_without_loss_or_repetition(breaks: list[int]) -> None:
+    """Sender keeps what is not acknowledged; receiver ignores what it has: the rule of the machine, restated."""
+    outbox = [(number, b"%d" % number) for number in range(1, 31)]
+    received: list[int] = []
+    for cut in [*breaks, 10_000]:
+        last = received[-1] if received else 0
+        caller, called = session("a", calls="b", sent=30), session("b", received=last)
+        up = next(said for said in converse(caller, called)[0] if isinstance(said, Up))
+        outbox = [frame for frame in outbox if frame[0] > up.received]
+        caller.send(outbox)
+        for said in called.receive(caller.take_output()[: cut * 9], 1.0):
+            assert isinstance(said, Frames)
+            received += [number for number, _ in said.frames if not received or number > received[-1]]
+
+    assert received == list(range(1, 31))
+    assert all(b == a + 1 for a, b in pairwise(received))
+
+
+def test_a_stranger_gets_nothing_that_was_made_with_the_secret() -> None:
+    """Whoever calls proves itself first: an HMAC of names and nonces would let a stranger guess the secret at home."""
+    stranger, called = session("a", calls="b", secret=b"a guess of sixteen"), session("b")
+
+    called.receive(stranger.take_output(), 1.0)
+    answer = called.take_output()
+
+    assert answer[4] == LinkMessageKind.HELLO
+    assert len(answer) == 5 + int.from_bytes(answer[:4], "big"), "and nothing after it"
+    stranger.receive(answer, 1.0)
+    with pytest.raises(RemoteProtocolError, match="does not know the network's secret"):
+        called.receive(stranger.take_output(), 1.0)
+    assert called.take_output() == b""

@@ -1,0 +1,174 @@
+"""The HTTP API, and the commands that ask it: who is where, and where a message is."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from roamq.cli.main import cli
+from roamq.config import strings_under_fields
+from roamq.net.clients.mqtt.codec import Connect, Version, encode
+from roamq.net.ops.api import _ACTIONS, _PATHS, HttpRequest, openapi
+from roamq.net.ops.local import local_network
+from roamq.net.server import Server
+from tests.net.live import PlainClient, port_of, running, write_network
+from tests.support.waiting import eventually
+
+TOKEN = "0123456789abcdef"  # noqa: S105 - for these tests
+
+
+def asked(server: Server, target: str, **headers: str) -> tuple[str, Any]:
+    assert server.observatory.api is not None
+    lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    response = server.observatory.api.answer(HttpRequest.parse("\r\n".join(lines)))
+    return response.status, json.loads(response.body)
+
+
+def test_the_description_names_every_answer_and_every_field_of_it() -> None:
+    described = openapi()
+    assert described["paths"].keys() == _PATHS.keys() | _ACTIONS.keys()
+    schemas = described["components"]["schemas"]
+    for kind, _, _ in _PATHS.values():
+        fields = {field.name for field in msgspec.structs.fields(kind)}
+        assert schemas[kind.__name__]["properties"].keys() == fields
+        about = strings_under_fields(kind)
+        assert {
+            name: one["description"]
+            for name, one in schemas[kind.__name__]["properties"].items()
+            if name in about
+        } == about
+    assert set(schemas) >= {"LinkAnswer", "ClientRow", "SessionRow", "EventRow", "PlaceRow"}
+
+
+@pytest.mark.live
+def test_every_answer_is_as_it_is_described(tmp_path: Path) -> None:
+    async def ride() -> None:
+        network = write_network(tmp_path, local_network(2, scheme="standard"))
+        async with running(network) as servers:
+            car = PlainClient("car")
+            await car.connect(port_of(network, "b1"))
+            await car.subscribe("news/#", 1)
+            for path, (kind, _, _) in _PATHS.items():
+                status, answer = asked(servers["b1"], path.replace("{client}", "car"))
+                assert status == "200 OK"
+                msgspec.convert(answer, kind, strict=True)
+            assert asked(servers["b1"], "/api/openapi.json")[1]["openapi"] == "3.1.0"
+            assert asked(servers["b1"], "/api/nothing")[0] == "404 Not Found"
+            assert asked(servers["b1"], "/api/clients?limit=0")[0] == "400 Bad Request"
+            assert asked(servers["b1"], "/api/clients?limit=x")[1] == {"error": "limit: 'x' is not a number"}
+            where = asked(servers["b2"], "/api/where/car")[1]
+            await eventually(lambda: asked(servers["b2"], "/api/where/car")[1]["broker"] == "b1")
+            assert (where["is_connected"], where["session"]) == (False, None)
+            here = asked(servers["b1"], "/api/where/car")[1]
+            assert (here["is_connected"], here["subscriptions"]) == (True, ["news/#"])
+            car.drop()
+
+    asyncio.run(ride())
+
+
+@pytest.mark.live
+def test_with_a_console_every_question_needs_the_token(tmp_path: Path) -> None:
+    async def ride() -> None:
+        extra = f'[console]\ntoken = "{TOKEN}"\n'
+        network = write_network(tmp_path, local_network(1, scheme="standard", extra=extra))
+        async with running(network) as servers:
+            server = servers["b1"]
+            for path in _PATHS:
+                assert asked(server, path)[0] == "401 Unauthorized"
+            assert asked(server, "/api/status", Authorization=f"Bearer {TOKEN}x")[0] == "401 Unauthorized"
+            assert asked(server, "/api/status", Authorization=f"Bearer {TOKEN}")[0] == "200 OK"
+            assert asked(server, "/api/status", Cookie=f"a=b; roamq={TOKEN}")[0] == "200 OK"
+
+    asyncio.run(ride())
+
+
+def test_ten_thousand_clients_come_in_pages(tmp_path: Path) -> None:
+    async def look() -> None:
+        network = write_network(tmp_path, local_network(1, scheme="standard", durability="memory"))
+        async with running(network) as servers:
+            machine = servers["b1"].shell.live.machine
+            now = time.time()
+            for number in range(1, 10_001):
+                machine.opened(number, now, "0:mqtt", "127.0.0.1:1")
+                machine.received(number, encode(Connect(client_id=f"c{number:05d}"), Version.V5), now)
+                machine.authenticated(number, None, now, allowed=True)
+            names: list[str] = []
+            after: str | None = ""
+            pages = 0
+            while after is not None:
+                assert servers["b1"].observatory.api is not None
+                page = servers["b1"].observatory.api.inspector.clients(after=after, limit=1000)
+                names += [one.client for one in page.clients]
+                after, pages = page.next, pages + 1
+            assert (len(names), pages, names == sorted(names)) == (10_000, 10, True)
+            found = asked(servers["b1"], "/api/clients?search=0999")[1]["clients"]
+            assert [one["client"] for one in found] == ["c00999", *(f"c0999{n}" for n in range(10))]
+            assert asked(servers["b1"], "/api/network")[1]["places"][0]["clients"] == 10_000
+
+    asyncio.run(look())
+
+
+@pytest.mark.live
+def test_commands_tell_who_is_where_and_where_a_message_is(tmp_path: Path) -> None:
+    """The whole way: published at b1 while the client is away, handed over to b2, delivered there."""
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, [*arguments, str(tmp_path / "network.toml")])
+
+    async def ride() -> None:
+        text = local_network(2, scheme="standard", records=tmp_path / "records")
+        network = write_network(tmp_path, text.replace("[records]", "[records]\nflush_s = 0.05"))
+        async with running(network):
+            car, shop = PlainClient("car"), PlainClient("shop")
+            await car.connect(port_of(network, "b1"))
+            await car.subscribe("news/#", 1)
+            await car.disconnect()
+            await shop.connect(port_of(network, "b1"))
+            shop.publish("news/today", b"hello", 1)
+            await eventually(lambda: bool(shop.acknowledged))
+            away = await asyncio.to_thread(run, "where", "car")
+            assert away.exit_code == 0 and "its last connection was at b1" in away.output
+            waiting = await asyncio.to_thread(run, "sessions", "--json")
+            assert [(one["client"], one["waiting"]) for one in json.loads(waiting.output)] == [
+                ("car", 1),
+                ("shop", 0),
+            ]
+            await car.connect(port_of(network, "b2"))
+            await eventually(lambda: len(car.received) == 1)
+            status = await asyncio.to_thread(run, "status")
+            assert status.exit_code == 0 and "b2" in status.output, status.output
+            assert max(len(line) for line in status.output.splitlines()) <= 80
+            clients = await asyncio.to_thread(run, "clients", "--search", "ar")
+            assert "car" in clients.output and "shop" not in clients.output
+            assert "is connected at b2" in (await asyncio.to_thread(run, "where", "car")).output
+            nobody = await asyncio.to_thread(run, "where", "nobody")
+            assert (nobody.exit_code, nobody.output) == (1, "no broker knows nobody\n")
+            car.drop()
+            shop.drop()
+
+    asyncio.run(ride())
+    topic = run("trace", "news/#", "--json")
+    (message,) = json.loads(topic.output)
+    assert (message["delivered"], message["receivers"], message["topic"]) == (1, ["car"], "news/today")
+    told = run("trace", message["id"]).output.splitlines()
+    said = [line.partition("  ")[2] for line in told]
+    assert said[0] == f"shop published {message['id']} to news/today at b1, 15 bytes"
+    assert "car connected at b2; it was at b1" in said
+    assert "b1 handed the session of car over to b2, with 1 messages" in said
+    assert said[-1].startswith(f"b2 delivered {message['id']} to car after ")
+    assert said[-1].endswith("from another broker's store")
+    assert "car connected at b1" in run("trace", "car").output
+    assert run("trace", "nothing/here").exit_code == 1
+    gone = run("status")
+    assert gone.exit_code == 1 and "no broker answers on this host" in gone.output
+
+
+def test_a_token_is_not_too_short(tmp_path: Path) -> None:
+    (tmp_path / "network.toml").write_text(local_network(1, extra='[console]\ntoken = "short"\n'))
+    result = CliRunner().invoke(cli, ["status", str(tmp_path / "network.toml")])
+    assert result.exit_code == 2 and "console.token: is shorter than 16 characters" in result.output

@@ -1,0 +1,140 @@
+"""Records in a folder: whole files, every record once, whatever falls."""
+
+import json
+import logging
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from roamq.core.records import Record
+from roamq.net.ops.metrics import JsonLines
+from roamq.net.ops.records import SCHEMA, RecordWriter
+from tests.support.waiting import WAIT_S
+
+
+def recorder(folder: Path, *, flush_s: float = 60.0, rows_max: int = 1000) -> RecordWriter:
+    return RecordWriter(folder, "run", "b2", (1, 3), flush_s=flush_s, rows_max=rows_max)
+
+
+def records(first: int, count: int) -> list[Record]:
+    return [
+        Record("published", float(number), "b2", "c", "b2", number) for number in range(first, first + count)
+    ]
+
+
+def stored(folder: Path) -> list[tuple[int, int]]:
+    rows = pq.read_table(folder / "part=records").to_pylist()
+    assert {row["run_id"] for row in rows} <= {"run"}
+    return sorted((row["position"], row["sequence"]) for row in rows)
+
+
+def test_records_are_rows_of_the_pipelines_contract(tmp_path: Path) -> None:
+    writer = recorder(tmp_path)
+    writer.add(0, [Record("delivered", 1.5, "b2", "c", "b1", 7, detail="live", duration_s=0.25)])
+    writer.close()
+
+    assert SCHEMA.names == ["position", *Record._fields]
+    (row,) = pq.read_table(tmp_path / "part=records").to_pylist()
+    assert {name: value for name, value in row.items() if value is not None} == {
+        "run_id": "run",
+        "position": 1,
+        "kind": "delivered",
+        "time_s": 1.5,
+        "broker": "b2",
+        "client": "c",
+        "origin": "b1",
+        "sequence": 7,
+        "detail": "live",
+        "duration_s": 0.25,
+    }
+
+
+def test_positions_of_several_brokers_never_meet(tmp_path: Path) -> None:
+    for place, broker in enumerate(("b1", "b2", "b3")):
+        writer = RecordWriter(tmp_path, "run", broker, (place, 3), flush_s=60.0, rows_max=100)
+        writer.add(0, records(0, 5))
+        writer.close()
+
+    assert [position for position, _ in stored(tmp_path)] == list(range(15))
+
+
+def test_files_appear_when_they_are_full_or_when_it_is_time(tmp_path: Path) -> None:
+    writer = recorder(tmp_path, rows_max=10)
+    for first in range(0, 25, 5):
+        writer.add(first, records(first, 5))
+    assert writer.flush(WAIT_S)
+
+    files = sorted(path.name for path in (tmp_path / "part=records/run_id=run").iterdir())
+    assert [name.split("-")[1:] for name in files] == [
+        ["00000000000000000000", "00000000000000000009.parquet"],
+        ["00000000000000000010", "00000000000000000019.parquet"],
+        ["00000000000000000020", "00000000000000000024.parquet"],
+    ]
+    writer.close()
+
+
+def test_a_steady_trickle_does_not_put_off_the_file(tmp_path: Path) -> None:
+    writer = recorder(tmp_path, flush_s=0.1, rows_max=1_000_000)
+    number = 0
+    while not writer.written:
+        assert number < 1000, "each record put the file off"
+        writer.add(number, records(number, 1))
+        number += 1
+        time.sleep(0.02)
+    writer.close()
+
+
+def test_what_a_replay_makes_again_is_left_out(tmp_path: Path) -> None:
+    before = recorder(tmp_path)
+    before.add(0, records(0, 10))
+    before.close()
+
+    again = recorder(tmp_path)
+    assert again.written == 10
+    again.add(4, records(4, 3))
+    again.add(7, records(7, 8))
+    again.close()
+
+    assert [sequence for _, sequence in stored(tmp_path)] == list(range(15))
+
+
+def test_a_folder_that_cannot_be_written_is_reported_and_does_not_stop_anything(tmp_path: Path) -> None:
+    writer = recorder(tmp_path)
+    folder = tmp_path / "part=records" / "run_id=run"
+    folder.rmdir()
+    writer.add(0, records(0, 3))
+    assert writer.flush(WAIT_S)
+
+    assert writer.failed is not None
+    assert writer.written == 0
+    folder.mkdir()
+    writer.add(3, records(3, 3))
+    writer.close()
+    assert writer.failed is None
+    assert [sequence for _, sequence in stored(tmp_path)] == list(range(6))
+
+
+def test_a_log_line_is_one_json_object() -> None:
+    entry = logging.LogRecord(
+        "roamq.links", logging.WARNING, "file", 1, "link with %s\nis down", ("b2",), None
+    )
+    entry.created, entry.msecs = 0.0, 12.0
+
+    assert json.loads(JsonLines("b2").format(entry)) == {
+        "time": "1970-01-01T00:00:00.012Z",
+        "broker": "b2",
+        "level": "warning",
+        "logger": "roamq.links",
+        "message": "link with b2\nis down",
+    }
+
+
+def test_waiting_records_are_counted_from_the_first(tmp_path: Path) -> None:
+    writer = recorder(tmp_path)
+    assert writer.waiting == 0
+    writer.add(1_790_000_000_000_000, records(0, 3))
+    assert writer.waiting == 3
+    writer.flush(WAIT_S)
+    assert writer.waiting == 0
+    writer.close()

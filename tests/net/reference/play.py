@@ -1,0 +1,373 @@
+"""Plays one sequence against a network and the model at once: every observable answer must be one the model allows.
+
+The network comes to rest after each action, so that the model says exactly what each client must have been sent. Within
+a burst it does not: there, clients move and publish while the news of what they did before is on its way, and what each
+client got by the end of the burst must be what one broker would have sent.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Any, Protocol
+
+from roamq.net.clients.mqtt.codec import (
+    Disconnect,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    ReasonCode,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsuback,
+    Unsubscribe,
+    Version,
+    Will,
+)
+from tests.net.network import Line, Network
+from tests.net.reference.actions import CLIENTS, FOREVER, Action
+from tests.net.reference.model import EMPTY, GROUP, Message, Model, Options, ReferenceWill
+
+SETTLE_S = 0.6
+Seen = tuple[int, str, int, bool, tuple[int, ...]]
+
+
+class DisagreementError(AssertionError):
+    """The network did what the model does not allow."""
+
+
+class World(Protocol):
+    """Where a sequence is played."""
+
+    failures: list[Exception]
+
+    def connect(
+        self,
+        client: str,
+        *,
+        clean: bool,
+        expiry: int,
+        will: Will | None,
+        version: Version,
+        answers: bool,
+        wait: None,
+    ) -> Line: ...
+
+    def run(self, seconds: float) -> None:
+        """Let that much time pass, if time is simulated, or come to rest."""
+
+
+def simulated(scheme: str, brokers: int, seed: int, overlay: str = "flooding") -> Network:
+    random = Random(seed)
+    return Network(scheme, lambda: random.choice((0.0, 0.001, 0.02, 0.04)), brokers, overlay=overlay)
+
+
+class Play:
+    """One sequence."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.model = Model(CLIENTS)
+        self.lines: dict[str, Line] = {}
+        self.unread: dict[str, list[tuple[Line, int]]] = {client: [] for client in CLIENTS}
+        """The connections of a client, and how many messages on each were looked at."""
+        self.numbers = count(1)
+        self.packet_ids = {client: count(1) for client in CLIENTS}
+
+    def run(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            self.calm_down()
+            if action[0] == "burst":
+                self.burst(action[1:])
+            else:
+                self.do(*action)
+            self.rest()
+            self.compare(action)
+        self.bring_all_back()
+        if self.world.failures:
+            raise DisagreementError(f"an input failed: {self.world.failures[0]!r}")
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def calm_down(self) -> None:
+        """No deadline may fall into the time that an action takes: which came first would be open."""
+        while any(at - self.model.now < 4 * SETTLE_S for at in self.model.deadlines()):
+            self.rest()
+            self.compare(("rest",))
+
+    def rest(self, seconds: float = SETTLE_S) -> None:
+        """Let time pass, and not end the moment after a deadline: what it causes must have arrived."""
+        while any(abs(at - self.model.now - seconds) < 0.2 for at in self.model.deadlines()):
+            seconds += 0.1
+        self.pass_time(seconds)
+
+    def pass_time(self, seconds: float) -> None:
+        self.world.run(seconds)
+        self.model.advance(self.model.now + seconds)
+
+    # --- actions --------------------------------------------------------------------------------------------
+
+    def do(self, kind: str, *details: Any) -> None:
+        match kind:
+            case "connect":
+                old = self.lines.get(details[0])
+                present = self.connect(*details)
+                self.rest()
+                self.check_connected(details[0], old, present)
+            case "wait":
+                self.rest(details[0])
+            case _:
+                line = self.lines.get(details[0])
+                if line is not None and not line.is_closed:
+                    self.ask(kind, line, *details)
+
+    def burst(self, parts: Iterable[Action]) -> None:
+        """Actions that follow each other sooner than news of them travels. Who is gone after them comes back: what was
+        on its way to it may have missed it."""
+        dropped: set[str] = set()
+        for after, kind, *details in parts:
+            self.pass_time(after)
+            line, session = self.lines.get(details[0]), self.model.sessions.get(details[0])
+            if kind != "publish" and (session is None or not session.expiry):
+                continue  # the session would end with its connection
+            dropped |= {details[0]} if kind == "drop" else set()
+            if kind == "connect":
+                self.connect(*details)
+            elif line is not None and line.is_open:
+                self.ask(kind, line, *details)
+        for client in sorted(dropped):
+            self.pass_time(0.01)
+            self.connect(client, 5, False, FOREVER, None, False)
+
+    def connect(
+        self,
+        client: str,
+        version: int,
+        clean: bool,
+        expiry: int,
+        willed: tuple[int, int, bool] | None,
+        mute: bool,
+    ) -> bool:
+        """Returns what Session Present must be."""
+        will = said = None
+        if willed is not None:
+            delay, qos, retain = willed
+            message = Message(next(self.numbers), "a/b", qos, retain, client)
+            will = ReferenceWill(message, delay)
+            properties = Properties(will_delay_interval=delay if version == 5 else None)
+            payload = str(message.number).encode()
+            said = Will(topic="a/b", payload=payload, qos=qos, retain=retain, properties=properties)
+        line = self.world.connect(
+            client,
+            clean=clean,
+            expiry=expiry,
+            will=said,
+            version=Version(version),
+            answers=not mute,
+            wait=None,
+        )
+        line.releases = True
+        line.packet_ids = self.packet_ids[client]
+        self.lines[client] = line
+        self.unread[client].append((line, 0))
+        return self.model.connect(client, clean, expiry, will, mute)
+
+    def check_connected(self, client: str, old: Line | None, present: bool) -> None:
+        line = self.lines[client]
+        if line.connack is None or line.connack.reason.failed or line.is_closed:
+            raise DisagreementError(f"{client} was not let in: {line.packets}")
+        if line.is_present != present:
+            raise DisagreementError(f"{client}: Session Present is {line.is_present}, must be {present}")
+        if old is not None and not old.is_closed:
+            raise DisagreementError(f"{client}: the old connection is open")
+        if old is not None and any(isinstance(p, Disconnect) for p in old.packets):
+            reason = next(p.reason for p in old.packets if isinstance(p, Disconnect))
+            if reason is not ReasonCode.SESSION_TAKEN_OVER:
+                raise DisagreementError(f"{client}: the old connection was closed with {reason!r}")
+        releases = sum(isinstance(packet, Pubrel) for packet in line.packets)
+        session = self.model.sessions[client]
+        if session.is_mute and releases != session.released:
+            raise DisagreementError(f"{client}: {releases} PUBREL, must be {session.released}")
+
+    def ask(self, kind: str, line: Line, client: str, *details: Any) -> None:
+        match kind:
+            case "drop":
+                line.drop()
+                self.model.drop(client)
+            case "disconnect":
+                self.disconnect(line, client, *details)
+            case "subscribe":
+                self.subscribe(line, client, *details)
+            case "unsubscribe":
+                self.unsubscribe(line, client, *details)
+            case "acknowledge":
+                self.acknowledge(line, client, *details)
+            case "publish":
+                self.publish(line, client, *details)
+
+    def disconnect(self, line: Line, client: str, with_will: bool, expiry: int | None) -> None:
+        if line.version is Version.V311:
+            with_will, expiry = False, None
+        if self.model.sessions[client].expiry == 0:
+            expiry = None  # [MQTT-3.14.2.2.2]: it must not become more than zero
+        reason = ReasonCode.DISCONNECT_WITH_WILL if with_will else ReasonCode.NORMAL_DISCONNECTION
+        line.send(Disconnect(reason, Properties(session_expiry_interval=expiry)))
+        line.drop()
+        self.model.disconnect(client, with_will, expiry)
+
+    def subscribe(self, line: Line, client: str, topic_filter: str, options: Options) -> None:
+        if line.version is Version.V311:
+            options = Options(options.qos)
+        if topic_filter == GROUP:
+            options = options._replace(no_local=False)  # [MQTT-3.8.3-4]
+        request = SubscriptionRequest(
+            topic_filter,
+            options.qos,
+            options.no_local,
+            options.retain_as_published,
+            options.retain_handling,
+        )
+        identifiers = (options.identifier,) if options.identifier else ()
+        packet_id = next(self.packet_ids[client])
+        line.send(Subscribe(packet_id, (request,), Properties(subscription_identifiers=identifiers)))
+        self.model.subscribe(client, topic_filter, options)
+        self.rest()
+        answers = [p.reasons for p in line.packets if isinstance(p, Suback) and p.packet_id == packet_id]
+        if answers != [(ReasonCode(options.qos),)]:
+            raise DisagreementError(f"{client}: SUBACK {answers}, must be {options.qos}")
+
+    def unsubscribe(self, line: Line, client: str, topic_filter: str) -> None:
+        packet_id = next(self.packet_ids[client])
+        line.send(Unsubscribe(packet_id, (topic_filter,)))
+        existed = self.model.unsubscribe(client, topic_filter)
+        self.rest()
+        answers = [p.reasons for p in line.packets if isinstance(p, Unsuback) and p.packet_id == packet_id]
+        must = (ReasonCode.SUCCESS if existed else ReasonCode.NO_SUBSCRIPTION_EXISTED,)
+        if len(answers) != 1 or (line.version is Version.V5 and answers != [must]):
+            raise DisagreementError(f"{client}: UNSUBACK {answers}, must be {must}")
+
+    def acknowledge(self, line: Line, client: str, how_many: int, is_complete: bool) -> None:
+        """Acknowledge the first messages of a connection that has acknowledged nothing by itself."""
+        if line.answers:
+            return
+        done = {p.packet_id for p in line.acknowledged}
+        waiting = [p for p in line.publishes if p.qos and p.packet_id not in done]
+        for packet in waiting[:how_many]:
+            line.acknowledged.append(packet)
+            line.send(Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id))
+            is_over = packet.qos == 1 or is_complete
+            if packet.qos == 2:
+                self.rest()
+                if is_complete:
+                    line.send(Pubcomp(packet.packet_id))
+            self.model.acknowledge(client, int(packet.payload or EMPTY), is_complete=is_over)
+
+    def publish(
+        self,
+        line: Line,
+        client: str,
+        topic: str,
+        qos: int,
+        retain: bool,
+        has_payload: bool,
+        expiry: int | None,
+    ) -> None:
+        if line.version is Version.V311:
+            expiry = None
+        message = Message(next(self.numbers), topic, qos, retain, client)
+        if expiry is not None:
+            message = replace(message, expires_at=self.model.now + expiry)
+        payload = str(message.number).encode() if has_payload else b""
+        properties = Properties(message_expiry_interval=expiry)
+        packet_id = next(self.packet_ids[client]) if qos else 0
+        line.send(Publish(topic, payload, qos, retain, packet_id=packet_id, properties=properties))
+        self.model.publish(message, has_payload)
+
+    # --- what clients got -----------------------------------------------------------------------------------
+
+    def take(self, client: str, is_hasty: bool) -> list[Seen]:
+        """What has come since the last look, on any connection of the client."""
+        came: list[Seen] = []
+        for place, (line, read) in enumerate(self.unread[client]):
+            publishes = line.publishes[read:]
+            self.unread[client][place] = (line, read + len(publishes))
+            for packet in publishes:
+                number = int(packet.payload or EMPTY)
+                # Within a burst a client may change its version.
+                identifiers = () if is_hasty else tuple(sorted(packet.properties.subscription_identifiers))
+                entry = (number, packet.topic, packet.qos, packet.retain, identifiers)
+                if not (is_hasty and packet.dup and entry in came):  # not acknowledged when the client moved
+                    came.append(entry)
+        self.unread[client] = self.unread[client][-1:]
+        return came
+
+    def compare(self, action: Action) -> None:
+        """What each client was sent must be what the model says, but for what the standard leaves open."""
+        is_hasty = action[0] == "burst"
+        for client, line in self.lines.items():
+            got = self.take(client, is_hasty)
+            due, self.model.due[client] = self.model.due[client], []
+            wanted = [message.seen for message in due]
+            if line.version is Version.V311 or is_hasty:
+                wanted = [(*entry[:4], ()) for entry in wanted]
+            if is_hasty:
+                wanted = list(
+                    dict.fromkeys(wanted)
+                )  # sent, not acknowledged, and sent again: `take` counts one
+            self.take_shares(client, got, list(wanted), is_plain=line.version is Version.V311 or is_hasty)
+            must = sorted(w for w in wanted if w[2] or action[0] not in ("connect", "burst"))
+            may = [w for w in wanted if w not in must]
+            left = sorted(g for g in got if g not in may)
+            if is_hasty:
+                must = sorted(set(must))  # sent, not acknowledged, and sent again at the next connection
+                empty = {entry for entry in left if entry[0] == EMPTY}
+                left = sorted([*empty, *(entry for entry in left if entry[0] != EMPTY)])
+            if left != must:
+                raise DisagreementError(f"{action}: {client} got {left}, must get {must}")
+
+    def take_shares(self, client: str, got: list[Seen], due: list[Seen], *, is_plain: bool) -> None:
+        """Leave out what the client got as a member of the shared group: each message once in the network.
+
+        What it gets for another subscription as well comes twice, a copy for each (section 4.8.2).
+        """
+        session = self.model.sessions.get(client)
+        for entry in list(got):
+            number, _, qos, retain, came_for = entry
+            if entry in due:
+                due.remove(entry)
+                continue
+            if session is None or GROUP not in session.subscriptions:
+                continue
+            message = self.model.pool.get(number)
+            if number == EMPTY:
+                got.remove(entry)
+            elif message is not None and qos == min(message.qos, session.subscriptions[GROUP].qos):
+                identifier = session.subscriptions[GROUP].identifier
+                identifiers = (identifier,) if identifier else ()
+                if not is_plain and came_for != identifiers:
+                    continue
+                got.remove(entry)
+                del self.model.pool[number]
+                if session.is_mute and qos:
+                    sent = replace(message, qos=qos, retain=retain, identifiers=identifiers, shared=message)
+                    session.unacknowledged.insert(session.sent, sent)
+                    session.sent += 1
+
+    def bring_all_back(self) -> None:
+        """At the end every session is taken up: whatever was stored for it comes, and nobody's share is left."""
+        for client in list(self.model.sessions):
+            action = ("connect", client, 5, False, FOREVER, None, False)
+            self.calm_down()
+            self.do(*action)
+            self.rest()
+            self.compare(action)
+        self.compare(("rest",))
+        members = self.model.members()
+        for number, message in self.model.pool.items():
+            is_open = message.qos == 0 or number in self.model.spare or message.expires_at is not None
+            if members and not is_open:
+                raise DisagreementError(f"no member got {message}")

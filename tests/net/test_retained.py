@@ -1,0 +1,171 @@
+"""Retained messages: found by an index, replayed in slices, and no publisher fills the table for all."""
+
+import pickle
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.filters import Filter
+from roamq.net.clients.mqtt.codec import Connect, Subscribe, SubscriptionRequest, Version, encode
+from roamq.net.machine import Machine
+from roamq.net.topics.replays import REPLAY_TIMER, SLICE_STEPS
+from roamq.net.topics.retained import RetainedMessages
+from tests.net.fleet import Fleet
+from tests.support.live_world import settings
+
+LEVELS = st.sampled_from(["", "a", "b", "$SYS"])
+TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
+FILTERS = (
+    st.tuples(st.lists(LEVELS | st.just("+"), max_size=4), st.booleans())
+    .map(lambda parts: "/".join([*parts[0], *(["#"] if parts[1] else [])]))
+    .filter(bool)
+)
+
+
+def retained(
+    topic: str,
+    sequence: int = 1,
+    *,
+    publisher: str = "p",
+    payload: bytes = b"x",
+    expires_at: float | None = None,
+) -> Event:
+    return Event(
+        id=EventId(BrokerId("b1"), sequence),
+        topic=topic,
+        payload=payload,
+        published_at=float(sequence),
+        publisher=ClientId(publisher),
+        retain=True,
+        expires_at=expires_at,
+    )
+
+
+@given(st.lists(TOPICS, max_size=12), FILTERS)
+def test_the_index_finds_what_a_scan_finds(topics: list[str], text: str) -> None:
+    table = RetainedMessages(100, 10_000)
+    for sequence, topic in enumerate(topics, 1):
+        table.observe(retained(topic, sequence))
+    wanted = Filter(text)
+    kept = {topic: retained(topic, sequence) for sequence, topic in enumerate(topics, 1)}
+
+    found = sorted(event.id.sequence for event in table.matching(wanted, 0.0))
+
+    assert found == sorted(event.id.sequence for event in kept.values() if wanted.matches(event))
+
+
+@given(st.lists(st.tuples(TOPICS, st.booleans(), st.integers(1, 30)), max_size=30))
+def test_counts_stay_true_whatever_is_kept_cleared_and_expired(steps: list[tuple[str, bool, int]]) -> None:
+    table = RetainedMessages(100, 10_000)
+    kept: dict[str, Event] = {}
+    for sequence, (topic, clears, life) in enumerate(steps, 1):
+        event = retained(topic, sequence, payload=b"" if clears else b"x" * life, expires_at=sequence + life)
+        table.observe(event)
+        kept = {name: one for name, one in kept.items() if not one.expired(float(sequence))}
+        kept.pop(topic, None)
+        if not clears:
+            kept[topic] = event
+
+    assert len(table) == len(kept), "expired ones are gone, though nobody has looked for them"
+    assert table.bytes == sum(event.size_bytes for event in kept.values())
+    assert {event.topic for event in table.matching(Filter("#"), 0.0)} == {
+        topic for topic in kept if topic[0] != "$"
+    }
+
+
+def test_one_publisher_cannot_fill_the_table_for_all() -> None:
+    table = RetainedMessages(100, 10_000, count_per_client_max=10, bytes_per_client_max=50)
+    for number in range(1, 51):
+        table.observe(retained(f"flood/{number}", number, publisher="mallory"))
+    table.observe(retained("big", 60, publisher="other", payload=b"x" * 100))
+
+    table.observe(retained("news", 61, publisher="honest"))
+
+    assert [event.topic for event in table.matching(Filter("news"), 0.0)] == ["news"]
+    assert len(table) <= 11
+    assert table.refused >= 40
+
+
+def machine_with(topics: int) -> Machine:
+    machine = Machine(settings("b1", 1, "standard"), 1000.0)
+    for number in range(topics):
+        machine.retained.observe(
+            retained(f"a/{number % 100}/{number}", number + 1, publisher=f"p{number % 50}")
+        )
+    return machine
+
+
+def connect(machine: Machine, number: int, name: str) -> None:
+    machine.opened(number, 1000.0, "test", "client")
+    machine.received(number, encode(Connect(client_id=name), Version.V5), 1000.0)
+    machine.authenticated(number, None, 1000.0, allowed=True)
+
+
+def test_a_subscription_to_everything_is_served_in_slices() -> None:
+    """No input may hold the loop: the attack is 100 filters that match every one of 20,000 retained messages."""
+    machine = machine_with(20_000)
+    connect(machine, 1, "greedy")
+    filters = ["#", *(f"a/+/{'+/' * n}#" for n in range(30)), *(f"a/{n}/#" for n in range(69))]
+    requests = tuple(SubscriptionRequest(text, 0) for text in filters)
+    replayed: list[int] = []
+    hand = machine.broker.contexts.hand
+
+    def counted(client: ClientId, event: Event) -> None:
+        replayed[-1] += 1
+        hand(client, event)
+
+    machine.broker.contexts.hand = counted  # type: ignore[method-assign]
+    replayed.append(0)
+    machine.received(1, encode(Subscribe(1, requests), Version.V5), 1000.0)
+    slices = 0
+    while machine.out.timers.pop((REPLAY_TIMER, "greedy"), None) is not None:
+        slices += 1
+        replayed.append(0)
+        machine.timer((REPLAY_TIMER, "greedy"), 1000.0)
+
+    assert max(replayed) <= SLICE_STEPS
+    # "#" and "a/+/#" match all of them, "a/+/+/#" too, and each of the last 69 filters 200.
+    assert sum(replayed) == 3 * 20_000 + 69 * 200
+    assert slices > 100
+
+
+def test_a_search_goes_on_after_it_was_stored_and_leaves_out_what_came_later() -> None:
+    table = RetainedMessages(10_000, 1_000_000)
+    for number in range(1, 1001):
+        table.observe(retained(f"a/{number}", number))
+    search = table.search(Filter("a/#"))
+    first, _ = search.go_on(0.0, 100)
+
+    table.observe(retained("a/later", 2000))
+    table, search = pickle.loads(pickle.dumps((table, search)))  # noqa: S301 - our own
+    table.observe(retained("a/7", 2001))
+    rest = []
+    while not search.is_over:
+        rest += search.go_on(0.0, 100)[0]
+
+    topics = [event.topic for event in first + rest]
+    assert len(topics) == len(set(topics))
+    assert "a/later" not in topics, "it went to the subscriber when it came"
+    assert len(topics) in (999, 1000)
+
+
+@pytest.mark.parametrize("scheme", ["standard", "proactive"])
+def test_every_retained_message_reaches_a_new_subscriber_once(scheme: str) -> None:
+    fleet = Fleet(1, scheme)
+    publisher, reader = fleet.client("publisher"), fleet.client("reader")
+    publisher.connect("b1")
+    fleet.settle()
+    topics = [f"t/{number}" for number in range(600)]
+    Random(1).shuffle(topics)
+    for topic in topics:
+        publisher.publish(topic, topic.encode(), 0, retain=True)
+    fleet.settle()
+
+    reader.connect("b2")
+    reader.subscribe("t/#", 1)
+    fleet.settle()
+
+    assert sorted(reader.payloads()) == sorted(topic.encode() for topic in topics)

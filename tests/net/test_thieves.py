@@ -1,0 +1,113 @@
+"""Theft over real sockets, with passwords, between brokers; and what becomes of users who are removed."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from roamq.net.clients.mqtt.codec import Disconnect, ReasonCode
+from roamq.net.clients.passwords import hash_password
+from roamq.net.ops.local import local_network
+from tests.net.live import PlainClient, port_of, running, write_network
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.live
+
+ACCESS = """
+[access]
+anonymous = "loopback"
+[access.users]
+ann = "{ann}"
+bob = "{bob}"
+[[access.rules]]
+user = "bob"
+may = []
+topics = ["secret/#"]
+[[access.rules]]
+"""
+
+
+def access() -> str:
+    return ACCESS.format(ann=hash_password(b"of ann"), bob=hash_password(b"of bob"))
+
+
+@pytest.mark.parametrize("scheme", ["standard", "proactive"])
+def test_bob_does_not_get_anns_session_at_any_broker(tmp_path: Path, scheme: str) -> None:
+    """The review's first finding: Session Present 1, and Ann's stored and live messages."""
+
+    async def scenario() -> None:
+        network = write_network(tmp_path, local_network(2, scheme=scheme, extra=access()))
+        ports = [port_of(network, name) for name in ("b1", "b2")]
+        async with running(network) as servers:
+            ann, writer = PlainClient("phone"), PlainClient("writer")
+            await ann.connect(ports[0], user_name="ann", password=b"of ann")
+            await ann.subscribe("secret/#", 2)
+            await eventually(lambda: servers["b2"].status().known_clients == 1)
+            ann.drop()
+            await writer.connect(ports[0], user_name="ann", password=b"of ann")
+            writer.publish("secret/plan", b"stored", 2)
+            await eventually(lambda: not writer.unacknowledged)
+            for clean in (False, True):
+                for port in ports:
+                    bob = PlainClient("phone", clean=clean)
+                    answer = await bob.connect(port, user_name="bob", password=b"of bob")
+                    assert (answer.reason, answer.session_present) == (ReasonCode.NOT_AUTHORIZED, False)
+                    nobody = PlainClient("phone", clean=clean)
+                    assert (await nobody.connect(port)).reason is ReasonCode.NOT_AUTHORIZED
+            assert (await ann.connect(ports[1], user_name="ann", password=b"of ann")).session_present
+            await eventually(lambda: [payload for _, payload, *_ in ann.received] == [b"stored"])
+
+    asyncio.run(scenario())
+
+
+def test_a_restart_does_not_forget_whose_a_session_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = write_network(tmp_path, local_network(1, scheme="standard", extra=access()))
+        port = port_of(network, "b1")
+        async with running(network):
+            ann = PlainClient("phone")
+            await ann.connect(port, user_name="ann", password=b"of ann")
+        async with running(network):
+            bob = PlainClient("phone")
+            answer = await bob.connect(port, user_name="bob", password=b"of bob")
+            assert answer.reason is ReasonCode.NOT_AUTHORIZED
+
+    asyncio.run(scenario())
+
+
+def test_users_who_are_removed_or_get_another_password_are_cut(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = write_network(tmp_path, local_network(1, scheme="standard", extra=access()))
+        port, path = port_of(network, "b1"), Path(network.source.name)
+        async with running(network) as servers:
+            ann, bob, nobody = PlainClient("a"), PlainClient("b"), PlainClient("n")
+            await ann.connect(port, user_name="ann", password=b"of ann")
+            await bob.connect(port, user_name="bob", password=b"of bob")
+            await nobody.connect(port)
+
+            lines = path.read_text().splitlines()
+            path.write_text("\n".join(line for line in lines if not line.startswith("bob = ")))
+            servers["b1"].reload()
+            await eventually(lambda: bob.closed)
+            assert isinstance(bob.closed_because, Disconnect)
+            assert bob.closed_because.reason is ReasonCode.NOT_AUTHORIZED
+            answer = await bob.connect(port, user_name="bob", password=b"of bob")
+            assert answer.reason is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+            await ann.ping()
+            await nobody.ping()
+
+            text = path.read_text().replace('anonymous = "loopback"', 'anonymous = "never"')
+            path.write_text(text)
+            servers["b1"].reload()
+            await eventually(lambda: nobody.closed)
+            await ann.ping()
+            new = hash_password(b"another")
+            path.write_text(
+                "\n".join(f'ann = "{new}"' if x.startswith("ann = ") else x for x in text.splitlines())
+            )
+            servers["b1"].reload()
+            await eventually(lambda: ann.closed)
+            answer = await ann.connect(port, user_name="ann", password=b"another")
+            assert answer.session_present
+
+    asyncio.run(scenario())

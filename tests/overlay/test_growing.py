@@ -1,0 +1,274 @@
+"""Edge brokers come and go while others subscribe, publish and hand over: nothing is lost, repeated or out of order.
+
+Every broker has a topology of its own and hears of a change over its links, so that brokers know different networks for
+a while. `python -m tests.overlay.test_growing 1000` tries a thousand networks.
+"""
+
+import random
+import sys
+from collections import deque
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roamq.core.events import BrokerId, Event
+from roamq.core.filters import Filter
+from roamq.core.messages import Message
+from roamq.overlay.base import Router
+from roamq.overlay.flooding import Flooding
+from roamq.overlay.interest import ByInterest
+from roamq.overlay.topology import Topology
+from tests.overlay.test_topology import connected_graphs
+from tests.support.events import event
+from tests.support.recording_host import RecordingHost
+
+T = Filter.parse("t")
+TREES = 20
+LINKS = [("b0", "b1"), ("b1", "b2"), ("b2", "b0"), ("b2", "b3"), ("b3", "b4"), ("b4", "b0")]
+
+
+@given(connected_graphs(), st.lists(st.sets(st.integers(0, 6), min_size=1, max_size=3), max_size=4))
+def test_no_path_changes_when_a_broker_is_attached_or_departs(
+    topology: Topology, edges: list[set[int]]
+) -> None:
+    core = topology.brokers
+
+    def paths_among(brokers: tuple[BrokerId, ...]) -> list[list[BrokerId]]:
+        return [way.path(a, b) for way in (topology, topology.unique_paths) for a in brokers for b in brokers]
+
+    known = core
+    for number, places in enumerate(edges):
+        before = paths_among(known)
+        edge = BrokerId(f"a{number}")
+        topology.attach(edge, {core[place % len(core)] for place in places})
+        assert paths_among(known) == before
+        known = topology.brokers
+    for a in known:
+        for b in known:
+            path = topology.unique_paths.path(a, b)
+            assert topology.unique_paths.path(b, a) == path[::-1]
+            assert set(path[1:-1]) <= set(core)
+            assert all(y in topology.neighbours[x] for x, y in pairwise(path))
+            for start in range(len(path)):
+                for end in range(start, len(path)):
+                    part = path[start : end + 1]
+                    assert topology.unique_paths.path(part[0], part[-1]) == part
+    for edge in set(known) - set(core):
+        left = tuple(broker for broker in topology.brokers if broker != edge)
+        before = paths_among(left)
+        topology.depart(edge)
+        assert paths_among(left) == before
+
+
+def test_paths_do_not_depend_on_the_order_in_which_brokers_came() -> None:
+    edges = {BrokerId("x"): ("b0", "b2"), BrokerId("a"): ("b1", "b3"), BrokerId("m"): ("b0", "b1", "b4")}
+    found = []
+    for order in (list(edges), list(reversed(edges))):
+        topology = Topology([f"b{n}" for n in range(5)], LINKS)
+        for edge in order:
+            topology.attach(edge, map(BrokerId, edges[edge]))
+        brokers = sorted(topology.brokers)
+        found.append([topology.unique_paths.path(a, b) for a in brokers for b in brokers])
+    assert found[0] == found[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed(Message):
+    """An edge broker joins at these brokers, or is gone from there."""
+
+    edge: BrokerId
+    life: int
+    at: tuple[BrokerId, ...]
+    gone: bool = False
+
+
+class LinkHost(RecordingHost):
+    def __init__(self, net: "GrowingNet", me: BrokerId) -> None:
+        super().__init__(me=me)
+        self.net = net
+
+    def send(self, to: BrokerId, message: Message | Event) -> None:
+        self.net.links.setdefault((self.me, to), deque()).append(message)
+
+
+class GrowingNet:
+    """Routers with FIFO links between them, each with the topology that it has heard of."""
+
+    def __init__(self, seed: int, overlay: str) -> None:
+        self.random = random.Random(seed)
+        self.overlay = overlay
+        self.links: dict[tuple[BrokerId, BrokerId], deque[Message | Event]] = {}
+        self.routers: dict[BrokerId, Router] = {}
+        self.topologies: dict[BrokerId, Topology] = {}
+        self.known: dict[BrokerId, dict[BrokerId, Changed]] = {}
+        self.arrived: dict[BrokerId, list[Event]] = {}
+        self.lives = 0
+        self.count = 0
+        self.core = [BrokerId(f"b{n}") for n in range(5)]
+        for broker in self.core:
+            self._begin(broker)
+
+    def _begin(self, broker: BrokerId, at: tuple[BrokerId, ...] = ()) -> None:
+        topology = self.topologies[broker] = Topology(self.core, LINKS)
+        if at:
+            topology.attach(broker, at)
+        host = LinkHost(self, broker)
+        make = ByInterest if self.overlay == "interest" else Flooding
+        self.routers[broker] = make(broker, host, topology)
+        self.known[broker] = {}
+        self.arrived.setdefault(broker, [])
+
+    def join(self, edge: BrokerId, at: tuple[BrokerId, ...]) -> None:
+        """One of the brokers that it will be linked with admits it; it starts, and links come up as they hear of it."""
+        self.lives += 1
+        for pair in [pair for pair in self.links if edge in pair]:
+            del self.links[pair]
+        self._begin(edge, at)
+        self.routers[edge].doubt()
+        self.learn(self.random.choice(at), Changed(edge=edge, life=self.lives, at=at))
+
+    def depart(self, edge: BrokerId) -> None:
+        change = self.known[edge][edge]
+        self.learn(change.at[0], replace(change, gone=True))
+        del self.routers[edge]
+
+    def learn(self, here: BrokerId, change: Changed) -> None:
+        known, topology = self.known[here].get(change.edge), self.topologies[here]
+        if known is not None and (known.life, known.gone) >= (change.life, change.gone):
+            return
+        for neighbour in topology.neighbours[here]:
+            self.links.setdefault((here, neighbour), deque()).append(change)
+        self.known[here][change.edge] = change
+        edge, router = change.edge, self.routers[here]
+        if edge == here:
+            router.broker_joined(edge, f"{edge}@{change.life}")
+            return
+        if known is None or known.life < change.life:
+            if edge in topology.brokers:
+                self._departed(here, edge)
+            topology.attach(edge, change.at)
+            if here in change.at:
+                self.links[here, edge] = deque(self.known[here].values())
+            router.broker_joined(edge, f"{edge}@{change.life}")
+            if here in change.at and edge in self.routers:
+                router.neighbour_forgot(edge)
+                self.routers[edge].neighbour_forgot(here)
+        if change.gone:
+            self._departed(here, edge)
+
+    def _departed(self, here: BrokerId, edge: BrokerId) -> None:
+        self.topologies[here].depart(edge)
+        self.routers[here].broker_departed(edge)
+        self.links.pop((here, edge), None)
+
+    def step(self) -> bool:
+        busy = [
+            (source, target)
+            for (source, target), queue in self.links.items()
+            if queue and target in self.routers and source in self.topologies[target].neighbours[target]
+        ]  # who has not heard of a broker refuses its link
+        if not busy:
+            return False
+        source, target = self.random.choice(busy)
+        message = self.links[source, target].popleft()
+        if isinstance(message, Changed):
+            self.learn(target, message)
+        elif isinstance(message, Event):
+            if self.routers[target].receive_event(source, message):
+                self.arrived[target].append(message)
+        else:
+            self.routers[target].receive(source, message)
+        return True
+
+    def is_in_reach(self, broker: BrokerId) -> bool:
+        """Where events are flooded, nobody confirms: a broker gets all from when its neighbours know of it."""
+        mine = self.topologies[broker].neighbours[broker]
+        return self.overlay == "interest" or all(broker in self.topologies[a].neighbours[a] for a in mine)
+
+    def settle(self) -> None:
+        while self.step():
+            pass
+
+    def publish(self, at: BrokerId) -> Event:
+        self.count += 1
+        made = event(self.count, origin=at, topic="t")
+        self.arrived[at].append(made)
+        self.routers[at].publish(made)
+        return made
+
+
+def ride(seed: int, overlay: str) -> int:
+    """Subscribers that were confirmed get all that is published anywhere since, in order, whoever comes and goes."""
+    net = GrowingNet(seed, overlay)
+    rng = net.random
+    subscribed: dict[BrokerId, list[Event]] = {}
+    """Broker that was confirmed -> what it is owed."""
+    asking: dict[BrokerId, object] = {}
+    edges: set[BrokerId] = set()
+    names = [BrokerId(name) for name in ("a1", "c1", "z1")]
+    for _ in range(60):
+        for _ in range(rng.randrange(8)):
+            net.step()
+        for broker, fence in list(asking.items()):
+            if net.routers[broker].passed(fence):  # type: ignore[arg-type]
+                del asking[broker]
+                subscribed[broker] = []
+        brokers = list(net.routers)
+        match rng.randrange(7):
+            case 0:
+                name = rng.choice(names)
+                if name not in edges:
+                    edges.add(name)
+                    net.arrived.pop(name, None)
+                    net.join(name, tuple(sorted(set(rng.choices(net.core, k=rng.choice((1, 1, 2)))))))
+            case 1 if edges:
+                edge = rng.choice(sorted(edges))
+                if edge not in subscribed and edge not in asking:
+                    net.settle()  # drained: all have confirmed
+                    edges.discard(edge)
+                    net.depart(edge)
+            case 2:
+                broker = rng.choice(brokers)
+                if broker not in subscribed and broker not in asking and net.is_in_reach(broker):
+                    net.routers[broker].subscribe(T)
+                    asking[broker] = net.routers[broker].confirm()
+            case 3 if subscribed:
+                broker = rng.choice(sorted(subscribed))
+                del subscribed[broker]
+                net.routers[broker].unsubscribe(T)
+            case _:
+                made = net.publish(rng.choice(brokers))
+                for owed in subscribed.values():
+                    owed.append(made)
+    net.settle()
+    owed_in_all = 0
+    for broker, owed in subscribed.items():
+        got = net.arrived[broker]
+        missing = [made for made in owed if made not in got]
+        assert not missing, f"seed {seed}: {broker} misses {missing}"
+        owed_in_all += len(owed)
+    for broker, got in net.arrived.items():
+        for origin in {made.id.origin for made in got}:
+            numbers = [made.id.sequence for made in got if made.id.origin == origin]
+            assert numbers == sorted(set(numbers)), f"seed {seed}: {broker} saw {numbers} of {origin}"
+    for broker in asking:
+        assert net.routers[broker].passed(asking[broker]), f"seed {seed}: {broker} waits"  # type: ignore[arg-type]
+    for router in net.routers.values():
+        if isinstance(router, ByInterest):
+            assert not any(router._untold.values()), f"seed {seed}: {router.me} was not told all"
+    return owed_in_all
+
+
+@pytest.mark.parametrize("overlay", ["interest", "flooding"])
+@pytest.mark.parametrize("seed", range(TREES))
+def test_who_was_confirmed_gets_all_while_brokers_come_and_go(seed: int, overlay: str) -> None:
+    ride(seed, overlay)
+
+
+if __name__ == "__main__":
+    rides = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    owed = sum(ride(seed, overlay) for overlay in ("interest", "flooding") for seed in range(rides))
+    print(f"{2 * rides} rides, {owed} owed deliveries, no finding")  # noqa: T201 - a command

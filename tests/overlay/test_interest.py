@@ -1,0 +1,412 @@
+"""Routing by interest: an event reaches the brokers that want it, once, in order, and no others."""
+
+import random
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import Filter
+from roamq.overlay.base import Router
+from roamq.overlay.flooding import Flooding
+from roamq.overlay.interest import ByInterest
+from roamq.overlay.messages import Marker, SubscribeFrom, UnsubscribeFrom
+from roamq.overlay.topology import Topology
+from roamq.schemes.messages.handover import Release
+from tests.overlay.test_topology import connected_graphs
+from tests.support.events import event
+from tests.support.overlay_net import OverlayNet
+
+FILTERS = [
+    Filter.parse("t"),
+    Filter.parse("t", "x < 6"),
+    Filter.parse("t", "x < 3"),
+    Filter.parse("t", "x >= 2"),
+    Filter.parse("t", "x >= 2 AND x < 6"),
+    Filter.parse("t/#"),
+    Filter.parse("u"),
+]
+
+CHANGES = st.lists(st.tuples(st.integers(0, 6), st.sampled_from(FILTERS)), max_size=25)
+"""At which broker, for which filter: a subscription begins, or ends if there is one."""
+
+
+class Wants:
+    """What somebody wants at each broker of a net, and what each should get."""
+
+    def __init__(self, net: OverlayNet) -> None:
+        self.net = net
+        self.filters: dict[BrokerId, set[Filter]] = {broker: set() for broker in net.topology.brokers}
+        self.published: dict[BrokerId, int] = {}
+
+    def change(self, number: int, filter: Filter) -> None:
+        broker = self.broker(number)
+        router, wanted = self.net.routers[broker], self.filters[broker]
+        if filter in wanted:
+            wanted.remove(filter)
+            router.unsubscribe(filter)
+        else:
+            wanted.add(filter)
+            router.subscribe(filter)
+
+    def broker(self, number: int) -> BrokerId:
+        return self.net.topology.brokers[number % len(self.net.topology.brokers)]
+
+    def publish(self, broker: BrokerId, x: int) -> Event:
+        self.published[broker] = self.published.get(broker, 0) + 1
+        made = event(self.published[broker], origin=broker, topic="u" if x == 8 else "t", x=x)
+        self.net.publish(broker, made)
+        return made
+
+    def wants(self, broker: BrokerId, made: Event) -> bool:
+        return any(filter.matches(made) for filter in self.filters[broker])
+
+    def publish_everywhere(self) -> list[Event]:
+        return [self.publish(broker, x) for broker in self.net.topology.brokers for x in range(9)]
+
+    def check(self, events: list[Event]) -> None:
+        """Each broker that wants an event, or is on the way to one that does, has it once and in order."""
+        paths = self.net.topology.unique_paths
+        for broker in self.net.topology.brokers:
+            got = [e for e in self.net.arrived[broker] if e in events]
+            for origin in self.net.topology.brokers:
+                sequences = [e.id.sequence for e in got if e.id.origin == origin]
+                assert sequences == sorted(set(sequences)), f"{broker} saw {sequences} of {origin}"
+        for made in events:
+            wanting = [b for b in self.net.topology.brokers if self.wants(b, made)]
+            reached = {b for b in self.net.topology.brokers if made in self.net.arrived[b]}
+            on_the_way = {made.id.origin, *(v for b in wanting for v in paths.path(made.id.origin, b))}
+            assert reached == on_the_way, f"{made.id} {made.attributes} is wanted at {wanting}"
+
+
+@given(connected_graphs())
+def test_chosen_paths_are_shortest_alike_both_ways_and_in_parts(topology: Topology) -> None:
+    paths = topology.unique_paths
+    for a in topology.brokers:
+        for b in topology.brokers:
+            path = paths.path(a, b)
+            assert all(y in topology.neighbours[x] for x, y in pairwise(path))
+            assert len(path) == topology.distance(a, b) + 1
+            assert path == paths.path(b, a)[::-1]
+            for place, broker in enumerate(path):
+                assert paths.path(broker, b) == path[place:]
+
+
+@settings(max_examples=150)
+@given(connected_graphs(), CHANGES, st.integers(0, 1000))
+def test_an_event_goes_where_it_is_wanted_and_nowhere_else(
+    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+) -> None:
+    net = OverlayNet(topology, ByInterest, seed)
+    wants = Wants(net)
+    for change in changes:
+        wants.change(*change)
+        for _ in range(net.rng.randrange(4)):
+            net.step()
+    net.settle()
+    events = wants.publish_everywhere()
+    net.settle()
+
+    wants.check(events)
+
+
+@settings(max_examples=60)
+@given(connected_graphs(), CHANGES, st.integers(0, 1000))
+def test_nothing_is_left_when_nobody_wants_anything(
+    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+) -> None:
+    net = OverlayNet(topology, ByInterest, seed)
+    wants = Wants(net)
+    for change in changes:
+        wants.change(*change)
+        for _ in range(net.rng.randrange(4)):
+            net.step()
+    for number, broker in enumerate(topology.brokers):
+        for filter in list(wants.filters[broker]):
+            wants.change(number, filter)
+    net.settle()
+
+    for router in net.routers.values():
+        assert isinstance(router, ByInterest)
+        assert not any(router._asked.values())
+        assert not any(router._sent.values())
+        assert not len(router._index)
+
+
+@settings(max_examples=100)
+@given(connected_graphs(), CHANGES, st.integers(0, 1000))
+def test_brokers_get_no_less_than_under_flooding_while_wants_stay(
+    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+) -> None:
+    """Subscriptions that have settled hold while others come and go in the middle of traffic."""
+    net, flood = OverlayNet(topology, ByInterest, seed), OverlayNet(topology, Flooding, seed)
+    wants = Wants(net)
+    steady = {b: FILTERS[i % len(FILTERS)] for i, b in enumerate(topology.brokers) if i % 2 == 0}
+    for broker, filter in steady.items():
+        net.routers[broker].subscribe(filter)
+    net.settle()
+    rng = random.Random(seed)
+    for change in changes:
+        wants.change(*change)
+        made = wants.publish(wants.broker(rng.randrange(7)), rng.randrange(9))
+        flood.publish(made.id.origin, made)
+        for _ in range(rng.randrange(6)):
+            net.step()
+    net.settle()
+    flood.settle()
+
+    for broker, filter in steady.items():
+        for origin in topology.brokers:
+            due = [e.id for e in flood.arrived[broker] if e.id.origin == origin and filter.matches(e)]
+            got = [e.id for e in net.arrived[broker] if e.id.origin == origin and filter.matches(e)]
+            assert got == due
+
+
+@settings(max_examples=200)
+@given(
+    connected_graphs(),
+    CHANGES,
+    st.sampled_from(FILTERS[:5]),
+    st.tuples(st.integers(0, 6), st.integers(0, 6)),
+    st.integers(0, 10_000),
+)
+def test_what_the_new_broker_does_not_get_the_old_one_has_when_the_fence_has_passed(
+    topology: Topology,
+    changes: list[tuple[int, Filter]],
+    filter: Filter,
+    ends: tuple[int, int],
+    seed: int,
+) -> None:
+    """The theorem of docs/interest.md, with traffic and other subscriptions that change all the time."""
+    net = OverlayNet(topology, ByInterest, seed)
+    wants = Wants(net)
+    old, new = wants.broker(ends[0]), wants.broker(ends[1])
+    rng = net.rng
+    net.routers[old].subscribe(filter)
+    net.settle()
+    busy = iter(changes)
+
+    def go_on(steps: int) -> None:
+        for _ in range(steps):
+            wants.publish(wants.broker(rng.randrange(7)), rng.randrange(8))
+            if (change := next(busy, None)) is not None:
+                wants.change(*change)
+            for _ in range(rng.randrange(5)):
+                net.step()
+
+    go_on(rng.randrange(6))
+    before = len(net.arrived[new])
+    net.routers[new].subscribe(filter)
+    release_to(net, old, new)
+    has_passed = net.routers[old].passed
+    while not net.told[old] or not has_passed(fence_of(net, old)):
+        assert net.step(), "the fence never passes"
+        if rng.random() < 0.3:
+            go_on(1)
+    held = set(net.arrived[old])
+    net.routers[old].unsubscribe(filter)
+    go_on(rng.randrange(6))
+    net.settle()
+
+    stored = set(net.arrived[new][before:])
+    for events in net.arrived.values():
+        for made in events:
+            assert not filter.matches(made) or made in held or made in stored, f"{made.id} is lost"
+
+
+def release_to(net: OverlayNet, old: BrokerId, new: BrokerId) -> None:
+    if old == new:
+        net.told[old].append(release(net.routers[new], old, new))
+    else:
+        net.routers[new].unicast(old, release(net.routers[new], old, new))
+
+
+def release(router: Router, old: BrokerId, new: BrokerId) -> Release:
+    return Release(client=ClientId("c"), epoch=Epoch(1.0, new), new_broker=new, fence=router.fence(old))
+
+
+def fence_of(net: OverlayNet, old: BrokerId) -> dict[BrokerId, int]:
+    message = net.told[old][-1]
+    assert isinstance(message, Release)
+    return dict(message.fence)
+
+
+@settings(max_examples=100)
+@given(connected_graphs(), CHANGES, st.sampled_from(FILTERS[:5]), st.integers(0, 6), st.integers(0, 1000))
+def test_what_is_published_after_the_confirmation_reaches_the_subscriber(
+    topology: Topology, changes: list[tuple[int, Filter]], filter: Filter, at: int, seed: int
+) -> None:
+    net = OverlayNet(topology, ByInterest, seed)
+    wants = Wants(net)
+    broker = wants.broker(at)
+    router = net.routers[broker]
+    for change in changes:
+        wants.change(*change)
+        net.step()
+    router.subscribe(filter)
+    confirmation = router.confirm()
+    while not router.passed(confirmation):
+        assert net.step(), "the confirmation never comes"
+    events = wants.publish_everywhere()
+    net.settle()
+
+    assert [e for e in events if filter.matches(e) and e not in net.arrived[broker]] == []
+
+
+@settings(max_examples=100)
+@given(connected_graphs(), st.lists(st.one_of(st.integers(0, 6), CHANGES), max_size=8), st.integers(0, 1000))
+def test_a_broker_that_lost_its_store_learns_again_what_is_wanted(
+    topology: Topology, steps: list[int | list[tuple[int, Filter]]], seed: int
+) -> None:
+    net = OverlayNet(topology, ByInterest, seed)
+    wants = Wants(net)
+    for step in steps:
+        if isinstance(step, int):
+            net.lose_store(wants.broker(step))
+            wants.filters[wants.broker(step)] = set()
+        else:
+            for change in step:
+                wants.change(*change)
+                for _ in range(net.rng.randrange(3)):
+                    net.step()
+    net.settle()
+    events = wants.publish_everywhere()
+    net.settle()
+
+    wants.check(events)
+
+
+@settings(max_examples=200)
+@given(connected_graphs(), st.lists(st.integers(0, 6), min_size=1, max_size=4), st.integers(0, 1000))
+def test_subscribers_miss_nothing_though_brokers_stop_in_order_and_begin_anew(
+    topology: Topology, emptied: list[int], seed: int
+) -> None:
+    """An event is passed on by a broker that has not been told yet who wants it, even one that enters there."""
+    net = OverlayNet(topology, ByInterest, seed)
+    wants = Wants(net)
+    subscriber = topology.brokers[0]
+    net.routers[subscriber].subscribe(FILTERS[0])
+    net.settle()
+    events = []
+    for number in emptied:
+        broker = wants.broker(number)
+        if broker == subscriber:
+            continue
+        events += [wants.publish(wants.broker(net.rng.randrange(7)), 1) for _ in range(3)]
+        for _ in range(net.rng.randrange(6)):
+            net.step()
+        net.let_out(broker)
+        net.lose_store(broker)
+        events += [wants.publish(broker, 1), wants.publish(wants.broker(net.rng.randrange(7)), 1)]
+        for _ in range(net.rng.randrange(6)):
+            net.step()
+    net.settle()
+
+    assert [made.id for made in events if made not in net.arrived[subscriber]] == []
+    assert not any(any(router._untold.values()) for router in net.routers.values())  # type: ignore[attr-defined]
+    assert not any(any(router._to_tell.values()) for router in net.routers.values())  # type: ignore[attr-defined]
+
+
+@settings(max_examples=100)
+@given(connected_graphs(), st.lists(st.integers(0, 6), min_size=1, max_size=3), st.integers(0, 1000))
+def test_a_fence_passes_though_a_broker_on_the_marker_s_way_lost_its_store(
+    topology: Topology, lost: list[int], seed: int
+) -> None:
+    net = OverlayNet(topology, ByInterest, seed)
+    wants = Wants(net)
+    new, old = topology.brokers[0], topology.brokers[-1]
+    fence = net.routers[new].fence(old)
+    for number in lost:
+        for _ in range(net.rng.randrange(4)):
+            net.step()
+        net.routers[old].passed(fence)
+        if wants.broker(number) != old:
+            net.lose_store(wants.broker(number))
+    net.settle()
+
+    assert net.routers[old].passed(fence)
+
+
+# --- what it costs ------------------------------------------------------------------------------------------
+
+
+def line(size: int) -> Topology:
+    names = [f"b{i}" for i in range(size)]
+    return Topology(names, list(pairwise(names)))
+
+
+def test_a_covered_subscription_stops_where_a_covering_one_went_before() -> None:
+    net = OverlayNet(line(6), ByInterest)
+    net.routers[BrokerId("b1")].subscribe(FILTERS[0])
+    net.settle()
+    net.crossings.clear()
+
+    net.routers[BrokerId("b0")].subscribe(FILTERS[1])
+    net.settle()
+
+    assert [(a, b) for a, b, _ in net.crossings] == [("b0", "b1")]
+
+
+def test_a_move_to_a_neighbour_on_a_line_costs_as_many_messages_whatever_its_length() -> None:
+    def crossings(size: int) -> int:
+        net = OverlayNet(line(size), ByInterest)
+        old, new = BrokerId("b3"), BrokerId("b4")
+        net.routers[old].subscribe(FILTERS[0])
+        net.settle()
+        net.crossings.clear()
+        net.routers[new].subscribe(FILTERS[0], mobile=True)
+        net.routers[new].fence(old)
+        net.settle()
+        net.routers[old].unsubscribe(FILTERS[0], mobile=True)
+        net.settle()
+        kinds = {type(message) for _, _, message in net.crossings}
+        assert kinds <= {SubscribeFrom, UnsubscribeFrom}
+        return len(net.crossings)
+
+    assert crossings(8) == crossings(40) == 2
+
+
+def test_on_a_tree_a_fence_sends_no_marker() -> None:
+    net = OverlayNet(line(5), ByInterest)
+    fence = net.routers[BrokerId("b0")].fence(BrokerId("b4"))
+
+    assert not net.crossings
+    assert net.routers[BrokerId("b4")].passed(fence)
+
+
+def test_in_a_full_mesh_every_other_broker_is_asked_once() -> None:
+    names = "abcdef"
+    net = OverlayNet(Topology(names, [(a, b) for a in names for b in names if a < b]), ByInterest)
+    a, b = BrokerId("a"), BrokerId("b")
+    fence = net.routers[b].fence(a)
+
+    assert sum(isinstance(message, Marker) for _, _, message in net.crossings) == 4
+    assert not net.routers[a].passed(fence)
+    net.settle()
+    assert net.routers[a].passed(fence)
+    assert len(net.crossings) == 8
+
+
+@settings(max_examples=100)
+@given(
+    connected_graphs(),
+    st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6)),
+    st.integers(0, 1000),
+)
+def test_a_fence_that_is_passed_on_to_a_third_broker_passes_there(
+    topology: Topology, numbers: tuple[int, int, int], seed: int
+) -> None:
+    """As a release without a request is ([DIS] section 3.2.4). Until echoes of its own have come it has not passed."""
+    net = OverlayNet(topology, ByInterest, seed)
+    new, named, third = (Wants(net).broker(number) for number in numbers)
+    if new in (named, third):
+        return
+    fence = net.routers[new].fence(named)
+
+    assert net.routers[third].passed(fence) is (
+        third == named and not topology.unique_paths.partings(new, third)
+    )
+    net.settle()
+    assert net.routers[third].passed(fence)

@@ -1,0 +1,143 @@
+"""How claims are judged: by whole intervals, sentence by sentence, in every setting that the paper allows."""
+
+import math
+
+import pytest
+
+from roamq.models.paired import Estimate, exactly, interval
+from roamq.reproduce.judging import Holds, Judgement, Wanted, about
+from roamq.reproduce.registry import Verdict
+
+
+def between(low: float, high: float) -> Estimate:
+    return Estimate((low + high) / 2, low, high)
+
+
+@pytest.mark.parametrize(
+    ("measured", "found"),
+    [
+        (between(0.75, 0.85), Holds.YES),
+        (between(0.85, 0.95), Holds.UNDECIDED),
+        (between(0.92, 0.95), Holds.NO),
+        (between(0.2, 3.0), Holds.UNDECIDED),
+        (interval([0.8]), Holds.UNDECIDED),  # one seed tells nothing, however near
+        (None, Holds.UNDECIDED),
+        (Estimate(math.nan, math.nan, math.nan), Holds.UNDECIDED),
+    ],
+)
+def test_a_sentence_is_judged_by_the_whole_interval(measured: Estimate | None, found: Holds) -> None:
+    assert Wanted(at_least=0.7, at_most=0.9).judge(measured) is found
+
+
+def test_a_strict_bound_excludes_itself() -> None:
+    assert Wanted(below=1.0).judge(exactly(1.0)) is Holds.NO
+    assert Wanted(at_most=1.0).judge(exactly(1.0)) is Holds.YES
+
+
+def test_a_claim_is_reproduced_if_every_sentence_holds() -> None:
+    judgement = Judgement()
+    judgement.says("falls", between(-2, -1), below=0.0)
+    judgement.says("about 1", between(0.9, 1.1), at_least=0.8, at_most=1.2)
+
+    assert judgement.verdict is Verdict.REPRODUCED
+    assert judgement.why() == ""
+
+
+def test_one_sentence_that_fails_makes_it_differ_and_is_named_with_its_numbers() -> None:
+    judgement = Judgement()
+    judgement.says("falls", between(-2, -1), below=0.0)
+    judgement.says("marginally", between(-2, -1), at_least=-0.1)
+    judgement.says("wide", between(-9, 9), above=0.0)
+
+    assert judgement.verdict is Verdict.DIFFERS
+    assert judgement.why() == "does not hold: marginally: -1.5 (-2 to -1), wanted at least -0.1"
+
+
+def test_an_interval_that_is_too_wide_decides_nothing() -> None:
+    judgement = Judgement()
+    judgement.says("falls", between(-2, 1), below=0.0)
+
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert judgement.why().startswith("undecided: falls: -0.5 (-2 to 1)")
+
+
+def test_what_was_calibrated_on_is_shown_and_does_not_count() -> None:
+    judgement = Judgement()
+    judgement.says("the column we fitted", between(5, 6), below=0.0, calibrated=True)
+    judgement.says("falls", between(-2, -1), below=0.0)
+
+    assert judgement.verdict is Verdict.REPRODUCED
+    assert judgement.why() == "not counted, because parameters were fitted on it: the column we fitted"
+    assert judgement.table().rows[0][-1] == "calibrated on"
+
+
+def test_a_claim_of_nothing_but_what_was_fitted_is_undecided() -> None:
+    judgement = Judgement()
+    judgement.says("the column we fitted", between(-2, -1), below=0.0, calibrated=True)
+
+    assert judgement.verdict is Verdict.UNDECIDED
+
+
+def test_a_claim_that_holds_in_some_settings_depends_and_names_what_decides() -> None:
+    judgement = Judgement()
+    judgement.says("above", {f"transfer ms={ms}": between(10 - ms, 11 - ms) for ms in (2, 8, 14)}, above=0.0)
+    judgement.says("the same everywhere", between(1, 2), above=0.0)
+
+    assert judgement.verdict is Verdict.DEPENDS
+    assert "transfer ms decides, between 8 and 14" in judgement.why()
+    assert judgement.sentences[0].verdict == "depends"
+
+
+def test_sentences_must_hold_together_in_one_setting() -> None:
+    """ "about 1" with `turn` and "flat" with `stop` alone: no city has both."""
+    judgement = Judgement()
+    judgement.says("about 1", {"edge=stop": between(2, 3), "edge=turn": between(0.9, 1)}, at_most=1.1)
+    judgement.says("flat", {"edge=stop": between(0, 0.1), "edge=turn": between(1, 2)}, at_most=0.2)
+
+    assert judgement.verdict is Verdict.DIFFERS
+
+
+def test_settings_that_do_not_tell_leave_it_undecided() -> None:
+    judgement = Judgement()
+    judgement.says("above", {"a=1": between(1, 2), "a=2": between(-1, 2)}, above=0.0)
+
+    assert judgement.verdict is Verdict.UNDECIDED
+
+
+def test_an_outcome_shows_every_sentence() -> None:
+    judgement = Judgement()
+    judgement.says("not in quick runs", None, at_least=1.0)
+
+    outcome = judgement.outcome("nothing", note="12 handoffs")
+
+    assert outcome.verdict is Verdict.UNDECIDED
+    assert outcome.why.endswith("; 12 handoffs")
+    assert [list(row) for row in outcome.tables[0].rows] == [
+        ["not in quick runs", "at least 1", "not measured in these runs", "undecided"]
+    ]
+
+
+def test_published_values_and_ours_are_drawn_together() -> None:
+    judgement = Judgement()
+    judgement.says("about 0.8", between(0.76, 0.84), about(0.8))
+    judgement.says("falls", between(-2, -1), below=0.0)
+
+    [figure] = judgement.outcome("0.8").figures
+
+    published, ours = figure.series
+    assert (published.published, list(published.x), list(published.y)) == (True, ["about 0.8"], [1.0])
+    assert list(ours.y) == pytest.approx([1.0])
+    assert ours.high is not None
+    assert list(ours.high) == pytest.approx([1.05])
+
+
+def test_the_settings_for_which_all_holds_are_shown() -> None:
+    judgement = Judgement()
+    judgement.says("above", {"edge stop": between(-2, -1), "edge turn": between(1, 2)}, above=0.0)
+
+    table = judgement.outcome("").tables[1]
+
+    assert [list(row) for row in table.rows] == [
+        ["edge stop", "does not hold", "above"],
+        ["edge turn", "holds", ""],
+    ]

@@ -1,0 +1,104 @@
+"""Random arrivals, duplicates, late rows, growth and removals, run by run; then the same files in one go.
+
+python -m tests.pipeline.incremental --sequences 50
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from roamq.pipeline.landing import add_source
+from roamq.pipeline.runner import run_pipeline, warehouse_settings
+from roamq.pipeline.session import open_session
+from roamq.pipeline.upkeep import remove_what
+from tests.pipeline.warehouses import differences
+
+BEGIN_S = 1_704_067_200
+DAY_S = 86_400
+
+
+def rows(chance: random.Random, clients: list[str], days: range, count: int) -> list[str]:
+    """Walks of some clients on some days, with silences, duplicates, ties and lines that cannot be read."""
+    lines = []
+    for client in clients:
+        second = BEGIN_S + chance.choice(days) * DAY_S + chance.randrange(DAY_S)
+        for _ in range(count):
+            second += chance.choice([0, 5, 60, 300, 300, 700, 4000])
+            lines.append(f"{second},{client},{chance.choice(['', *(f's{n}' for n in range(6))])}")
+    lines += chance.sample(lines, k=min(3, len(lines)))
+    if chance.random() < 0.5:
+        lines.insert(chance.randrange(len(lines) + 1), "torn li")
+    chance.shuffle(lines)
+    return lines
+
+
+def step(chance: random.Random, folder: Path, number: int) -> str | None:
+    """Change the folder of files; returns the name of a file to remove from the warehouse, if that is the step."""
+    clients = [f"c{n}" for n in range(20)]
+    files = sorted(folder.glob("*.csv"))
+    kind = chance.choice(["new", "late", "grow", "remove", "duplicate"]) if files else "first"
+    if kind == "first":
+        lines = rows(chance, clients, range(6), 30)
+    elif kind == "duplicate":
+        lines = chance.choice(files).read_text().splitlines() + rows(chance, clients[:1], range(3), 3)
+    elif kind == "grow":
+        with chance.choice(files).open("a") as file:
+            file.write("\n".join(rows(chance, chance.sample(clients, 2), range(8), 5)) + "\n")
+        return None
+    elif kind == "remove" and len(files) > 1:
+        gone = chance.choice(files)
+        gone.unlink()
+        return gone.name
+    else:
+        days = range(-3, 0) if kind == "late" else range(5, 9)
+        lines = rows(chance, [*chance.sample(clients, 2), f"new{number}"], days, 8)
+    (folder / f"f{number}.csv").write_text("\n".join(lines) + "\n")
+    return None
+
+
+def play(spark: SparkSession, root: Path, seed: int, steps: int) -> dict[str, int]:
+    """Play a sequence; returns the tables that differ from those of a full run after any step."""
+    chance = random.Random(seed)
+    folder, warehouse = root / "in", root / "w"
+    folder.mkdir()
+    settings = {"min_observations": "4", "gap_s": "600", "ping_pong_s": "120"}
+    for number in range(steps + 1):
+        gone = step(chance, folder, number)
+        if gone is not None:
+            remove_what(warehouse, gone)
+        add_source(warehouse, str(folder), "associations", "d", settings)
+        run_pipeline(spark, warehouse)
+    again = root / "again"
+    add_source(again, str(folder), "associations", "d", settings)
+    run_pipeline(spark, again)
+    found = differences(again, warehouse)
+    return {name: rows for name, rows in found.items() if rows or name != "quarantine"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sequences", type=int, default=10)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=5)
+    options = parser.parse_args()
+    failed = 0
+    with open_session(warehouse_settings(Path(tempfile.gettempdir()) / "none", master="local[2]")) as spark:
+        for seed in range(options.first, options.first + options.sequences):
+            root = Path(tempfile.mkdtemp(prefix="roamq-incremental-"))
+            try:
+                found = play(spark, root, seed, options.steps)
+            finally:
+                shutil.rmtree(root)
+            failed += bool(found)
+            sys.stdout.write(f"sequence {seed}: {found or 'equal'}\n")
+            sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

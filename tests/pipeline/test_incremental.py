@@ -1,0 +1,47 @@
+"""A run makes what changed and keeps the rest: every table equals that of a warehouse that was made in one go.
+
+A longer campaign: `python -m tests.pipeline.incremental --sequences 50`.
+"""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from roamq.pipeline.landing import add_source
+from roamq.pipeline.ledger import Ledger
+from roamq.pipeline.runner import run_pipeline
+from roamq.pipeline.store import Store
+from tests.pipeline.incremental import play
+from tests.pipeline.warehouses import small_traces
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-pipeline")]
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_arrivals_duplicates_late_rows_and_removals_leave_what_a_full_run_makes(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    replay = f"replay: python -m tests.pipeline.incremental --first {seed} --sequences 1 --steps 3"
+    assert play(spark, tmp_path, seed, steps=3) == {}, replay
+
+
+def test_nothing_new_makes_nothing_and_one_dataset_leaves_the_files_of_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "w"
+    ledger = Ledger(Store.at(warehouse))
+    add_source(warehouse, str(small_traces(tmp_path / "a", days=range(2))), "associations", "a", {})
+    run_pipeline(spark, warehouse)
+    first = ledger.latest()
+
+    run_pipeline(spark, warehouse)
+    assert ledger.latest().number == first.number, "a run without news commits nothing"
+
+    (tmp_path / "b.csv").write_text("1704067200,c,s1\n1704070000,c,s2\n")
+    add_source(warehouse, str(tmp_path / "b.csv"), "associations", "b", {})
+    run_pipeline(spark, warehouse)
+    then = ledger.latest()
+    for table in ("sojourns", "moves", "neighbor_graph", "connectivity"):
+        before = {file.path for file in ledger.files(first, table)}
+        assert before <= {file.path for file in ledger.files(then, table)}, table

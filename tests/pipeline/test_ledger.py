@@ -1,0 +1,182 @@
+"""Versions of tables: all tables of a run change at once or not at all, whoever else commits and whenever one dies."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from roamq.core.errors import ConfigError
+from roamq.pipeline.landing import add_source
+from roamq.pipeline.ledger import ConflictError, Ledger, Snapshot, TableChange, arrow_schema
+from roamq.pipeline.store import Store
+from roamq.pipeline.upkeep import expire, remove_what
+from roamq.pipeline.warehouse import require_warehouse, table_names
+from tests.pipeline.warehouses import environment
+
+COLUMNS = "dataset string, value bigint"
+
+
+def ledger_at(place: Path) -> Ledger:
+    return Ledger(Store.at(place))
+
+
+def change(ledger: Ledger, table: str, value: int) -> TableChange:
+    rows = pa.Table.from_pylist([{"dataset": "d", "value": value}], schema=arrow_schema(COLUMNS))
+    return TableChange(contract=COLUMNS, files=[ledger.write(table, rows, "d")])
+
+
+def both(ledger: Ledger, value: int, base: Snapshot | None = None) -> Snapshot:
+    changes = {table: change(ledger, table, value) for table in ("one", "two")}
+    return ledger.commit(base or ledger.latest(), changes, f"value {value}")
+
+
+def values(ledger: Ledger, snapshot: Snapshot | None = None) -> list[int]:
+    found = [ledger.read(snapshot or ledger.latest(), table) for table in ("one", "two")]
+    return [row["value"] for rows in found if rows is not None for row in rows.to_pylist()]
+
+
+def test_a_reader_finds_the_tables_of_one_commit_also_later(tmp_path: Path) -> None:
+    ledger = ledger_at(tmp_path)
+    assert ledger.latest() == Snapshot()
+    seen = [both(ledger, value) for value in range(3)]
+
+    assert values(ledger) == [2, 2]
+    assert [values(ledger, snapshot) for snapshot in seen] == [[0, 0], [1, 1], [2, 2]]
+    assert values(ledger, ledger.at(1)) == [1, 1]
+    assert [entry["what"] for entry in ledger.versions()] == ["value 2", "value 1", "value 0"]
+    with pytest.raises(ConfigError, match="has no version 7"):
+        ledger.at(7)
+
+
+def test_of_two_runs_that_began_together_the_later_commit_is_refused(tmp_path: Path) -> None:
+    ledger = ledger_at(tmp_path)
+    base = both(ledger, 0)
+    both(ledger, 1, base)
+
+    with pytest.raises(ConflictError):
+        both(ledger, 2, base)
+    assert values(ledger) == [1, 1]
+    both(ledger, 3)
+    assert values(ledger) == [3, 3], "what the refused run left in the logs does no harm"
+
+
+def test_a_run_that_dies_between_its_commits_changes_nothing(tmp_path: Path) -> None:
+    ledger = ledger_at(tmp_path)
+    both(ledger, 0)
+    ledger._enter("one", change(ledger, "one", 1))  # and no more
+
+    assert values(ledger) == [0, 0]
+    assert DeltaTable(str(tmp_path / "one")).to_pyarrow_table()["value"].to_pylist() == [1]
+    ledger.commit(ledger.latest(), {"two": change(ledger, "two", 2)}, "another run")
+    assert values(ledger) == [0, 2]
+    both(ledger, 3)
+    assert values(ledger) == [3, 3]
+
+
+COUNTING = """
+import sys
+from pathlib import Path
+from roamq.pipeline.ledger import ConflictError
+from tests.pipeline.test_ledger import both, ledger_at, values
+ledger = ledger_at(Path(sys.argv[1]))
+done = 0
+while done < 15:
+    base = ledger.latest()
+    before = values(ledger, base)
+    assert before[0] == before[1], before
+    try:
+        both(ledger, before[0] + 1, base)
+    except ConflictError:
+        continue
+    done += 1
+"""
+
+
+def test_processes_that_count_together_lose_no_count(tmp_path: Path) -> None:
+    """Three processes read a number, add one and commit, as fast as they can, and begin anew where refused."""
+    ledger = ledger_at(tmp_path)
+    both(ledger, 0)
+    command = [sys.executable, "-c", COUNTING, str(tmp_path)]
+    processes = [subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE) for _ in range(3)]
+    for process in processes:
+        assert process.wait(timeout=120) == 0, process.communicate()[1][-2000:]
+        process.communicate()
+
+    assert values(ledger) == [45, 45]
+
+
+def test_old_versions_expire_and_the_current_one_stays(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    warehouse = tmp_path / "w"
+    add_source(warehouse, str(tmp_path / "a.csv"), "associations", "d", {})
+    add_source(warehouse, str(tmp_path / "a.csv"), "associations", "e", {})
+    copies = len(list((warehouse / "landing").rglob("*.csv")))
+    remove_what(warehouse, "e")
+    files = len(list(warehouse.rglob("*.parquet")))
+
+    assert expire(warehouse, 1.0) == 0
+    assert expire(warehouse, 0.0) > 0
+
+    assert len(list(warehouse.rglob("*.parquet"))) < files
+    assert copies == 2
+    assert [path.name[17:] for path in (warehouse / "landing").rglob("*.csv")] == ["a.csv"]
+    require_warehouse(warehouse)
+    assert table_names(ledger_at(warehouse).latest()) == []
+
+
+def test_what_cannot_be_a_warehouse_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r".*/file cannot be written: "):
+        add_source(tmp_path / "file", str(tmp_path / "a.csv"), "associations", "d", {})
+    with pytest.raises(ConfigError, match="%20 cannot be part of the name"):
+        add_source(tmp_path / "w%20", str(tmp_path / "a.csv"), "associations", "d", {})
+    (tmp_path / "old" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="made by an older RoamQ"):
+        require_warehouse(tmp_path / "old")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB; skips the test where none can be mounted."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_named_and_what_was_there_stays(small_disk: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    (tmp_path / "b.csv").write_bytes(os.urandom(1 << 20))
+    warehouse = small_disk / "w"
+    add_source(warehouse, str(tmp_path / "a.csv"), "associations", "d", {})
+    before = ledger_at(warehouse).latest()
+
+    with pytest.raises(ConfigError, match=r"cannot be written: .*No space left"):
+        add_source(warehouse, str(tmp_path / "b.csv"), "associations", "e", {})
+
+    assert ledger_at(warehouse).latest() == before
+
+
+def test_a_warehouse_that_may_only_be_read_is_named_and_can_be_read(small_disk: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    (tmp_path / "b.csv").write_text("2,c,s\n")
+    warehouse = small_disk / "w"
+    add_source(warehouse, str(tmp_path / "a.csv"), "associations", "d", {})
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    with pytest.raises(ConfigError, match=r"cannot be written: .*Read-only"):
+        add_source(warehouse, str(tmp_path / "b.csv"), "associations", "d", {})
+    require_warehouse(warehouse)

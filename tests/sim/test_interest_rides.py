@@ -1,0 +1,143 @@
+"""Nothing is lost, repeated, reordered or left behind where events are routed by interest.
+
+Rough rides on random graphs, with crashes and cuts; events are owed from the confirmation of a subscription on. More of
+them with `ROAMQ_RIDES=1000 pytest tests/sim/test_interest_rides.py`, that many for each of the variants below.
+"""
+
+import os
+from typing import Any
+
+import pytest
+
+from roamq.config import Source
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.filters import Filter
+from roamq.overlay.interest import ByInterest
+from roamq.overlay.paths import UniquePaths
+from roamq.sim.scenario import Simulation, checked
+from tests.support.rough_rides import findings, ride
+from tests.support.street_rides import ride as street_ride
+
+RIDES = int(os.environ.get("ROAMQ_RIDES", "25"))
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("standard", {}),
+    ("proactive", {}),
+    ("prehandoff", {}),
+    ("logging", {}),
+    ("logging", {"log_size": 5}),
+    ("prefetching", {}),
+    ("prefetching", {"prediction": "wrong"}),
+    ("prefetching", {"prediction": "learned", "targets": 3}),
+    ("prefetching", {"prediction": "wrong", "targets": 2}),
+    ("home-broker", {}),
+    ("standard+on-device", {}),
+    ("logging+on-device", {}),
+    ("prefetching+on-device", {"prediction": "wrong", "targets": 2}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "options"), VARIANTS)
+def test_no_ride_loses_or_repeats_anything(scheme: str, options: dict[str, Any]) -> None:
+    for number in range(RIDES):
+        result = ride(scheme, number, overlay="interest", **options)
+        assert result.checkers.expected_count > 0, f"ride {number} expects nothing and shows nothing"
+        assert findings(result) == {}, f"replay: ride({scheme!r}, {number}, overlay='interest', **{options})"
+
+
+@pytest.mark.slow
+def test_no_street_ride_of_the_prehandoff_loses_or_repeats_anything() -> None:
+    """With a map there are virtual consumers, which are filled and replaced."""
+    for number in range(RIDES):
+        assert findings(street_ride(number, overlay="interest")) == {}, (
+            f"replay: ride({number}, overlay='interest')"
+        )
+
+
+# Each mechanism that routing by interest rests on, taken out: some ride notices.
+
+
+def _never_fenced(self: ByInterest, fence: object) -> bool:
+    return True
+
+
+def _nothing_surfaces(self: ByInterest, neighbour: object, covering: object) -> list[Filter]:
+    """What a filter covered is forgotten with it."""
+    return []
+
+
+def _no_partings(self: UniquePaths, new: BrokerId, old: BrokerId) -> tuple[BrokerId, ...]:
+    """Only the path between the two brokers counts, as on a tree."""
+    return ()
+
+
+MUTATIONS: list[tuple[type, str, Any]] = [
+    (ByInterest, "passed", _never_fenced),
+    (ByInterest, "_widest_first", _nothing_surfaces),
+    (UniquePaths, "partings", _no_partings),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("owner", "name", "instead"), MUTATIONS)
+def test_rides_notice_a_missing_mechanism(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, instead: Any
+) -> None:
+    monkeypatch.setattr(owner, name, instead)
+
+    assert any(findings(ride("standard", number, overlay="interest")) for number in range(300))
+
+
+# --- single cases -------------------------------------------------------------------------------------------
+
+
+def ring(size: int = 5, **more: Any) -> Simulation:
+    brokers = [f"b{i}" for i in range(size)]
+    scenario = {
+        "clients": 0,
+        "duration_s": 20.0,
+        "network": {
+            "overlay": "interest",
+            "brokers": brokers,
+            "links": [[brokers[i], brokers[(i + 1) % size]] for i in range(size)],
+        },
+        **more,
+    }
+    return Simulation(checked(scenario, Source("ring")), 1)
+
+
+def test_an_event_published_after_the_confirmation_reaches_the_subscriber() -> None:
+    simulation = ring()
+    engine, hosts = simulation.engine, simulation.network.hosts
+    here, far = hosts[BrokerId("b0")].broker, hosts[BrokerId("b2")].broker
+    client, filter = ClientId("c"), Filter.parse("t")
+    here.on_connect(client, None)
+    here.on_subscribe(client, filter)
+    confirmation = here.router.confirm()
+    far.on_publish(None, "t")  # too early: nobody has promised anything
+    while not here.router.passed(confirmation):
+        engine.run(until=engine.now + 0.001)
+    confirmed_after = engine.now
+    owed = far.on_publish(None, "t")
+    engine.run(until=engine.now + 1.0)
+
+    assert confirmed_after == pytest.approx(4 * simulation.scenario.link.delay_s, abs=0.002), (
+        "the diameter, twice"
+    )
+    assert owed.id in [held.event.id for held in here.contexts[client].stored]
+
+
+def test_after_a_lost_store_in_the_middle_events_find_their_way_again() -> None:
+    fault = {"at_s": 5.0, "kind": "crash", "target": "b1", "duration_s": 1.0, "keep_store": False}
+    simulation = ring(faults=[fault])
+    hosts = simulation.network.hosts
+    here, far = hosts[BrokerId("b0")].broker, hosts[BrokerId("b2")].broker
+    client = ClientId("c")
+    here.on_connect(client, None)
+    here.on_subscribe(client, Filter.parse("t"))
+    simulation.engine.at(10.0, far.on_publish, None, "t")
+    simulation.run()
+
+    assert simulation.topology.unique_paths.path(BrokerId("b0"), BrokerId("b2"))[1] == "b1"
+    assert [held.event.id.origin for held in here.contexts[client].stored] == ["b2"]
