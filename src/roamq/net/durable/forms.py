@@ -63,7 +63,7 @@ from roamq.net.topics.retained import RetainedMessages, Search, TopicNode
 from roamq.net.topics.shared import Group, SharedGroups
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
-from roamq.overlay.interest import ByInterest
+from roamq.overlay.interest import ByInterest, PutOff
 from roamq.overlay.topology import Topology
 from roamq.schemes.base import SchemeOptions
 from roamq.schemes.durable import Durable
@@ -174,6 +174,7 @@ TUPLES: Final[dict[str, type]] = {
     "Held": Held,
     "KnownConnection": KnownConnection,
     "Crowded": Crowded,
+    "PutOff": PutOff,
     "Sighting": Sighting,
 }
 
@@ -229,7 +230,10 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "hierarchy",
         _but("me", "_via", "_routes", "_routes_version", "advertisements", "covering", "children", "parent"),
     ),
-    ByInterest: ("interest", _but("me", "_via", "_routes", "_core", "_bytes", "_from")),
+    ByInterest: (
+        "interest",
+        _but("me", "_via", "_routes", "_core", "_bytes", "_from", "_sent_index", "_wanted_index"),
+    ),
     HandOver: ("handover", _but("me", "on_device", "pending")),
     Whereabouts: ("whereabouts", _but("me")),
     HeldCopies: ("held_copies", _NOTHING),

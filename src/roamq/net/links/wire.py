@@ -28,6 +28,10 @@ _EVENT_VALUES: Final = 13
 _FILTER, _EVENT, _MESSAGE, _SESSION, _EPOCH, _EVENT_ID = range(1, 7)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _encode: Final = _ENCODER.encode
+_decode_plain: Final = msgspec.msgpack.Decoder().decode
+"""Of values without extensions of ours."""
+_PLAIN: Final = frozenset((str, int, float, bool, bytes, type(None)))
+"""Kinds of values that MessagePack has: they are sent as they are."""
 
 _TYPES: Final[dict[str, type[Message]]] = {}
 
@@ -58,6 +62,8 @@ def _fields_of(kind: type[Message]) -> tuple[tuple[str, Any], ...]:
 
 def _pack(value: Any) -> Any:
     kind = value.__class__
+    if kind in _PLAIN:
+        return value
     if kind is Event:
         return Ext(_EVENT, _event(value))
     if isinstance(value, Message):
@@ -65,7 +71,7 @@ def _pack(value: Any) -> Any:
         for name, default in _fields_of(kind):
             said = getattr(value, name)
             if said is not default:
-                body[name] = _pack(said)
+                body[name] = said if said.__class__ in _PLAIN else _pack(said)
         return Ext(_MESSAGE, _encode((kind.__name__, body)))
     if kind is Filter:
         return Ext(_FILTER, _encode((value.topic, value.selector, value.group)))
@@ -84,10 +90,11 @@ def _pack(value: Any) -> Any:
 
 def _event(event: Event) -> bytes:
     mqtt = event.properties
+    origin, sequence = event.id
     return _encode(
         (
-            event.id[0],
-            event.id[1],
+            origin,
+            sequence,
             event.topic,
             event.payload,
             event.published_at,
@@ -97,13 +104,13 @@ def _event(event: Event) -> bytes:
             event.expires_at,
             event.attributes or None,
             event.assigned,
-            mqtt.carried if isinstance(mqtt, EncodedMessage) else b"",
+            mqtt.carried if mqtt.__class__ is EncodedMessage else b"",
             event.is_handed_on,
         )
     )
 
 
-def _read_event(data: bytes) -> Event:
+def _read_event(data: memoryview) -> Event:
     (
         origin,
         sequence,
@@ -118,46 +125,54 @@ def _read_event(data: bytes) -> Event:
         assigned,
         carried,
         is_handed_on,
-    ) = msgspec.msgpack.decode(data)[:_EVENT_VALUES]
+    ) = _decode_plain(data)[:_EVENT_VALUES]
+    # By position, as in `event_of`: id, topic, attributes, payload, published_at, expires_at, publisher, qos, retain,
+    # properties, assigned, is_handed_on, cost_bytes.
     return Event(
-        id=EventId(BrokerId(origin), sequence),
-        topic=topic,
-        attributes=attributes or NO_ATTRIBUTES,
-        payload=payload,
-        published_at=published_at,
-        expires_at=expires_at,
-        publisher=publisher,
-        qos=qos,
-        retain=retain,
-        assigned=assigned,
-        is_handed_on=is_handed_on,
-        properties=EncodedMessage(topic, payload, carried),
-        cost_bytes=cost_of(topic, payload, carried, attributes or ()),
+        EventId(origin, sequence),
+        topic,
+        attributes or NO_ATTRIBUTES,
+        payload,
+        published_at,
+        expires_at,
+        publisher,
+        qos,
+        retain,
+        EncodedMessage(topic, payload, carried),
+        assigned,
+        is_handed_on,
+        cost_of(topic, payload, carried, attributes or ()),
     )
 
 
-def _extension(code: int, view: memoryview) -> Any:
-    data = bytes(view)
+def _read_message(data: memoryview) -> Message:
+    name, body = _DECODER.decode(data)
+    kind = _TYPES.get(name) or _known_types()[name]
+    known = kind.__dataclass_fields__
+    for key, value in list(body.items()):
+        if value.__class__ is list:
+            body[key] = tuple(value)
+        if key not in known:
+            del body[key]
+    return kind(**body)
+
+
+def _extension(code: int, data: memoryview) -> Any:
     if code == _EVENT:
         return _read_event(data)
     if code == _MESSAGE:
-        name, body = _DECODER.decode(data)
-        kind = _TYPES.get(name) or _known_types()[name]
-        known = kind.__dataclass_fields__
-        return kind(
-            **{key: tuple(v) if isinstance(v, list) else v for key, v in body.items() if key in known}
-        )
+        return _read_message(data)
     if code == _FILTER:
-        topic, selector, group = msgspec.msgpack.decode(data)
+        topic, selector, group = _decode_plain(data)
         return Filter(topic, selector, group)
     if code == _EPOCH:
-        connected_at, broker = msgspec.msgpack.decode(data)
+        connected_at, broker = _decode_plain(data)
         return Epoch(float(connected_at), BrokerId(broker))
     if code == _EVENT_ID:
-        origin, sequence = msgspec.msgpack.decode(data)
+        origin, sequence = _decode_plain(data)
         return EventId(BrokerId(origin), sequence)
     if code == _SESSION:
-        return state.load(data)
+        return state.load(bytes(data))
     raise RemoteProtocolError(f"extension type {code} is unknown")
 
 
