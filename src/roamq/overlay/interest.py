@@ -76,6 +76,8 @@ class ByInterest(TreeUnicast):
         """Neighbour -> the origins whose events come from there."""
         self._to: dict[BrokerId, Origins] = {}
         """Neighbour -> the origins whose events it gets from here, if it wants them."""
+        self._relayed: set[BrokerId] = set()
+        """The origins whose events some neighbour gets from here."""
         self._asked: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
         """Neighbour -> what it asked this broker for, of which origins."""
         self._sent: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
@@ -123,7 +125,8 @@ class ByInterest(TreeUnicast):
         if sequence <= self.frontier.get(origin, 0):
             return False
         self.frontier[origin] = sequence
-        self._pass_on(event)
+        if origin in self._relayed:
+            self._pass_on(event)
         return True
 
     def _pass_on(self, event: Event) -> None:
@@ -327,6 +330,7 @@ class ByInterest(TreeUnicast):
         self._from.update(dict.fromkeys(neighbours, 0))
         self._to.clear()
         self._to.update(dict.fromkeys(neighbours, 0))
+        self._relayed.clear()
         for origin, bit in self._bit.items():
             toward = paths.tree(origin)
             if origin != me and toward[me] in self._from:  # a neighbour that departed sends nothing
@@ -334,6 +338,7 @@ class ByInterest(TreeUnicast):
             for neighbour in neighbours:
                 if neighbour != origin and toward[neighbour] == me:
                     self._to[neighbour] |= bit
+                    self._relayed.add(origin)
         self._index_filters()
 
     def _index_filters(self) -> None:

@@ -232,7 +232,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     ),
     ByInterest: (
         "interest",
-        _but("me", "_via", "_routes", "_core", "_bytes", "_from", "_sent_index", "_wanted_index"),
+        _but("me", "_via", "_routes", "_core", "_bytes", "_from", "_sent_index", "_wanted_index", "_relayed"),
     ),
     HandOver: ("handover", _but("me", "on_device", "pending")),
     Whereabouts: ("whereabouts", _but("me")),

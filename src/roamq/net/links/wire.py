@@ -23,8 +23,12 @@ from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.net.clients.mqtt import state
 from roamq.net.clients.mqtt.codec.publishing import EncodedMessage, cost_of
+from roamq.net.clients.mqtt.subscriptions import asked_for
 
 _EVENT_VALUES: Final = 13
+_EXT_8: Final = 0xC7
+"""MessagePack: an extension of up to 255 bytes; its length, its type and its bytes follow."""
+_EXT_8_HEADER: Final = 3
 _FILTER, _EVENT, _MESSAGE, _SESSION, _EPOCH, _EVENT_ID = range(1, 7)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _encode: Final = _ENCODER.encode
@@ -51,6 +55,8 @@ def message_type(name: str) -> type[Message] | None:
 
 
 def encode(message: Message | Event) -> bytes:
+    if message.__class__ is Event:
+        return _encode(Ext(_EVENT, _event(message)))
     return _encode(_pack(message))
 
 
@@ -164,6 +170,10 @@ def _extension(code: int, data: memoryview) -> Any:
         return _read_message(data)
     if code == _FILTER:
         topic, selector, group = _decode_plain(data)
+        if selector is None and group is None:
+            return asked_for(
+                topic, None
+            )  # the same object wherever it is read, which makes tables of filters quick
         return Filter(topic, selector, group)
     if code == _EPOCH:
         connected_at, broker = _decode_plain(data)
@@ -182,6 +192,8 @@ _DECODER: Final = msgspec.msgpack.Decoder(ext_hook=_extension)
 def decode(data: bytes) -> Message | Event:
     """The message; whatever is wrong with the bytes raises `RemoteProtocolError`."""
     try:
+        if data[0] == _EXT_8 and data[2] == _EVENT and len(data) == data[1] + _EXT_8_HEADER:
+            return _read_event(memoryview(data)[_EXT_8_HEADER:])  # what most frames are, without a detour
         message = _DECODER.decode(data)
     except RemoteProtocolError:
         raise

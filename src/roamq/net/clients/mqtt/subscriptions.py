@@ -148,8 +148,10 @@ class SubscriptionSet:
             matching = [subscription for subscription in matching if not subscription.no_local]
         # Section 4.8.2: a shared subscription is apart from the client's others, and has a copy of its own, if the
         # event was assigned to this member of the group. What was handed on is such a copy, for its group alone.
-        own = [] if event.is_handed_on else [one for one in matching if not _is_shared(one)]
-        shares = sorted(self._shares(event, matching), key=itemgetter(0))
+        own, shares = matching, list[tuple[str, Subscription]]()
+        if self._shared or event.is_handed_on:
+            own = [] if event.is_handed_on else [one for one in matching if not _is_shared(one)]
+            shares = sorted(self._shares(event, matching), key=itemgetter(0))
         if not own and not shares:
             return None
         is_shared = not own
