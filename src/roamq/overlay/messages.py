@@ -87,13 +87,14 @@ class EventsPassed(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscribeFrom(Message):
-    """Broker -> neighbour: send me events of these origins that match (`overlay/interest.py`).
+class InterestMessage(Message):
+    """Broker -> neighbour: about events of these origins that match (`overlay/interest.py`).
 
     `origins` is a bit map over the names of the brokers of the core in alphabetical order, the lowest bit first.
     """
 
     carries: ClassVar[str] = "filter"
+    verb: ClassVar[str]
     filter: Filter
     origins: bytes
     mobile: bool = False
@@ -106,27 +107,21 @@ class SubscribeFrom(Message):
 
     @property
     def traffic_kind(self) -> str:
-        return "mobile_subscribe" if self.mobile else "subscribe"
+        return f"mobile_{self.verb}" if self.mobile else self.verb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnsubscribeFrom(Message):
-    """Broker -> neighbour: send me no events of these origins any more because of this filter."""
+class SubscribeFrom(InterestMessage):
+    """Broker -> neighbour: send me such events."""
 
-    carries: ClassVar[str] = "filter"
-    filter: Filter
-    origins: bytes
-    mobile: bool = False
-    edges: tuple[str, ...] = ()
-    """Of edge brokers the marks, as in `SubscribeFrom`."""
+    verb: ClassVar[str] = "subscribe"
 
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + weight(self.filter) + len(self.origins) + sum(map(len, self.edges))
 
-    @property
-    def traffic_kind(self) -> str:
-        return "mobile_unsubscribe" if self.mobile else "unsubscribe"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsubscribeFrom(InterestMessage):
+    """Broker -> neighbour: send me no such events any more because of this filter."""
+
+    verb: ClassVar[str] = "unsubscribe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

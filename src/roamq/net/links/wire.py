@@ -8,6 +8,7 @@ and what follows the known values of an event is, too. So a release may add fiel
 before understands it for as long as they are not used.
 """
 
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final
@@ -25,10 +26,12 @@ from roamq.net.clients.mqtt import state
 from roamq.net.clients.mqtt.codec.publishing import EncodedMessage, cost_of
 from roamq.net.clients.mqtt.subscriptions import asked_for
 
-_EVENT_VALUES: Final = 13
+EVENT_VALUES: Final = 13
 _EXT_8: Final = 0xC7
 """MessagePack: an extension of up to 255 bytes; its length, its type and its bytes follow."""
 _EXT_8_HEADER: Final = 3
+Plain = Any
+"""What MessagePack has a form for."""
 _FILTER, _EVENT, _MESSAGE, _SESSION, _EPOCH, _EVENT_ID = range(1, 7)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _encode: Final = _ENCODER.encode
@@ -56,7 +59,7 @@ def message_type(name: str) -> type[Message] | None:
 
 def encode(message: Message | Event) -> bytes:
     if message.__class__ is Event:
-        return _encode(Ext(_EVENT, _event(message)))
+        return _encode(Ext(_EVENT, _encode(event_values(message))))
     return _encode(_pack(message))
 
 
@@ -71,7 +74,7 @@ def _pack(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is Event:
-        return Ext(_EVENT, _event(value))
+        return Ext(_EVENT, _encode(event_values(value)))
     if isinstance(value, Message):
         body = {}
         for name, default in _fields_of(kind):
@@ -94,29 +97,29 @@ def _pack(value: Any) -> Any:
     return value
 
 
-def _event(event: Event) -> bytes:
+def event_values(event: Event, no_message: bytes | None = b"") -> tuple[Plain, ...]:
+    """An event as plain values; `no_message` stands for the MQTT side of one that has none."""
     mqtt = event.properties
     origin, sequence = event.id
-    return _encode(
-        (
-            origin,
-            sequence,
-            event.topic,
-            event.payload,
-            event.published_at,
-            event.qos,
-            event.retain,
-            event.publisher,
-            event.expires_at,
-            event.attributes or None,
-            event.assigned,
-            mqtt.carried if mqtt.__class__ is EncodedMessage else b"",
-            event.is_handed_on,
-        )
+    return (
+        origin,
+        sequence,
+        event.topic,
+        event.payload,
+        event.published_at,
+        event.qos,
+        event.retain,
+        event.publisher,
+        event.expires_at,
+        event.attributes or None,
+        event.assigned,
+        mqtt.carried if mqtt.__class__ is EncodedMessage else no_message,
+        event.is_handed_on,
     )
 
 
-def _read_event(data: memoryview) -> Event:
+def event_of_values(values: Sequence[Plain], cost_bytes: int | None = None) -> Event:
+    """The event that `event_values` gave the values of; what follows them is passed over."""
     (
         origin,
         sequence,
@@ -131,7 +134,7 @@ def _read_event(data: memoryview) -> Event:
         assigned,
         carried,
         is_handed_on,
-    ) = _decode_plain(data)[:_EVENT_VALUES]
+    ) = values[:EVENT_VALUES]
     # By position, as in `event_of`: id, topic, attributes, payload, published_at, expires_at, publisher, qos, retain,
     # properties, assigned, is_handed_on, cost_bytes.
     return Event(
@@ -144,10 +147,10 @@ def _read_event(data: memoryview) -> Event:
         publisher,
         qos,
         retain,
-        EncodedMessage(topic, payload, carried),
+        None if carried is None else EncodedMessage(topic, payload, carried),
         assigned,
         is_handed_on,
-        cost_of(topic, payload, carried, attributes or ()),
+        cost_of(topic, payload, carried, attributes or ()) if cost_bytes is None else cost_bytes,
     )
 
 
@@ -165,7 +168,7 @@ def _read_message(data: memoryview) -> Message:
 
 def _extension(code: int, data: memoryview) -> Any:
     if code == _EVENT:
-        return _read_event(data)
+        return event_of_values(_decode_plain(data))
     if code == _MESSAGE:
         return _read_message(data)
     if code == _FILTER:
@@ -193,7 +196,9 @@ def decode(data: bytes) -> Message | Event:
     """The message; whatever is wrong with the bytes raises `RemoteProtocolError`."""
     try:
         if data[0] == _EXT_8 and data[2] == _EVENT and len(data) == data[1] + _EXT_8_HEADER:
-            return _read_event(memoryview(data)[_EXT_8_HEADER:])  # what most frames are, without a detour
+            return event_of_values(
+                _decode_plain(memoryview(data)[_EXT_8_HEADER:])
+            )  # what most frames are, without a detour
         message = _DECODER.decode(data)
     except RemoteProtocolError:
         raise
