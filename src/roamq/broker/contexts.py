@@ -177,9 +177,12 @@ class Contexts:
         if self.index.version != self._matches_version or len(self._matches) > MATCH_CACHE_SIZE:
             self._matches.clear()
             self._matches_version = self.index.version
-        matches = self._matches.get(event.match_key)
+        key = event.match_key
+        matches = self._matches.get(key)
         if matches is None:
-            matches = self._matches[event.match_key] = tuple(self.index.match(event))
+            matches = tuple(self.index.match(event))
+            if key is not None:
+                self._matches[key] = matches
         return matches
 
     def on_event(self, event: Event) -> None:
