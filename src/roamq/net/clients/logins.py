@@ -125,7 +125,8 @@ class Logins:
     def _given_up(self, waiting: _WaitingLogin, done: "asyncio.Future[Verdict]") -> None:
         """The client is gone: its login has no place in the queue, and its password none in the memory."""
         address, user = address_of(waiting.login), waiting.login.username or ""
-        queue = self._by_address.get(address, {}).get(user)
+        by_user = self._by_address.get(address)
+        queue = None if by_user is None else by_user.get(user)
         if done.cancelled() and queue is not None and waiting in queue:
             queue.remove(waiting)
             self._waiting -= 1
