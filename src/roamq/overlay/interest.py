@@ -133,9 +133,11 @@ class ByInterest(TreeUnicast):
         key = (event.id[0], event.retain and not event.is_handed_on, event.match_key)
         route = self._routes.get(key)
         if route is None:
-            if len(self._routes) > ROUTE_CACHE_SIZE:
-                self._routes.clear()
-            route = self._routes[key] = self._route(event)
+            route = self._route(event)
+            if event.match_key is not None:
+                if len(self._routes) > ROUTE_CACHE_SIZE:
+                    self._routes.clear()
+                self._routes[key] = route
         if route:
             self.host.pass_on(route, event)
 

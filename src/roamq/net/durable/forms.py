@@ -103,7 +103,9 @@ _CONTEXT_FIELDS: Final = (
     "limit_bytes",
 )
 _context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
-assert {*_CONTEXT_FIELDS, "stored", "local_queue", "sent_early", "buffer", "bytes"} == set(Context.__slots__)
+assert {*_CONTEXT_FIELDS, "stored", "local_queue", "sent_early", "buffer", "bytes", "_sent"} == set(
+    Context.__slots__
+)
 
 
 def _pack_context(packer: Packer, context: Context) -> Row:
@@ -129,6 +131,7 @@ def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     context.local_queue = None if later is None else deque([events[number] for number in later])
     context.sent_early = [events[number] for number in early]
     context.buffer = unpacker.parts["buffer"]
+    context._sent = frozenset()
     kept = (*(entry[0] for entry in context.stored), *(context.local_queue or ()), *context.sent_early)
     context.bytes = sum(event.cost_bytes for event in kept)
 
@@ -221,7 +224,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "contexts",
         _but(
             *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
-            "_reserve_bytes",
+            *("_reserve_bytes", "works_in_slices"),
         ),
     ),
     EventBuffer: ("buffer", _but("limit_bytes", "entry_bytes")),

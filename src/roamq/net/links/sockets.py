@@ -24,6 +24,7 @@ from roamq.net.links.protocol import (
     Frame,
     Frames,
     Identity,
+    LinkInput,
     LinkPhase,
     LinkSession,
     Up,
@@ -57,6 +58,9 @@ class LinkSocket(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.backlog: deque[Frame] = deque()
         """Frames that wait for the socket to take more."""
+        self._inputs: deque[LinkInput] = deque()
+        """What the neighbour has said and was not heeded: what follows the first message waits for its turn."""
+        self._has_turn = False
         self.has_resumed = False
         """Whether what the peer missed has been sent: only then may new frames follow."""
         self.acknowledged = 0
@@ -91,19 +95,37 @@ class LinkSocket(asyncio.Protocol):
                 self.links.refused[self.session.peer] = str(error)
             self.transport.abort()
             return
-        shell = self.links.shell
-        for said in inputs:
-            if isinstance(said, Frames):
-                if not self.links.is_leaving:
-                    self.last_received = said.frames[-1][0] if said.frames else self.last_received
-                    shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
-            elif isinstance(said, Acked):
-                shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
-            else:
-                self.links.came_up(self, said)
+        self._inputs += inputs
+        if not self._has_turn and self.take_turn():
+            self._has_turn = True
+            self.transport.pause_reading()
+            self.links.shell.turns.add(self)
         self.write()
 
+    def take_turn(self) -> bool:
+        """Heed one message; whether there are more. Clients have their turns between two of them."""
+        if self._inputs:
+            self._heed(self._inputs.popleft())
+        if self._has_turn and not self._inputs:
+            self._has_turn = False
+            self.write()
+            if not self.links.is_paused and not self.transport.is_closing():
+                self.transport.resume_reading()
+        return bool(self._inputs)
+
+    def _heed(self, said: LinkInput) -> None:
+        shell = self.links.shell
+        if isinstance(said, Frames):
+            if not self.links.is_leaving:
+                self.last_received = said.frames[-1][0] if said.frames else self.last_received
+                shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
+        elif isinstance(said, Acked):
+            shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
+        else:
+            self.links.came_up(self, said)
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._inputs.clear()  # what was not heeded was not acknowledged: it comes again
         self.links.gone(self, exc)
 
     def pause_writing(self) -> None:
@@ -163,7 +185,7 @@ class LinkSockets:
         self._servers: list[asyncio.Server] = []
         self._callers: list[asyncio.Task[None]] = []
         self._broken: dict[BrokerId, asyncio.Event] = {}
-        self._is_paused = False
+        self.is_paused = False
         self.is_leaving = False
         """Whether the broker stops: it takes nothing in any more, and waits until its neighbours have what it sent."""
 
@@ -330,7 +352,7 @@ class LinkSockets:
 
     def tick(self, now: float) -> None:
         for link in list(self.up.values()):
-            if link.session.is_silent(now) and not self._is_paused:
+            if link.session.is_silent(now) and not self.is_paused:
                 log.warning("link with %s: silent", link.session.peer)
                 link.transport.abort()
             elif now - link.sent_at >= PING_EVERY_S:
@@ -341,12 +363,12 @@ class LinkSockets:
                 link.transport.abort()
 
     def pause(self) -> None:
-        self._is_paused = True
+        self.is_paused = True
         for link in self.up.values():
             link.transport.pause_reading()
 
     def resume(self) -> None:
-        self._is_paused = False
+        self.is_paused = False
         now = self.shell.now()
         for link in self.up.values():
             link.session.heard_at = now

@@ -9,6 +9,7 @@ gets a context when claims of several connections are under way is settled in th
 A scheme may do some steps its own way: it says which in `OwnSteps`, and calls the standard step from its own.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from roamq.broker.contexts import Contexts
@@ -31,6 +32,8 @@ from roamq.schemes.parts.part import Part
 from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
 
 NOTHING: frozenset[EventId] = frozenset()
+PART_EVENTS = 500
+"""Where brokers work in slices, one message has no more stored events: reading them takes some three milliseconds."""
 
 
 class HandOver(Part):
@@ -265,9 +268,21 @@ class HandOver(Part):
             self.close(context, mobile=True)
         if self.care.at_once:
             self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
-            self.mailbox.send(release.new_broker, message)
+            for part in self._parts(message):
+                self.mailbox.send(release.new_broker, part)
         else:
             self._send_one_by_one(message, release.new_broker)
+
+    def _parts(self, message: StoredEvents) -> Iterator[StoredEvents]:
+        """The message, or several that say the same: the first of them has what is not events."""
+        if self.own.admit_all is not None:  # who puts events together in its own way has to have them all
+            yield message
+            return
+        *parts, last = in_parts(message.events, self.contexts)
+        for part in parts:
+            yield replace(message, events=part, last=False)
+            message = replace(message, position={}, session=None)
+        yield replace(message, events=last)
 
     def _send_one_by_one(self, message: StoredEvents, new_broker: BrokerId) -> None:
         """[PRO] section 1: "Bi sends all the subscriber messages to Bj", one by one, and then a closing word."""
@@ -451,6 +466,12 @@ class HandOver(Part):
         """Contexts left behind by their clients, and contexts that belong to another broker already."""
         leaving = (leaving.context for of_client in self.leaving.values() for leaving in of_client.values())
         return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
+
+
+def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
+    """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
+    size = PART_EVENTS if contexts.works_in_slices else len(events)
+    return [events[at : at + size] for at in range(0, len(events), size)] if events else [()]
 
 
 def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
