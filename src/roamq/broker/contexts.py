@@ -60,6 +60,8 @@ class Contexts:
         knows."""
         self.crowded: list[tuple[Context | None, Event]] = []
         """Contexts that are nearly full, None for the buffer, and what has come for them since the host looked."""
+        self.is_doubted = False
+        """Whether contexts may have been here, and gone, in a life that this broker does not remember."""
         self.buffer = EventBuffer()
         self.set_bounds(buffer_bytes, queue_bytes)
         self.index: MatchIndex[Context] = MatchIndex()

@@ -76,14 +76,16 @@ class RoutingTold(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsPassed(Message):
-    """Broker -> neighbour that lost its store, where events are flooded: so much of each origin went to you before."""
+    """Broker -> neighbour behind it, where events are flooded: of these origins nothing up to these numbers comes."""
 
     kind: ClassVar[str] = "advertise"
     frontier: Mapping[BrokerId, int]
+    ended: tuple[BrokerId, ...] = ()
+    """Origins that departed, and of which nothing more comes at all."""
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(len(origin) + 8 for origin in self.frontier)
+        return HEADER_BYTES + sum(len(origin) + 8 for origin in (*self.frontier, *self.ended))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

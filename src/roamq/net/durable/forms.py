@@ -71,6 +71,7 @@ from roamq.schemes.home_broker import ForwardingOutlet, HomeBroker, Resident, Vi
 from roamq.schemes.logging import Logging
 from roamq.schemes.parts.copies import Activation, HeldCopies, SentCopies
 from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.inquiries import Inquiry
 from roamq.schemes.parts.locations import Expectation, LocationTable, Sighting
 from roamq.schemes.parts.neighbors import Edge, NeighborGraph, Neighborhood
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
@@ -158,6 +159,7 @@ VALUES: Final = (
     Form("RetainedSearch", Search, ("filter", "number", "_root", "open")),
     record_form("Leaving", Leaving),
     record_form("Arriving", Arriving),
+    record_form("Inquiry", Inquiry),
     record_form("TakenOver", TakenOver),
     record_form("Replacing", Replacing),
     record_form("Activation", Activation),
