@@ -1,7 +1,7 @@
 """Links on sockets: which broker calls which, calls again after a break, and what waits for a socket to take more.
 
 Of two neighbours the one whose name comes first calls. A neighbour that is down costs a call now and then and
-the frames kept for it; nobody else waits.
+the frames kept for it; nobody else waits. While it cannot be called directly, others may carry the link (`detours`).
 """
 
 import asyncio
@@ -10,20 +10,26 @@ import os
 import secrets
 import ssl
 from collections import deque
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Final, TypeVar, cast
 from zlib import crc32
 
 from roamq.core.errors import ConfigError, RemoteProtocolError
 from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
+from roamq.net.links.detours import Detours
+from roamq.net.links.hosts import notice_soon
 from roamq.net.links.outboxes import Outboxes
+from roamq.net.links.patience import Patience
 from roamq.net.links.protocol import (
     NONCE_BYTES,
     PING_EVERY_S,
     Acked,
+    Asked,
     Frame,
     Frames,
     Identity,
+    Linked,
     LinkInput,
     LinkPhase,
     LinkSession,
@@ -36,8 +42,8 @@ from roamq.net.shell import Shell
 
 log = logging.getLogger("roamq.links")
 
-BACK_OFF_S_MIN: Final = 0.1
-BACK_OFF_S_MAX: Final = 3.0
+P = TypeVar("P", bound=asyncio.Protocol)
+
 HANDSHAKE_S_MAX: Final = 5.0
 WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 CHUNK_FRAMES: Final = 1000
@@ -48,12 +54,20 @@ class LinkSocket(asyncio.Protocol):
     """One connection to a neighbour."""
 
     def __init__(
-        self, links: "LinkSockets", calls: BrokerId | None = None, *, is_local: bool = False
+        self,
+        links: "LinkSockets",
+        calls: BrokerId | None = None,
+        *,
+        is_local: bool = False,
+        through: tuple[BrokerId, ...] = (),
     ) -> None:
-        """`is_local`: the neighbour is a process of the same broker."""
+        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller."""
         self.links = links
         self.is_local = is_local
         self.calls = calls
+        self._through = through
+        self.ended = asyncio.Event()
+        """Set when the connection is gone."""
         self.session: LinkSession
         self.transport: asyncio.Transport
         self.backlog: deque[Frame] = deque()
@@ -74,16 +88,20 @@ class LinkSocket(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.began_at = self.links.shell.now()
-        self.session = LinkSession(
-            self.links.local_identity if self.is_local else self.links.identity,
-            nonce=os.urandom(NONCE_BYTES),
-            count=self.links.count,
-            now=self.began_at,
-            calls=self.calls,
-            vouched_for=_certified_name(transport),
+        self.session = self.links.session_on(
+            transport, calls=self.calls, is_local=self.is_local, through=self._through
         )
         self.links.strangers.add(self)
         self.write()
+
+    @property
+    def through(self) -> tuple[BrokerId, ...]:
+        """Who carries the link, in order from this broker."""
+        return self.session.through if self.calls is not None else self.session.through[::-1]
+
+    @property
+    def is_direct(self) -> bool:
+        return not self.session.through and not self.is_local
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -121,7 +139,12 @@ class LinkSocket(asyncio.Protocol):
                 shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
         elif isinstance(said, Acked):
             shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
-        else:
+        elif isinstance(said, Linked):
+            self.links.detours.learn(self, said.entries)
+        elif isinstance(said, Asked):
+            self.links.strangers.discard(self)
+            self.links.detours.carry(self, said.path)
+        elif isinstance(said, Up) and not self.session.asks:
             self.links.came_up(self, said)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -184,7 +207,7 @@ class LinkSockets:
         self._outboxes = outboxes
         self._servers: list[asyncio.Server] = []
         self._callers: list[asyncio.Task[None]] = []
-        self._broken: dict[BrokerId, asyncio.Event] = {}
+        self.detours = Detours(self, shell.live.machine.settings.brokers)
         self.is_paused = False
         self.is_leaving = False
         """Whether the broker stops: it takes nothing in any more, and waits until its neighbours have what it sent."""
@@ -202,7 +225,7 @@ class LinkSockets:
         options = self.options
         loop = self.shell.loop
         if options.port and not options.always_calls and (options.secret or options.certificate):
-            tls = self._tls(ssl.Purpose.CLIENT_AUTH)
+            tls = self.tls(ssl.Purpose.CLIENT_AUTH)
             try:
                 self._servers.append(
                     await loop.create_server(lambda: LinkSocket(self), options.host, options.port, ssl=tls)
@@ -216,6 +239,8 @@ class LinkSockets:
         for name in (*options.peers, *options.mates):
             if options.always_calls or self.identity.me < name:
                 self._callers.append(loop.create_task(self._call(BrokerId(name))))
+                if name not in options.mates and self.detours.is_on:
+                    self._callers.append(loop.create_task(self.detours.keep(BrokerId(name))))
 
     async def _listen_for_mates(self) -> None:
         folder = self.options.run_folder
@@ -239,6 +264,7 @@ class LinkSockets:
         await asyncio.gather(*self._callers, return_exceptions=True)
         for server in self._servers:
             server.close()
+        self.detours.stop()
         for link in (*self.up.values(), *self.strangers):
             link.transport.close()
 
@@ -246,6 +272,33 @@ class LinkSockets:
         """What a HELLO tells: safely received, and sent."""
         sent = self._outboxes.sent.get(BrokerId(peer))
         return None if sent is None else (self.safe.get(BrokerId(peer), 0), sent)
+
+    def session_on(
+        self,
+        transport: asyncio.BaseTransport,
+        *,
+        calls: BrokerId | None = None,
+        is_local: bool = False,
+        through: tuple[BrokerId, ...] = (),
+        asks: bool = False,
+    ) -> LinkSession:
+        """The protocol of a new connection."""
+        if not is_local:
+            notice_soon(transport)
+        return LinkSession(
+            self.local_identity if is_local else self.identity,
+            nonce=os.urandom(NONCE_BYTES),
+            count=self.count,
+            now=self.shell.now(),
+            calls=calls,
+            vouched_for=_certified_name(transport),
+            through=through,
+            asks=asks,
+        )
+
+    def socket_through(self, peer: BrokerId, carriers: tuple[BrokerId, ...]) -> LinkSocket:
+        """For a call that others carry."""
+        return LinkSocket(self, peer, through=carriers)
 
     # --- links come and go -------------------------------------------------------------------------------------
 
@@ -257,55 +310,68 @@ class LinkSockets:
         self.strangers.discard(link)
         link.acknowledged = self.safe.get(up.peer, 0)
         self.refused.pop(up.peer, None)
-        log.info("link with %s is up", up.peer)
+        if link.through:
+            log.warning("link with %s is up, through %s", up.peer, ", ".join(link.through))
+        else:
+            log.info("link with %s is up", up.peer)
         self.shell.feed(InputKind.LINK_ACKED, up.peer, up.received)
+        self.detours.came_up(link)
 
     def gone(self, link: LinkSocket, error: Exception | None) -> None:
         self.strangers.discard(link)
+        link.ended.set()
         peer = link.session.peer
         if peer is not None and self.up.get(peer) is link:
             del self.up[peer]
             log.warning("link with %s is down%s", peer, f": {error}" if error else "")
-        if link.calls is not None:
-            self._broken[link.calls].set()
+            self.detours.went_down(peer, was_direct=not link.through)
+
+    def is_greeting(self, peer: BrokerId) -> bool:
+        """Whether a direct call to the neighbour was answered and is not refused."""
+        return any(link.calls == peer and not link.through for link in self.strangers)
 
     async def _call(self, peer: BrokerId) -> None:
-        """Keep a link to `peer`, for ever; call less and less often while it does not answer."""
-        self._broken[peer] = asyncio.Event()
-        wait_s = BACK_OFF_S_MIN
+        """Keep a direct link to `peer`, for ever; call less and less often while it does not answer."""
+        patience = Patience()
         while True:
             began = self.shell.now()
-            self._broken[peer].clear()
             try:
                 # `wait_for` would swallow the cancellation that comes in the moment in which the call succeeds.
                 async with asyncio.timeout(HANDSHAKE_S_MAX):
-                    await self._connect(peer)
+                    link = await self._connect(peer)
             except (OSError, TimeoutError) as error:
                 log.debug("%s does not answer: %s", peer, error)
+                patience.unanswered()
             else:
-                await self._broken[peer].wait()
-                if self.shell.now() - began > BACK_OFF_S_MAX:
-                    wait_s = BACK_OFF_S_MIN
-            await asyncio.sleep(wait_s * (0.5 + _RANDOM.random()))
-            wait_s = min(wait_s * 2, BACK_OFF_S_MAX)
+                await link.ended.wait()
+                if link.session.phase is LinkPhase.UP:
+                    patience.broken(self.shell.now() - began)
+                else:
+                    patience.unanswered()
+            await asyncio.sleep(patience.wait_s * (0.5 + _RANDOM.random()))
+            await self.detours.prefer(peer, patience.doubt_s)
 
-    async def _connect(self, peer: BrokerId) -> None:
-        loop = self.shell.loop
+    async def _connect(self, peer: BrokerId) -> LinkSocket:
         if peer in self.options.mates:
             assert self.options.run_folder is not None
             path = str(self.options.run_folder / peer)
-            await loop.create_unix_connection(lambda: LinkSocket(self, peer, is_local=True), path)
-            return
-        host, port = self.options.peers[peer]
-        await loop.create_connection(
-            lambda: LinkSocket(self, peer),
-            host,
-            port,
-            ssl=self._tls(ssl.Purpose.SERVER_AUTH),
-            server_hostname=peer if self.options.certificate else None,
-        )
+            _, link = await self.shell.loop.create_unix_connection(
+                lambda: LinkSocket(self, peer, is_local=True), path
+            )
+        else:
+            _, link = await self.dial(peer, lambda: LinkSocket(self, peer), with_tls=True)
+        return link
 
-    def _tls(self, purpose: ssl.Purpose) -> ssl.SSLContext | None:
+    async def dial(
+        self, peer: BrokerId, make: Callable[[], P], *, with_tls: bool
+    ) -> tuple[asyncio.Transport, P]:
+        """A connection to a neighbour's port; without TLS where the bytes are those of somebody else's link."""
+        host, port = self.options.peers[peer]
+        tls = self.tls(ssl.Purpose.SERVER_AUTH) if with_tls else None
+        name = peer if tls is not None else None
+        return await self.shell.loop.create_connection(make, host, port, ssl=tls, server_hostname=name)
+
+    def tls(self, purpose: ssl.Purpose) -> ssl.SSLContext | None:
         options = self.options
         if options.certificate is None:
             return None
@@ -359,7 +425,7 @@ class LinkSockets:
                 link.session.ping()
                 link.write()
         for link in list(self.strangers):
-            if now - link.began_at > HANDSHAKE_S_MAX and link.session.phase is not LinkPhase.UP:
+            if now - link.began_at > HANDSHAKE_S_MAX:
                 link.transport.abort()
 
     def pause(self) -> None:
