@@ -63,12 +63,16 @@ def command(
         )
     if text != before:
         network.write_text(text)
+    written: list[Path] = []
     try:
         found = load_network(network, files_exist=False)
-        written = _keys(found, broker, authority)
+        written += _keys(found, broker, authority)
         answer = _ask(network, broker, found)
     except RoamqError:
-        network.write_text(before)  # a broker that was not admitted is not in the file
+        # A broker that was not admitted is not in the file, nor does it have a key.
+        network.write_text(before)
+        for path in written:
+            path.unlink()
         raise
     if as_json:
         print_json({"broker": broker, **answer, "files": [str(path) for path in (*written, network)]})
