@@ -10,6 +10,7 @@ chatter go to a folder that the session removes when it ends.
 import atexit
 import contextlib
 import functools
+import importlib
 import os
 import secrets
 import shutil
@@ -66,6 +67,11 @@ class SparkSettings:
     """Further options of the embedded server's virtual machine."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Further Spark settings; they override ours."""
+
+
+def require_spark() -> None:
+    """Raise `ModuleNotFoundError` where Spark is not installed: for commands that do more before a first session."""
+    importlib.import_module("pyspark.sql")
 
 
 @contextlib.contextmanager

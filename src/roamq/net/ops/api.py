@@ -35,6 +35,7 @@ from roamq.net.ops.inspection import (
     ApiAnswer,
     ClientsAnswer,
     DoneAnswer,
+    ErrorAnswer,
     EventsAnswer,
     Inspector,
     NetworkAnswer,
@@ -70,6 +71,11 @@ _ACTIONS: Final = {
     "/api/join/{broker}": "Admit a broker that will be linked with those named by `at`",
     "/api/leave": "Hand everything over, leave the network and stop; for a broker that joined later",
     "/api/forget/{broker}": "Declare a broker dead that joined later; tells whose sessions are lost",
+}
+_ERRORS: Final = {
+    "400": "It cannot be done, or a parameter is wrong; `error` says why.",
+    "401": "A token is needed: of [console] to read, of [operation] to act.",
+    "403": "A page of somebody else asks: the `Host` is not this machine's, or an action lacks the header `X-RoamQ`.",
 }
 _CLIENT: Final[dict[str, Any]] = {
     "name": "client",
@@ -236,40 +242,29 @@ class Api:
 
 def openapi() -> dict[str, Any]:
     """The description of the API (OpenAPI 3.1), made from the classes of its answers."""
-    kinds = [kind for kind, _, _ in _PATHS.values()]
-    template = "#/components/schemas/{name}"
-    schemas, components = msgspec.json.schema_components([*kinds, DoneAnswer], ref_template=template)
-    done = schemas[-1]
+    kinds = {kind: f"#/components/schemas/{kind.__name__}" for kind, _, _ in _PATHS.values()}
+    _, components = msgspec.json.schema_components(
+        [*kinds, DoneAnswer, ErrorAnswer], ref_template="#/components/schemas/{name}"
+    )
     described = json.loads(msgspec.json.encode(components))
     for kind in ApiAnswer.__subclasses__():
         for name, about in strings_under_fields(kind).items():
             described[kind.__name__]["properties"][name]["description"] = about
     paths: dict[str, Any] = {}
-    for (path, (_, text, query)), schema in zip(_PATHS.items(), schemas[:-1], strict=True):
+    for path, (kind, text, query) in _PATHS.items():
         parameters: list[dict[str, Any]] = [
-            {
-                "name": name,
-                "in": "query",
-                "description": about,
-                "schema": {"type": "integer" if name == "limit" else "string"},
-            }
+            {"name": name, "in": "query", "description": about, "schema": _schema_of(path, name)}
             for name, about in query.items()
         ]
         if "{client}" in path:
             parameters.append(_CLIENT)
-        answers = {"200": {"description": text, "content": {"application/json": {"schema": schema}}}}
-        answers["401"] = {"description": "The token of [console] is needed."}
-        paths[path] = {"get": {"summary": text, "parameters": parameters, "responses": answers}}
+        errors = ("400", "401", "403") if query else ("401", "403")
+        paths[path] = {"get": _operation(path, text, parameters, kind, errors)}
     for path, text in _ACTIONS.items():
-        answers = {"200": {"description": text, "content": {"application/json": {"schema": done}}}}
-        answers |= {
-            "400": {"description": "It cannot be done; `error` says why."},
-            "401": {"description": "The token of [operation] is needed."},
-        }
         parameters = [_CLIENT] if "{client}" in path else [_BROKER] if "{broker}" in path else []
         if path.startswith("/api/join"):
             parameters += _JOINING
-        paths[path] = {"post": {"summary": text, "parameters": parameters, "responses": answers}}
+        paths[path] = {"post": _operation(path, text, parameters, DoneAnswer, ("400", "401", "403"))}
     return {
         "openapi": "3.1.0",
         "info": {"title": "RoamQ broker", "version": __version__},
@@ -279,6 +274,28 @@ def openapi() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
+    }
+
+
+def _schema_of(path: str, name: str) -> dict[str, str]:
+    """A page begins after a client id; events are counted."""
+    is_number = name == "limit" or path == "/api/events"
+    return {"type": "integer" if is_number else "string"}
+
+
+def _operation(
+    path: str, text: str, parameters: list[dict[str, Any]], answer: type[ApiAnswer], errors: tuple[str, ...]
+) -> dict[str, Any]:
+    def said(about: str, kind: type[ApiAnswer]) -> dict[str, Any]:
+        schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+        return {"description": about, "content": {"application/json": {"schema": schema}}}
+
+    return {
+        "operationId": path.split("/")[2],
+        "summary": text,
+        "parameters": parameters,
+        "responses": {"200": said(text, answer)}
+        | {code: said(_ERRORS[code], ErrorAnswer) for code in errors},
     }
 
 

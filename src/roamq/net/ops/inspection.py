@@ -190,6 +190,13 @@ class DoneAnswer(ApiAnswer, frozen=True):
     details: dict[str, Any]
 
 
+class ErrorAnswer(ApiAnswer, frozen=True):
+    """Why a question was not answered, or an action not done."""
+
+    error: str
+    """In words."""
+
+
 class PlaceRow(ApiAnswer, frozen=True):
     """A broker of the network, as seen from the one that answers."""
 

@@ -33,6 +33,15 @@ COLUMNS: Final = [
 ]
 
 
+MODES: Final = {
+    "serving": "serves",
+    "active": "stores messages for",
+    "passive": "keeps a copy of",
+    "closed": "let go of",
+}
+"""What a broker does with a session, by the mode that the record names."""
+
+
 @dataclass
 class TracedMessage:
     """One published message, and what became of it."""
@@ -159,11 +168,13 @@ def sentence(row: Row) -> str:
     if kind == "disconnected":
         return f"{client} left {broker}: {row['detail']}"
     if kind == "transferred":
-        return f"{broker} handed the session of {client} over to {peer}, with {row['count'] or 0} messages"
+        count = row["count"] or 0
+        messages = "1 message" if count == 1 else f"{count:,} messages"
+        return f"{broker} handed the session of {client} over to {peer}, with {messages}"
     if kind == "handoff":
         return f"{client} got its first message at {broker}{took}"
     if kind == "mode":
-        return f"{broker} keeps the session of {client} as {row['detail']}"
+        return f"{broker} {MODES.get(row['detail'], 'has, as ' + str(row['detail']) + ',')} the session of {client}"
     if kind == "denied":
         return f"{broker} denied {client}: {row['detail']}"
     return f"{kind} {client or ''} at {broker}: {row['detail'] or ''}".strip()
