@@ -1,13 +1,17 @@
 """Files land once by content, whole or not at all; rules are checked before anything is written."""
 
+import bz2
 import dataclasses
 import gzip
 import io
+import lzma
 import math
+import os
 import re
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +20,7 @@ from hypothesis import strategies as st
 from roamq.core.errors import ConfigError
 from roamq.pipeline import landing
 from roamq.pipeline.books import FileEntry, Shelf, TraceSource
+from roamq.pipeline.derive import recipe_of
 from roamq.pipeline.landing import add_source, committed, count_lines, landed_bytes, load_sources
 from roamq.pipeline.rules import Rules
 
@@ -71,6 +76,119 @@ def test_a_folder_leaves_its_descriptions_and_hidden_files_behind(tmp_path: Path
     land(str(folder), tmp_path / "w", "d")
 
     assert landed(tmp_path / "w") == ["data.csv.gz", "sub/more.csv"]
+
+
+def states(warehouse: Path) -> dict[str, str]:
+    """Name -> reason of the files that failed, or their state."""
+    return {entry.name: entry.reason or entry.state for entry in Shelf.of(warehouse).book("d")}
+
+
+def test_what_is_no_file_is_named_and_the_files_beside_it_land(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "real.csv").mkdir(parents=True)
+    (folder / "real.csv" / "a.csv").write_text("1,c,s\n")
+    (folder / "nowhere.csv").symlink_to(tmp_path / "gone.csv")
+    (folder / "elsewhere").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe.csv")
+
+    land(str(folder), tmp_path / "w", "d")
+
+    found = states(tmp_path / "w")
+    assert found.pop("real.csv/a.csv") == "landed"
+    assert found.pop("elsewhere") == (
+        "it is a link to a folder, which is not followed: name that folder with --traces"
+    )
+    assert found == {
+        "nowhere.csv": "it is a link to a file that is not there",
+        "pipe.csv": "it is neither a file nor a folder",
+    }
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_place_without_files_is_refused_also_where_files_landed_before(tmp_path: Path, known: bool) -> None:
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    if known:
+        land(str(tmp_path / "a.csv"), tmp_path / "w", "d")
+    for place in ("empty", "pipe.csv"):
+        with pytest.raises(ConfigError, match=f"{place} holds no data files"):
+            land(str(tmp_path / place), tmp_path / "w", "d")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.csv", gzip.compress(b"1,c,s\n"), "gzip, which a name ending in .gz must say"),
+        ("A.CSV.GZ", gzip.compress(b"1,c,s\n"), "gzip, which a name ending in .gz must say"),
+        ("a.csv.BZ2", bz2.compress(b"1,c,s\n"), "bzip2, which a name ending in .bz2 must say"),
+        ("a.csv.xz", lzma.compress(b"1,c,s\n"), "use gzip or bzip2"),
+        ("a.csv", b"PAR1\x15\x04", "a Parquet file, and the format reads text"),
+    ],
+)
+def test_content_that_is_no_text_by_a_name_that_says_text_has_failed(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    (folder / "good.csv").write_text("BZh,c,s\nPK,c,s\n")
+    with tarfile.open(folder / "t.tar", "w") as tar:
+        tar.add(folder / name, "inner")
+
+    land(str(folder), tmp_path / "w", "d")
+
+    found = states(tmp_path / "w")
+    assert found["good.csv"] == "landed"
+    assert reason in found[name]
+    assert reason in found["t.tar/inner"]
+
+
+def test_new_lines_that_change_while_they_are_copied_fail_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the digest and the copy of what is new, the file is written anew."""
+    file = tmp_path / "a.csv"
+    file.write_text("1,c,s\n")
+    land(str(file), tmp_path / "w", "d")
+    file.write_text("1,c,s\n2,c,s\n")
+    real = landing._Landing._copied
+
+    def after_a_change(*arguments: Any) -> Any:
+        file.write_text("1,c,s\n3,c,s\n")
+        return real(*arguments)
+
+    monkeypatch.setattr(landing._Landing, "_copied", after_a_change)
+    land(str(file), tmp_path / "w", "d")
+
+    found = [entry.reason or entry.state for entry in Shelf.of(tmp_path / "w").book("d")]
+    assert sorted(found) == ["it changed while it was copied", "landed"]
+
+
+def test_a_rule_for_sites_that_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("37.7 -122.4 0 1211018404\n")
+    for name, sites, message in (
+        ("gps", "nearest:nowhere.csv", "there is no file nowhere.csv"),
+        ("gps", "grid:nan", "needs a number after the colon"),
+        ("associations", "grid:500", "traces of associations have no positions"),
+    ):
+        with pytest.raises(ConfigError, match=f"rule sites: .*{message}"):
+            add_source(tmp_path / "w", str(tmp_path / "a.txt"), name, "d", {"sites": sites})
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_list_of_sites_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule keeps where the file lies, and what is derived depends on what it says."""
+    (tmp_path / "a.txt").write_text("37.7 -122.4 0 1211018404\n")
+    (tmp_path / "sites.csv").write_text("site,longitude,latitude\ns,-122.4,37.7\n")
+    monkeypatch.chdir(tmp_path)
+    source = add_source(tmp_path / "w", "a.txt", "gps", "d", {"sites": "nearest:sites.csv"})
+
+    assert source.settings == {"sites": f"nearest:{tmp_path}/sites.csv"}
+    before = recipe_of(source)
+    assert recipe_of(source) == before
+    (tmp_path / "sites.csv").write_text("site,longitude,latitude\nother,-122.4,37.7\n")
+    assert recipe_of(source) != before
 
 
 def archive(path: Path, **members: str) -> None:

@@ -43,6 +43,16 @@ COUNTED: Final = {".gz": gzip.open, ".bz2": bz2.open}
 """Compressed files that are read whole on landing, which finds those that are cut short."""
 NOT_COUNTED: Final = (".deflate", ".lz4", ".snappy", ".zst")
 """Compressed files that only Spark can read: their lines are counted by Spark alone."""
+FOREIGN: Final = {
+    rb"\x1f\x8b\x08": "compressed by gzip, which a name ending in .gz must say",
+    rb"BZh[1-9]1AY&SY": "compressed by bzip2, which a name ending in .bz2 must say",
+    rb"\x28\xb5\x2f\xfd": "compressed by zstd, which a name ending in .zst must say",
+    rb"\xfd7zXZ\x00": "compressed by xz; use gzip or bzip2",
+    rb"PK\x03\x04": "a zip archive, which is unpacked under a name ending in .zip, and not within another archive",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive; use .zip or .tar.gz",
+    rb"PAR1": "a Parquet file, and the format reads text; `roamq pipeline formats` lists others",
+}
+"""Begins of files that are no text although their names do not say so: each of their lines would be quarantined."""
 NOT_DATA: Final = ("readme", "license", "licence")
 """Files beside the data that describe it; they are left alone when a folder lands."""
 
@@ -118,6 +128,7 @@ def add_source(
     source = TraceSource(dataset=dataset, format=format_name, path=path, settings=settings, mapping=mapping)
     trace_format = source.trace_format()
     rules = source.rules(trace_format.rules)
+    source = _with_places(source, trace_format.has_coordinates)
     is_address = bool(SCHEME.match(path))
     if not is_address and not Path(path).exists():
         raise ConfigError(f"traces: there is no file or folder {path}")
@@ -149,6 +160,22 @@ def add_source(
     return added
 
 
+def _with_places(source: TraceSource, has_coordinates: bool) -> TraceSource:
+    """The dataset with a rule `sites` that holds wherever a later run is started; one that cannot hold is refused."""
+    from roamq.pipeline.placing import placing_by
+
+    sites = source.settings.get("sites", "given")
+    if sites == "given":
+        return source
+    if not has_coordinates:
+        raise ConfigError(f"rule sites: traces of {source.format} have no positions; leave the rule out")
+    placing_by(sites)
+    kind, _, file = sites.partition(":")
+    if kind != "nearest":
+        return source
+    return replace(source, settings=source.settings | {"sites": f"{kind}:{Path(file).resolve()}"})
+
+
 def _read_in_place(path: str) -> str:
     """A file or folder that is read in place; a campaign keeps its records beside its table of runs."""
     if SCHEME.match(path):
@@ -175,9 +202,13 @@ def land(
     origin = Path(path)
     if not origin.exists():
         raise ConfigError(f"traces: there is no file or folder {path}")
-    book = shelf.book(dataset)
-    landing = _Landing(book, shelf.ledger.store, client_in_name, codecs.lookup(encoding).name)
-    for file in data_files(origin):
+    files, strange = list(data_files(origin)), list(strange_files(origin))
+    if not files and not strange:
+        raise ConfigError(f"traces: {path} holds no data files")
+    landing = _Landing(shelf.book(dataset), shelf.ledger.store, client_in_name, codecs.lookup(encoding).name)
+    for file, reason in strange:
+        landing.refuse(file.absolute(), str(file.relative_to(origin)), reason)
+    for file in files:
         known_as = (name or file.name) if origin.is_file() else str(file.relative_to(origin))
         try:
             landing.take(file.resolve(), known_as)
@@ -185,8 +216,6 @@ def land(
             if origin.is_file():
                 raise
             landing.refuse(file.resolve(), known_as, str(error))  # the other files of the folder land
-    if not book.entries:
-        raise ConfigError(f"traces: {path} holds no data files")
     return landing.taken
 
 
@@ -219,7 +248,7 @@ class _Landing:
         ):
             return
         digests = self._digest(file, name, status.st_size, {entry.origin_bytes for entry in known})
-        digest = digests[status.st_size]
+        digest = digests[status.st_size].hexdigest()
         if digest in self._digests or self._is_begin(known, name, status.st_size, digest):
             return
         entry = FileEntry(
@@ -233,21 +262,30 @@ class _Landing:
         if name.lower().endswith(ARCHIVES):
             self._unpack(file, entry)
         else:
-            earlier = [other for other in known if digests.get(other.origin_bytes) == other.digest]
+            begins = {size: begun.hexdigest() for size, begun in digests.items()}
+            earlier = [other for other in known if begins.get(other.origin_bytes) == other.digest]
             stale = [other for other in known if other.state == FAILED and other not in earlier]
-            self._copy(file, entry, earlier, stale)
+            self._copy(file, entry, earlier, stale, digests)
         self._digests.add(digest)
 
     def refuse(self, file: Path, name: str, reason: str) -> None:
         """Enter a file that could not land."""
-        entry = uncopied(str(file), name, file.stat().st_size, file.stat().st_mtime_ns)
+        status = file.lstat()
+        entry = uncopied(str(file), name, status.st_size, status.st_mtime_ns)
         self._enter(replace(entry, state=FAILED, reason=reason))
 
     def _enter(self, entry: FileEntry) -> None:
         self.book.put(entry)
         self.taken += 1
 
-    def _copy(self, file: Path, entry: FileEntry, earlier: list[FileEntry], stale: list[FileEntry]) -> None:
+    def _copy(
+        self,
+        file: Path,
+        entry: FileEntry,
+        earlier: list[FileEntry],
+        stale: list[FileEntry],
+        digests: "dict[int, hashlib.blake2b]",
+    ) -> None:
         """Copy a file, or the part of it that is new since its earlier pieces landed."""
         begin = 0
         last = max(earlier, key=lambda other: other.origin_bytes, default=None)
@@ -261,7 +299,8 @@ class _Landing:
         if self._encoding != "utf-8":
             entry = replace(entry, path=entry.path.removesuffix(_codec(entry.name)))
         try:
-            entry = self._copied(file, entry, begin)
+            begun = digests[begin] if begin else self._new_digest(entry.name)
+            entry = self._copied(file, entry, begin, begun.copy())
         except (EOFError, UnicodeError, zlib.error, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise ConfigError(f"traces: {file} cannot be read: {error.strerror}") from error
@@ -276,8 +315,12 @@ class _Landing:
         plain = _codec(file.name) == "" and self._encoding == "utf-8"
         return plain and all(entry.ends_whole and entry.state != FAILED for entry in earlier)
 
-    def _copied(self, file: Path, entry: FileEntry, begin: int) -> FileEntry:
-        """Copy the bytes from `begin` to the size that was digested, and count the lines of the copy."""
+    def _copied(self, file: Path, entry: FileEntry, begin: int, digest: "hashlib.blake2b") -> FileEntry:
+        """Copy the bytes from `begin`, up to which `digest` goes, to the size that was digested, and count the lines of
+        the copy.
+        """
+        if reason := foreign(file):
+            return replace(entry, state=FAILED, reason=reason)
         if self._encoding != "utf-8":
             with (
                 file.open("rb") as raw,
@@ -288,13 +331,12 @@ class _Landing:
                 while part := text.read(CHUNK_BYTES):
                     sink.write(part.encode())
         else:
-            digest = self._new_digest(entry.name)
             with file.open("rb") as source, self._store.open_to_write(entry.path) as sink:
                 source.seek(begin)
                 for chunk in _chunks(source, entry.origin_bytes - begin):
                     sink.write(chunk)
                     digest.update(chunk)
-            if begin == 0 and digest.hexdigest() != entry.digest:
+            if digest.hexdigest() != entry.digest:
                 return replace(entry, state=FAILED, reason="it changed while it was copied")
         return self._counted(entry)
 
@@ -306,17 +348,19 @@ class _Landing:
             lines, ends_whole = count_lines(stream)
         return replace(entry, lines=lines, ends_whole=ends_whole)
 
-    def _digest(self, file: Path, name: str, size: int, also_at: Iterable[int]) -> dict[int, str]:
+    def _digest(
+        self, file: Path, name: str, size: int, also_at: Iterable[int]
+    ) -> "dict[int, hashlib.blake2b]":
         """Digests of the first `size` bytes and of each shorter begin in `also_at`."""
         digest = self._new_digest(name)
-        found: dict[int, str] = {}
+        found: dict[int, hashlib.blake2b] = {}
         at = 0
         with file.open("rb") as stream:
             for stop in sorted({*(mark for mark in also_at if mark <= size), size}):
                 for chunk in _chunks(stream, stop - at):
                     digest.update(chunk)
                 at = stop
-                found[stop] = digest.hexdigest()
+                found[stop] = digest.copy()
         return found
 
     def _new_digest(self, name: str) -> "hashlib.blake2b":
@@ -352,7 +396,8 @@ class _Landing:
                 with file.open("rb") as source, self._store.open_to_write(member.path) as sink:
                     shutil.copyfileobj(source, sink)
                 try:
-                    member = self._counted(member)
+                    reason = foreign(file)
+                    member = replace(member, state=FAILED, reason=reason) if reason else self._counted(member)
                 except (EOFError, zlib.error, OSError) as error:
                     member = replace(member, state=FAILED, reason=_why_unreadable(error))
                 self._enter(member)
@@ -404,11 +449,38 @@ def _why_unreadable(error: Exception) -> str:
     return f"the compressed file is damaged: {error}"
 
 
+def foreign(file: Path) -> str:
+    """Why a file whose name says that it is text is none; empty where it may be."""
+    if _codec(file.name):
+        return ""
+    with file.open("rb") as stream:
+        begin = stream.read(16)
+    return next((f"it is {what}" for mark, what in FOREIGN.items() if re.match(mark, begin)), "")
+
+
 def visible_files(origin: Path) -> Iterator[Path]:
     """A file, or the files of a folder in the order of their names, without those that are hidden."""
-    for file in [origin] if origin.is_file() else sorted(origin.rglob("*")):
-        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(origin).parts):
-            yield file
+    return (path for path in [origin, *_within(origin)] if path.is_file())
+
+
+def _within(origin: Path) -> list[Path]:
+    """All that lies in a folder and the folders within it, and is not hidden."""
+    return [
+        path
+        for path in sorted(origin.rglob("*"))
+        if not any(part.startswith((".", "_")) for part in path.relative_to(origin).parts)
+    ]
+
+
+def strange_files(origin: Path) -> Iterator[tuple[Path, str]]:
+    """What lies in a folder and cannot land, with the reason."""
+    for path in _within(origin):
+        if path.is_symlink() and path.is_dir():
+            yield path, "it is a link to a folder, which is not followed: name that folder with --traces"
+        elif not path.exists():
+            yield path, "it is a link to a file that is not there"
+        elif not path.is_file() and not path.is_dir():
+            yield path, "it is neither a file nor a folder"
 
 
 def data_files(origin: Path) -> Iterator[Path]:

@@ -6,6 +6,7 @@ any of them (`--set gap_s=900`). Importable without Spark.
 
 import codecs
 import dataclasses
+import math
 import re
 import typing
 import zoneinfo
@@ -57,10 +58,14 @@ class Rules:
     """At most so many durations of a group are fitted, chosen by hash."""
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"rule {field.name}: must be a finite number, got {value}")
         for name in ("gap_s", "bin_s", "half_life_days", "fit_samples"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"rule {name}: must be above 0, got {getattr(self, name)}")
-        for name in ("credit_s", "ping_pong_s", "max_speed_mps", "min_observations"):
+        for name in ("hole_s", "credit_s", "ping_pong_s", "max_speed_mps", "min_observations"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"rule {name}: must not be negative, got {getattr(self, name)}")
         if not 0 < self.test_share < 1:
