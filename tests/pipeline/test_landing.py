@@ -9,7 +9,9 @@ import math
 import os
 import re
 import tarfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,12 @@ from roamq.core.errors import ConfigError
 from roamq.pipeline import landing
 from roamq.pipeline.books import FileEntry, Shelf, TraceSource
 from roamq.pipeline.derive import recipe_of
-from roamq.pipeline.landing import add_source, committed, count_lines, landed_bytes, load_sources
+from roamq.pipeline.input_files import count_lines
+from roamq.pipeline.landing import add_source, committed, landed_bytes, load_sources
 from roamq.pipeline.rules import Rules
 
 
-def land(path: str, warehouse: Path, dataset: str, **options: bool) -> Path:
+def land(path: str, warehouse: Path, dataset: str, **options: bool | str) -> Path:
     """Land files as a dataset of its own; returns the folder of the copies."""
 
     def add(shelf: Shelf) -> str:
@@ -263,25 +266,83 @@ def test_a_file_that_grew_lands_as_its_new_lines(tmp_path: Path) -> None:
     assert [entry.shift for entry in (first, *more)] == [0, 1, 2], "positions grow along the file"
 
 
+def mark_read(warehouse: Path) -> None:
+    """Take all that landed as read, as a run would."""
+
+    def read(shelf: Shelf) -> str:
+        for entry in list(shelf.book("d")):
+            shelf.book("d").put(dataclasses.replace(entry, state="read", batch="b"))
+        return "read"
+
+    committed(warehouse, read)
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 def test_a_file_that_grew_within_a_line_or_is_compressed_replaces_its_earlier_self(
     tmp_path: Path, name: str
 ) -> None:
     source, warehouse = tmp_path / name, tmp_path / "w"
-    pack = gzip.compress if name.endswith(".gz") else bytes
+    pack = partial(gzip.compress, mtime=0) if name.endswith(".gz") else bytes
     source.write_bytes(pack(b"1,c,s\n2,c"))
     land(str(source), warehouse, "d")
     [before] = entries(warehouse)
-
-    def read(shelf: Shelf) -> str:
-        shelf.book("d").put(dataclasses.replace(before, state="read", batch="b"))
-        return "read"
-
-    committed(warehouse, read)
+    mark_read(warehouse)
     source.write_bytes(pack(b"1,c,s\n2,c") + pack(b",s\n"))
     land(str(source), warehouse, "d")
 
     assert [(entry.lines, entry.replaces) for entry in entries(warehouse)] == [(2, ()), (2, (before.path,))]
+
+
+@pytest.mark.parametrize(("name", "pack"), [("a.csv.gz", gzip.compress), ("a.csv.bz2", bz2.compress)])
+def test_a_file_that_was_compressed_anew_replaces_what_it_begins_with_and_is_no_second_file(
+    tmp_path: Path, name: str, pack: Callable[[bytes, int], bytes]
+) -> None:
+    source, warehouse = tmp_path / name, tmp_path / "w"
+    lines = b"".join(b"%d,c,s\n" % number for number in range(100))
+    source.write_bytes(pack(lines, 9))
+    land(str(source), warehouse, "d")
+    [before] = entries(warehouse)
+    mark_read(warehouse)
+
+    source.write_bytes(pack(lines, 1))
+    land(str(source), warehouse, "d")
+    assert [entry.path for entry in entries(warehouse)] == [before.path], "the same lines are nothing new"
+    source.write_bytes(pack(lines + b"100,c,s\n", 1))
+    land(str(source), warehouse, "d")
+
+    assert [(entry.lines, entry.replaces) for entry in entries(warehouse)] == [
+        (100, ()),
+        (101, (before.path,)),
+    ]
+
+
+def test_of_an_archive_that_grew_only_new_members_land(tmp_path: Path) -> None:
+    warehouse = tmp_path / "w"
+    archive(tmp_path / "t.tar.gz", a="1,c,s\n", b="2,c,s\n")
+    land(str(tmp_path / "t.tar.gz"), warehouse, "d")
+    before = {entry.name: entry.path for entry in entries(warehouse)}
+    mark_read(warehouse)
+    archive(tmp_path / "t.tar.gz", a="1,c,s\n", b="2,c,s\n3,c,s\n", c="4,c,s\n")
+
+    land(str(tmp_path / "t.tar.gz"), warehouse, "d")
+
+    new = {entry.name: entry for entry in entries(warehouse) if entry.path not in before.values()}
+    assert {name: (entry.lines, entry.replaces) for name, entry in new.items()} == {
+        "t.tar.gz/b": (2, (before["t.tar.gz/b"],)),
+        "t.tar.gz/c": (1, ()),
+    }
+
+
+def test_members_of_an_archive_are_in_the_stated_encoding(tmp_path: Path) -> None:
+    text = "1,c,Café\n"
+    with tarfile.open(tmp_path / "t.tar", "w") as file:
+        info = tarfile.TarInfo("a.csv")
+        info.size = len(text.encode("latin-1"))
+        file.addfile(info, io.BytesIO(text.encode("latin-1")))
+
+    folder = land(str(tmp_path / "t.tar"), tmp_path / "w", "d", encoding="latin-1")
+
+    assert [path.read_text("utf-8") for path in folder.rglob("*.csv")] == [text]
 
 
 def test_a_compressed_file_that_is_cut_short_has_failed_and_its_whole_version_replaces_it(

@@ -20,7 +20,7 @@ from roamq.pipeline import connectivity, gold, prediction, silver
 from roamq.pipeline.conform import conform
 from roamq.pipeline.definitions.bronze import known_name
 from roamq.pipeline.headers import complete_mapping
-from roamq.pipeline.landing import data_files
+from roamq.pipeline.input_files import data_files
 from roamq.pipeline.mobility.privacy import pseudonymise
 from roamq.pipeline.replay import network_from
 from roamq.pipeline.rules import Rules

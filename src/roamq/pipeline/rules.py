@@ -34,7 +34,8 @@ class Rules:
     """If nobody at all was observed for longer than this, nobody was looked at: a silence of which no more than `gap_s`
     is left without such holes is missing data. 0: there are no holes."""
     credit_s: float = 0.0
-    """How long after its last observation a client is still taken to be there when silence follows."""
+    """How long after its last observation a client is still taken to be there when silence follows: where clients are
+    sampled, until the next sample is due. With 0, a period that was observed once has no length and is left out."""
     ping_pong_s: float = 0.0
     """A stay shorter than this between two stays at one other site belongs to that site; 0 keeps all."""
     max_speed_mps: float = 0.0

@@ -6,7 +6,8 @@ from typing import Any
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.books import FAILED, LANDED, LEAVING, Book, FileEntry, Shelf
-from roamq.pipeline.landing import ARCHIVES, LANDING, committed, land
+from roamq.pipeline.input_files import ARCHIVES
+from roamq.pipeline.landing import LANDING, committed, land
 from roamq.pipeline.ledger import Ledger
 from roamq.pipeline.store import Place, Store
 from roamq.pipeline.warehouse import require_warehouse, table_names
