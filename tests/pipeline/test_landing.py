@@ -26,6 +26,7 @@ from roamq.pipeline.derive import recipe_of
 from roamq.pipeline.input_files import count_lines
 from roamq.pipeline.landing import add_source, committed, landed_bytes, load_sources
 from roamq.pipeline.rules import Rules
+from roamq.pipeline.upkeep import retry_failed
 
 
 def land(path: str, warehouse: Path, dataset: str, **options: bool | str) -> Path:
@@ -331,6 +332,29 @@ def test_of_an_archive_that_grew_only_new_members_land(tmp_path: Path) -> None:
         "t.tar.gz/b": (2, (before["t.tar.gz/b"],)),
         "t.tar.gz/c": (1, ()),
     }
+
+
+def test_a_retry_mends_what_was_mended_and_forgets_nothing(tmp_path: Path) -> None:
+    """A broken archive, a broken member of another one, a link and a torn file failed; only the file was mended."""
+    folder, warehouse = tmp_path / "in", tmp_path / "w"
+    folder.mkdir()
+    torn = gzip.compress(b"1,c,s\n" * 100)
+    (tmp_path / "inner.csv.gz").write_bytes(torn[:-9])
+    (tmp_path / "whole.csv").write_text("1,c,s\n")
+    with tarfile.open(folder / "half.tar", "w") as file:
+        file.add(tmp_path / "inner.csv.gz", "inner.csv.gz")
+        file.add(tmp_path / "whole.csv", "whole.csv")
+    (folder / "bad.zip").write_bytes(b"no archive")
+    (folder / "elsewhere").symlink_to(tmp_path)
+    (folder / "torn.csv.gz").write_bytes(torn[:-9])
+    land(str(folder), warehouse, "d")
+    before = states(warehouse)
+    assert list(before.values()).count("landed") == 1
+
+    (folder / "torn.csv.gz").write_bytes(torn)
+    assert sorted(retry_failed(warehouse)) == ["bad.zip", "elsewhere", "half.tar/inner.csv.gz", "torn.csv.gz"]
+
+    assert states(warehouse) == before | {"torn.csv.gz": "landed"}
 
 
 def test_members_of_an_archive_are_in_the_stated_encoding(tmp_path: Path) -> None:
