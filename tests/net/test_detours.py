@@ -12,7 +12,9 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.live
 
 
-async def reader_and_writer(site: WiredBrokers, at: str, to: str, qos: int) -> tuple[PlainClient, PlainClient]:
+async def reader_and_writer(
+    site: WiredBrokers, at: str, to: str, qos: int
+) -> tuple[PlainClient, PlainClient]:
     reader, writer = PlainClient("reader"), PlainClient("writer")
     await reader.connect(site.port(at))
     await reader.subscribe("t", qos)

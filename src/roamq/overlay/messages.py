@@ -89,7 +89,7 @@ class EventsPassed(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InterestMessage(Message):
+class WantMessage(Message):
     """Broker -> neighbour: about events of these origins that match (`overlay/interest.py`).
 
     `origins` is a bit map over the names of the brokers of the core in alphabetical order, the lowest bit first.
@@ -113,14 +113,14 @@ class InterestMessage(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscribeFrom(InterestMessage):
+class SubscribeFrom(WantMessage):
     """Broker -> neighbour: send me such events."""
 
     verb: ClassVar[str] = "subscribe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnsubscribeFrom(InterestMessage):
+class UnsubscribeFrom(WantMessage):
     """Broker -> neighbour: send me no such events any more because of this filter."""
 
     verb: ClassVar[str] = "unsubscribe"
