@@ -56,6 +56,11 @@ class Machines:
         up = [name for name in brokers if name not in silent]
         self.machines = {name: _machine(name, brokers, scheme, overlay, self.now) for name in up}
         self._connections = 0
+        for name, machine in self.machines.items():
+            for peer in up:
+                if peer != name:  # as when a link comes up: the neighbour has received nothing yet
+                    machine.link_acked(peer, 0, self.now)
+        self.settle()
 
     def connect(
         self, broker: str, client: str, *, previous: str | None = None, clean: bool = False
