@@ -270,21 +270,11 @@ class HandOver(Part):
             self.close(context, mobile=True)
         if self.care.at_once:
             self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
-            for part in self._parts(message):
+            # Who puts events together in its own way has to have them all.
+            for part in [message] if self.own.admit_all is not None else parts_of(message, self.contexts):
                 self.mailbox.send(release.new_broker, part)
         else:
             self._send_one_by_one(message, release.new_broker)
-
-    def _parts(self, message: StoredEvents) -> Iterator[StoredEvents]:
-        """The message, or several that say the same: the first of them has what is not events."""
-        if self.own.admit_all is not None:  # who puts events together in its own way has to have them all
-            yield message
-            return
-        *parts, last = in_parts(message.events, self.contexts)
-        for part in parts:
-            yield replace(message, events=part, last=False)
-            message = replace(message, position={}, session=None)
-        yield replace(message, events=last)
 
     def _send_one_by_one(self, message: StoredEvents, new_broker: BrokerId) -> None:
         """[PRO] section 1: "Bi sends all the subscriber messages to Bj", one by one, and then a closing word."""
@@ -466,6 +456,15 @@ def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event,
     """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
     size = PART_EVENTS if contexts.works_in_slices else len(events)
     return [events[at : at + size] for at in range(0, len(events), size)] if events else [()]
+
+
+def parts_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEvents]:
+    """The message, or several that say the same: the first of them has what is not events."""
+    *parts, last = in_parts(message.events, contexts)
+    for part in parts:
+        yield replace(message, events=part, last=False)
+        message = replace(message, position={}, session=None)
+    yield replace(message, events=last)
 
 
 def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
