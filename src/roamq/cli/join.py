@@ -60,12 +60,17 @@ def command(network: Path, broker: str, at: tuple[str, ...], host: str, as_json:
         )
     if text != before:
         network.write_text(text)
+    written: list[Path] = []
     try:
-        written = _keys(load_network(network, files_exist=False), network)
+        written += _keys(load_network(network, files_exist=False), network)
         found = load_network(network)
         answer = _ask(network, broker, found)
     except RoamqError:
-        network.write_text(before)  # a broker that was not admitted is not in the file
+        network.write_text(
+            before
+        )  # a broker that was not admitted is not in the file, nor does it have a key
+        for path in written:
+            path.unlink()
         raise
     if as_json:
         print_json({"broker": broker, **answer, "files": [str(path) for path in (*written, network)]})

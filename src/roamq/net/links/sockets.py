@@ -40,6 +40,10 @@ BACK_OFF_S_MAX: Final = 3.0
 HANDSHAKE_S_MAX: Final = 5.0
 WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 CHUNK_FRAMES: Final = 1000
+TURNED_AWAY: Final = (
+    "it closed the connection before the link was up, and its log says why: perhaps this broker was forgotten, or "
+    "never admitted (`roamq join`)"
+)
 _RANDOM: Final = secrets.SystemRandom()
 
 
@@ -245,7 +249,15 @@ class LinkSockets:
             del self.up[peer]
             log.warning("link with %s is down%s", peer, f": {error}" if error else "")
         if link.calls is not None:
+            if link.session.phase is not LinkPhase.UP and link.calls not in self.refused:
+                self._note_refused(link.calls, TURNED_AWAY)
             self._broken[link.calls].set()
+
+    def _note_refused(self, peer: BrokerId, why: str) -> None:
+        """A neighbour is there and there will be no link: operators are told once, not with every call."""
+        if self.refused.get(peer) != why:
+            self.refused[peer] = why
+            log.warning("link with %s refused: %s", peer, why)
 
     async def _call(self, peer: BrokerId) -> None:
         """Keep a link to `peer`, for ever; call less and less often while it does not answer."""
@@ -258,6 +270,8 @@ class LinkSockets:
                 # `wait_for` would swallow the cancellation that comes in the moment in which the call succeeds.
                 async with asyncio.timeout(HANDSHAKE_S_MAX):
                     await self._connect(peer)
+            except ssl.SSLError as error:
+                self._note_refused(peer, f"TLS: {error.reason or error}; see network.keys")
             except (OSError, TimeoutError) as error:
                 log.debug("%s does not answer: %s", peer, error)
             else:
