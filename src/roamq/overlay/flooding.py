@@ -127,7 +127,11 @@ class Flooding(TreeUnicast):
             self._say_passed({}, (broker,))
 
     def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
-        return dict(self.frontier)
+        """What has been seen here. Of its own events a broker that begins anew has seen none: nobody waits for them."""
+        fence = dict(self.frontier)
+        if fence.get(self.me) == self._counted_on:
+            fence.pop(self.me, None)
+        return fence
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
         """Our own events we have all seen, those of a life that we do not remember included."""

@@ -47,6 +47,10 @@ P = TypeVar("P", bound=asyncio.Protocol)
 HANDSHAKE_S_MAX: Final = 5.0
 WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 CHUNK_FRAMES: Final = 1000
+TURNED_AWAY: Final = (
+    "it closed the connection before the link was up, and its log says why: perhaps this broker was forgotten, or "
+    "never admitted (`roamq join`)"
+)
 _RANDOM: Final = secrets.SystemRandom()
 
 
@@ -325,10 +329,20 @@ class LinkSockets:
             del self.up[peer]
             log.warning("link with %s is down%s", peer, f": {error}" if error else "")
             self.detours.went_down(peer, was_direct=not link.through)
+        is_direct_call = link.calls is not None and not link.through
+        if is_direct_call and link.session.phase is not LinkPhase.UP and link.calls not in self.refused:
+            assert link.calls is not None
+            self._note_refused(link.calls, TURNED_AWAY)
 
     def is_greeting(self, peer: BrokerId) -> bool:
         """Whether a direct call to the neighbour was answered and is not refused."""
         return any(link.calls == peer and not link.through for link in self.strangers)
+
+    def _note_refused(self, peer: BrokerId, why: str) -> None:
+        """A neighbour is there and there will be no link: operators are told once, not with every call."""
+        if self.refused.get(peer) != why:
+            self.refused[peer] = why
+            log.warning("link with %s refused: %s", peer, why)
 
     async def _call(self, peer: BrokerId) -> None:
         """Keep a direct link to `peer`, for ever; call less and less often while it does not answer."""
@@ -339,6 +353,9 @@ class LinkSockets:
                 # `wait_for` would swallow the cancellation that comes in the moment in which the call succeeds.
                 async with asyncio.timeout(HANDSHAKE_S_MAX):
                     link = await self._connect(peer)
+            except ssl.SSLError as error:
+                self._note_refused(peer, f"TLS: {error.reason or error}; see network.keys")
+                patience.unanswered()
             except (OSError, TimeoutError) as error:
                 log.debug("%s does not answer: %s", peer, error)
                 patience.unanswered()
