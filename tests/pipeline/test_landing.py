@@ -129,6 +129,7 @@ def test_a_place_without_files_is_refused_also_where_files_landed_before(tmp_pat
         ("a.csv.xz", lzma.compress(b"1,c,s\n"), "use gzip or bzip2"),
         ("a.csv", b"PAR1\x15\x04", "a Parquet file, and the format reads text"),
     ],
+    ids=["gzip", "GZIP", "bzip2", "xz", "parquet"],
 )
 def test_content_that_is_no_text_by_a_name_that_says_text_has_failed(
     tmp_path: Path, name: str, content: bytes, reason: str
