@@ -268,21 +268,12 @@ class HandOver(Part):
             self.close(context, mobile=True)
         if self.care.at_once:
             self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
-            for part in self._parts(message):
+            # Who puts events together in its own way has to have them all.
+            whole = self.own.admit_all is not None
+            for part in (message,) if whole else messages_of(message, self.contexts):
                 self.mailbox.send(release.new_broker, part)
         else:
             self._send_one_by_one(message, release.new_broker)
-
-    def _parts(self, message: StoredEvents) -> Iterator[StoredEvents]:
-        """The message, or several that say the same: the first of them has what is not events."""
-        if self.own.admit_all is not None:  # who puts events together in its own way has to have them all
-            yield message
-            return
-        *parts, last = in_parts(message.events, self.contexts)
-        for part in parts:
-            yield replace(message, events=part, last=False)
-            message = replace(message, position={}, session=None)
-        yield replace(message, events=last)
 
     def _send_one_by_one(self, message: StoredEvents, new_broker: BrokerId) -> None:
         """[PRO] section 1: "Bi sends all the subscriber messages to Bj", one by one, and then a closing word."""
@@ -466,6 +457,15 @@ class HandOver(Part):
         """Contexts left behind by their clients, and contexts that belong to another broker already."""
         leaving = (leaving.context for of_client in self.leaving.values() for leaving in of_client.values())
         return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
+
+
+def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEvents]:
+    """The message, or several that say the same: the first of them has what is not events."""
+    *parts, last = in_parts(message.events, contexts)
+    for part in parts:
+        yield replace(message, events=part, last=False)
+        message = replace(message, position={}, session=None)
+    yield replace(message, events=last)
 
 
 def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
