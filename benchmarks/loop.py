@@ -4,9 +4,9 @@
 
 A broker runs as a process of its own. One client pings it a hundred times a second from this process; attackers are
 processes beside it, with less of a claim to the processor, for they would be on other machines. Each attack goes on for
-the time given, or until it is done. The bars are 20 ms at the 99th percentile, and 10 ms at the median while ten clients
-publish without a pause. The time includes what other programs take: run it on an idle machine with two cores or more.
-The idle run tells whether it was one.
+the time given, or until it is done. The bars are 20 ms at the 99th percentile, and 10 ms at the median while ten
+clients publish without a pause. The time includes what other programs take: run it on an idle machine with two cores or
+more. The idle run tells whether it was one.
 """
 
 import argparse
