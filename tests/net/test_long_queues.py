@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from benchmarks.memory import NOW, Broker
 
-from roamq.broker.contexts import RELEASE_TIMER, RELEASED_AT_ONCE
+from roamq.broker.discards import EVENTS_AT_ONCE, FILTERS_AT_ONCE, RELEASE_TIMER
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
@@ -19,7 +19,7 @@ from roamq.schemes.messages.handover import StoredEvents
 from roamq.schemes.parts.handover import PART_EVENTS
 from tests.net.fleet import Fleet
 
-LONG = 3 * RELEASED_AT_ONCE + 1
+LONG = 3 * EVENTS_AT_ONCE + 1
 
 
 def begun_anew() -> LiveBroker:
@@ -64,6 +64,43 @@ def test_a_queue_that_is_half_gone_survives_a_restart_as_it_is() -> None:
             one.take()
         assert one.status().stored_events == one.status().stored_bytes == 0
     assert snapshot.dump(again) == snapshot.dump(live)
+
+
+def test_the_end_of_a_session_with_thousands_of_subscriptions_is_cut_into_steps() -> None:
+    """Nothing is stored for it meanwhile, and the client may subscribe to the same again."""
+    broker = Broker()
+    broker.connect(1)
+    broker.connect(2)
+    for number in range(2 * FILTERS_AT_ONCE + 1):
+        broker.subscribe(1, f"a/{number}/+")
+    broker.lose(1)
+    live = broker.live
+    broker.publish(2, "a/7/x", b"for the old session")
+    live.apply((int(InputKind.OPENED), NOW, 3, "0:mqtt", "127.0.0.1:50000"))
+    live.received(NOW, 3, encode(Connect(client_id="client-1", clean_start=True), Version.V5))
+    live.take()
+    live.apply((int(InputKind.AUTHENTICATED), NOW, 3, "user-1", True))
+    broker.settle()
+    index = live.machine.broker.contexts.index
+    assert len(index) == 2 * FILTERS_AT_ONCE + 1
+    assert live.status().stored_events == 0
+    broker.publish(2, "a/7/x", b"for nobody")
+    assert live.status().stored_events == 0
+    broker.subscribe(3, "a/8/+")
+
+    left = []
+    for one in (live, snapshot.load(snapshot.dump(live))):
+        while RELEASE_TIMER in one.timers:
+            one.apply((int(InputKind.TIMER), NOW, RELEASE_TIMER))
+            one.take()
+            left.append(len(one.machine.broker.contexts.index))
+        broker.live = one
+        broker.publish(2, "a/7/x", b"for nobody")
+        assert one.status().stored_events == 0
+        broker.publish(2, "a/8/x", b"for the new one")
+        assert one.status().stored_events == 1
+
+    assert left == [FILTERS_AT_ONCE + 2, 2, 1] * 2
 
 
 @pytest.mark.parametrize("scheme", ["standard", "proactive", "prefetching", "logging", "prehandoff"])

@@ -8,20 +8,17 @@ from collections.abc import Collection, Container, Hashable, ItemsView, Iterable
 from functools import partial
 from typing import Protocol
 
+from roamq.broker.discards import Discards
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import UNLIMITED, UNLIMITED_BYTES, Context, Epoch, Mode, Outlet
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
-from roamq.core.ports import Host, TimerKey
+from roamq.core.ports import Host
 from roamq.core.records import Record
 from roamq.overlay.base import Router
 
 MATCH_CACHE_SIZE = 4096
-RELEASED_AT_ONCE = 1000
-"""So many stored events are released in one step, which takes some two milliseconds."""
-RELEASE_TIMER: TimerKey = ("release",)
-"""The timer for the next step."""
 RESERVE = 8
 """One part in so many of a bound is for what is on its way."""
 NEARLY_FULL_BYTES = 4 * 1024 * 1024
@@ -71,8 +68,7 @@ class Contexts:
         """Whether the host may deliver an event that needs no acknowledgement instead of having it stored."""
         self.works_in_slices = False
         """Whether others wait while this broker works, so that long queues are forgotten and sent in parts."""
-        self.discarded: list[Context] = []
-        """What contexts had stored that are no more: it is released bit by bit, and counted until then."""
+        self.discards = Discards(self)
         self._heard: Epoch | None = None
         """The latest epoch of other brokers: ours are later, even if the other's clock is ahead."""
         self._table: dict[ClientId, Context] = {}
@@ -190,10 +186,15 @@ class Contexts:
         key = event.match_key
         matches = self._matches.get(key)
         if matches is None:
-            matches = tuple(self.index.match(event))
+            closed = self.discards.closed
+            matches = tuple(context for context in self.index.match(event) if context not in closed)
             if key is not None:
                 self._matches[key] = matches
         return matches
+
+    def forget_matches(self) -> None:
+        """A context has closed that is still in the index."""
+        self._matches.clear()
 
     def on_event(self, event: Event) -> None:
         """An event reached this broker, for the first time: into every context that wants it."""
@@ -385,32 +386,15 @@ class Contexts:
     def close(self, context: Context, *, mobile: bool = False) -> None:
         """Forget the context: its filters leave the index, its events the buffer."""
         if context.mode is not Mode.PASSIVE:
-            self._unwatch(context, context.filters, mobile=mobile)
-        self.empty(context)
+            self.discards.unwatch(context, mobile=mobile)
+        self.discards.empty(context)
         self.take_off(context)
         self.host.record(Record("mode", self.host.now(), self.me, context.client, detail="closed"))
-
-    def empty(self, context: Context) -> None:
-        """Forget what is stored for the client: at once, or bit by bit if that is much."""
-        if self.works_in_slices and len(context.stored) > RELEASED_AT_ONCE:
-            self.discarded.append(context.split_off())
-            self.host.set_timer(RELEASE_TIMER, 0.0)
-        context.take_all()
-
-    def release_some(self) -> None:
-        """The timer rings: forget some more of what was discarded."""
-        left = RELEASED_AT_ONCE
-        while self.discarded and left:
-            left -= self.discarded[0].release_some(left)
-            if not self.discarded[0].stored:
-                del self.discarded[0]
-        if self.discarded:
-            self.host.set_timer(RELEASE_TIMER, 0.0)
 
     def consume_all(self, context: Context) -> None:
         """The client is done with everything that has come so far, read or not: it starts again from here."""
         context.skip_all()
-        self.empty(context)
+        self.discards.empty(context)
 
     def drop_all(self, context: Context, reason: str) -> None:
         """The client will not come for what is stored: record each event as dropped, before the context closes."""
@@ -425,7 +409,7 @@ class Contexts:
         if before is Mode.PASSIVE:
             self._watch(context, context.filters, mobile=True)
         elif mode is Mode.PASSIVE:
-            self._unwatch(context, context.filters, mobile=True)
+            self.unwatch(context, context.filters, mobile=True)
         self.record_mode(context)
 
     def record_mode(self, context: Context) -> None:
@@ -467,7 +451,7 @@ class Contexts:
         if filter in context.filters:
             del context.filters[filter]
             if context.mode is not Mode.PASSIVE:
-                self._unwatch(context, (filter,), mobile=mobile)
+                self.unwatch(context, (filter,), mobile=mobile)
 
     def _watch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
         for filter in self._meant(context, filters):
@@ -477,7 +461,7 @@ class Contexts:
             else:
                 self._places.setdefault((str(filter), context.client), []).append(context)
 
-    def _unwatch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
+    def unwatch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
         for filter in self._meant(context, filters):
             if filter.group is None:
                 self.index.remove(context, filter)

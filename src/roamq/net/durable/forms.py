@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from roamq.broker.broker import Broker
 from roamq.broker.contexts import Contexts
+from roamq.broker.discards import Discards
 from roamq.broker.mailbox import Mailbox
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import Context, Epoch, Held, Mode
@@ -229,6 +230,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
             *("_reserve_bytes", "works_in_slices"),
         ),
     ),
+    Discards: ("discards", _NOTHING),
     EventBuffer: ("buffer", _but("limit_bytes", "entry_bytes")),
     Flooding: ("flooding", _but("me", "_via", "_toward")),
     Hierarchy: (

@@ -271,7 +271,8 @@ class HandOver(Part):
         if self.care.at_once:
             self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
             # Who puts events together in its own way has to have them all.
-            for part in [message] if self.own.admit_all is not None else parts_of(message, self.contexts):
+            whole = self.own.admit_all is not None
+            for part in (message,) if whole else messages_of(message, self.contexts):
                 self.mailbox.send(release.new_broker, part)
         else:
             self._send_one_by_one(message, release.new_broker)
@@ -452,19 +453,19 @@ class HandOver(Part):
         return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
 
 
-def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
-    """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
-    size = PART_EVENTS if contexts.works_in_slices else len(events)
-    return [events[at : at + size] for at in range(0, len(events), size)] if events else [()]
-
-
-def parts_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEvents]:
+def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEvents]:
     """The message, or several that say the same: the first of them has what is not events."""
     *parts, last = in_parts(message.events, contexts)
     for part in parts:
         yield replace(message, events=part, last=False)
         message = replace(message, position={}, session=None)
     yield replace(message, events=last)
+
+
+def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
+    """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
+    size = PART_EVENTS if contexts.works_in_slices else len(events)
+    return [events[at : at + size] for at in range(0, len(events), size)] if events else [()]
 
 
 def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
