@@ -17,6 +17,7 @@ from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import BrokerId
 from roamq.net.links.hosts import notice_soon
 from roamq.net.links.linkmap import LinkMap, Path
+from roamq.net.links.lives import MICROSECONDS
 from roamq.net.links.patience import STEADY_S
 from roamq.net.links.protocol import DETOURS_SINCE, Carried, LinkedWith, LinkSession, Up
 
@@ -170,7 +171,7 @@ class Detours:
         if not self.is_on or options.always_calls:
             return
         linked = [peer for peer, link in self._links.up.items() if link.is_direct and peer in options.peers]
-        news = self._map.say(linked, int(self._links.shell.now() * 1_000_000))
+        news = self._map.say(linked, int(self._links.shell.now() * MICROSECONDS))
         if news is not None:
             self._tell([news])
 
@@ -243,9 +244,6 @@ class Detours:
         """Call a neighbour on a connection that others carry."""
         links = self._links
         transport = await self._open((*way, peer))
-        if peer in links.up or links.is_greeting(peer):
-            transport.abort()
-            raise ConnectionAbortedError("the direct way is open again")
         tls = links.tls(ssl.Purpose.SERVER_AUTH)
         if tls is not None:
             # Between the two ends: who carries the link cannot read it.
@@ -254,6 +252,9 @@ class Detours:
             transport = begun
         if transport.is_closing():
             raise ConnectionResetError("closed by who carries it")
+        if peer in links.up or links.is_greeting(peer):
+            transport.abort()
+            raise ConnectionAbortedError("the direct way is open again")
         link = links.socket_through(peer, way)
         transport.set_protocol(link)
         link.connection_made(transport)

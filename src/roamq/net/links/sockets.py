@@ -19,6 +19,7 @@ from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
 from roamq.net.links.detours import Detours
 from roamq.net.links.hosts import notice_soon
+from roamq.net.links.lives import MICROSECONDS
 from roamq.net.links.outboxes import Outboxes
 from roamq.net.links.patience import Patience
 from roamq.net.links.protocol import (
@@ -78,12 +79,16 @@ class LinkSocket(asyncio.Protocol):
         """The number of the last frame that came on this connection."""
         self.sent_at = 0.0
         self.began_at = 0.0
+        self.interrupts = False
+        """Whether a connection that worked was given up for this one."""
         self._blocked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.began_at = self.links.shell.now()
+        if self.calls is not None:
+            self.interrupts = self.links.hang_up(self.calls)
         self.session = self.links.session_on(
             transport, calls=self.calls, is_local=self.is_local, through=self._through
         )
@@ -199,6 +204,16 @@ class LinkSockets:
         """Whether a neighbour that can be reached has not acknowledged everything."""
         return any(self._outboxes.frames.get(peer) for peer in self.up)
 
+    @property
+    def through(self) -> dict[str, list[str]]:
+        """Neighbours with which the link runs through others -> those, in order from this broker."""
+        return {peer: list(link.through) for peer, link in self.up.items() if link.through}
+
+    @property
+    def carried(self) -> list[tuple[BrokerId, BrokerId]]:
+        """Links of others that run through this broker."""
+        return self.detours.carried
+
     async def start(self) -> None:
         options = self.options
         loop = self.shell.loop
@@ -270,6 +285,7 @@ class LinkSockets:
             now=self.shell.now(),
             calls=calls,
             vouched_for=_certified_name(transport),
+            call=int(self.shell.now() * MICROSECONDS),
             through=through,
             asks=asks,
         )
@@ -282,6 +298,9 @@ class LinkSockets:
 
     def came_up(self, link: LinkSocket, up: Up) -> None:
         before = self.up.get(up.peer)
+        if before is not None and 0 < link.session.call < before.session.call:
+            link.transport.abort()  # the peer has hung up, and called again before this came
+            return
         if before is not None:
             before.transport.abort()  # the peer calls again: it has given that one up
         self.up[up.peer] = link
@@ -300,9 +319,28 @@ class LinkSockets:
         link.ended.set()
         peer = link.session.peer
         if peer is not None and self.up.get(peer) is link:
-            del self.up[peer]
             log.warning("link with %s is down%s", peer, f": {error}" if error else "")
-            self.detours.went_down(peer, was_direct=not link.through)
+            self._take_down(peer, link)
+
+    def hang_up(self, peer: BrokerId) -> bool:
+        """Before a neighbour is called (again): whatever is said on an older connection from now on is not heard.
+
+        Otherwise HELLO would count less than what the two have said on the older one by the time it arrives. True if
+        there was one that worked.
+        """
+        for link in [link for link in self.strangers if link.calls == peer]:
+            link.transport.abort()
+        link_before = self.up.get(peer)
+        if link_before is None:
+            return False
+        log.info("link with %s goes from %s to a direct connection", peer, ", ".join(link_before.through))
+        link_before.transport.abort()
+        self._take_down(peer, link_before)
+        return True
+
+    def _take_down(self, peer: BrokerId, link: LinkSocket) -> None:
+        del self.up[peer]
+        self.detours.went_down(peer, was_direct=not link.through)
 
     def is_greeting(self, peer: BrokerId) -> bool:
         """Whether a direct call to the neighbour was answered and is not refused."""
@@ -322,7 +360,7 @@ class LinkSockets:
                 patience.unanswered()
             else:
                 await link.ended.wait()
-                if link.session.phase is LinkPhase.UP:
+                if link.session.phase is LinkPhase.UP or link.interrupts:
                     patience.broken(self.shell.now() - began)
                 else:
                     patience.unanswered()
