@@ -175,7 +175,7 @@ async def ride(folder: Path, graph: str, seed: int, *, keys: bool, steps: int = 
     brokers = len({name for link in links for name in link})
     scheme = SCHEMES[seed % len(SCHEMES)]
     happened = Ride(f"{graph} {'keys' if keys else 'secret'} {scheme} --seed {seed}")
-    times = "detour_after_s = 0.1\nhandoff_timeout_s = 30.0"
+    times = "detour_after_s = 0.1\nhandoff_timeout_s = 8.0"
     async with wired(folder, brokers, links=links, keys=keys, network=times, scheme=scheme) as site:
         await Rider(site, seed, happened).ride_on(steps)
     return happened

@@ -30,6 +30,7 @@ class Relay:
         self.port = port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._passing: set[asyncio.Task[Any]] = set()
 
     async def up(self) -> None:
         if self._server is None:
@@ -43,8 +44,13 @@ class Relay:
         for writer in list(self._writers):
             writer.transport.abort()
         self._writers.clear()
+        await asyncio.gather(*self._passing, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passing = asyncio.current_task()
+        assert passing is not None
+        self._passing.add(passing)
+        passing.add_done_callback(self._passing.discard)
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:

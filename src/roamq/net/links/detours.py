@@ -243,7 +243,7 @@ class Detours:
     async def _call(self, peer: BrokerId, way: Path) -> "LinkSocket":
         """Call a neighbour on a connection that others carry."""
         links = self._links
-        transport = await self._open((*way, peer))
+        carrier = transport = await self._open((*way, peer))
         tls = links.tls(ssl.Purpose.SERVER_AUTH)
         if tls is not None:
             # Between the two ends: who carries the link cannot read it.
@@ -253,9 +253,9 @@ class Detours:
         if transport.is_closing():
             raise ConnectionResetError("closed by who carries it")
         if peer in links.up or links.is_greeting(peer):
-            transport.abort()
+            carrier.abort()
             raise ConnectionAbortedError("the direct way is open again")
-        link = links.socket_through(peer, way)
+        link = links.socket_through(peer, way, carrier)
         transport.set_protocol(link)
         link.connection_made(transport)
         return link

@@ -60,12 +60,15 @@ class LinkSocket(asyncio.Protocol):
         *,
         is_local: bool = False,
         through: tuple[BrokerId, ...] = (),
+        carrier: asyncio.Transport | None = None,
     ) -> None:
-        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller."""
+        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller, on the
+        connection `carrier`."""
         self.links = links
         self.is_local = is_local
         self.calls = calls
         self._through = through
+        self._carrier = carrier
         self.ended = asyncio.Event()
         """Set when the connection is gone."""
         self.session: LinkSession
@@ -96,6 +99,19 @@ class LinkSocket(asyncio.Protocol):
         self.write()
 
     @property
+    def _ending(self) -> asyncio.Transport:
+        """What is ended to end the connection: Python 3.11 cannot abort TLS within TLS."""
+        return self._carrier or self.transport
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._ending.abort()
+
+    def close(self) -> None:
+        """End the connection after what was written."""
+        self._ending.close()
+
+    @property
     def through(self) -> tuple[BrokerId, ...]:
         """Who carries the link, in order from this broker."""
         return self.session.through if self.calls is not None else self.session.through[::-1]
@@ -112,7 +128,7 @@ class LinkSocket(asyncio.Protocol):
             self.links.shell.counts["link_refused"] += 1
             if self.session.peer is not None:
                 self.links.refused[self.session.peer] = str(error)
-            self.transport.abort()
+            self.abort()
             return
         shell = self.links.shell
         for said in inputs:
@@ -156,7 +172,7 @@ class LinkSocket(asyncio.Protocol):
             self.write()
 
     def write(self) -> None:
-        if self.session.output and not self.transport.is_closing():
+        if self.session.output and not self._ending.is_closing():
             data = self.session.take_output()
             self.sent_at = self.links.shell.now()
             self.transport.write(data)
@@ -259,7 +275,7 @@ class LinkSockets:
             server.close()
         self.detours.stop()
         for link in (*self.up.values(), *self.strangers):
-            link.transport.close()
+            link.close()
 
     def count(self, peer: str) -> tuple[int, int] | None:
         """What a HELLO tells: safely received, and sent."""
@@ -290,19 +306,21 @@ class LinkSockets:
             asks=asks,
         )
 
-    def socket_through(self, peer: BrokerId, carriers: tuple[BrokerId, ...]) -> LinkSocket:
+    def socket_through(
+        self, peer: BrokerId, carriers: tuple[BrokerId, ...], carrier: asyncio.Transport
+    ) -> LinkSocket:
         """For a call that others carry."""
-        return LinkSocket(self, peer, through=carriers)
+        return LinkSocket(self, peer, through=carriers, carrier=carrier)
 
     # --- links come and go -------------------------------------------------------------------------------------
 
     def came_up(self, link: LinkSocket, up: Up) -> None:
         before = self.up.get(up.peer)
         if before is not None and 0 < link.session.call < before.session.call:
-            link.transport.abort()  # the peer has hung up, and called again before this came
+            link.abort()  # the peer has hung up, and called again before this came
             return
         if before is not None:
-            before.transport.abort()  # the peer calls again: it has given that one up
+            before.abort()  # the peer calls again: it has given that one up
         self.up[up.peer] = link
         self.strangers.discard(link)
         link.acknowledged = self.safe.get(up.peer, 0)
@@ -329,12 +347,12 @@ class LinkSockets:
         there was one that worked.
         """
         for link in [link for link in self.strangers if link.calls == peer]:
-            link.transport.abort()
+            link.abort()
         link_before = self.up.get(peer)
         if link_before is None:
             return False
         log.info("link with %s goes from %s to a direct connection", peer, ", ".join(link_before.through))
-        link_before.transport.abort()
+        link_before.abort()
         self._take_down(peer, link_before)
         return True
 
@@ -430,19 +448,19 @@ class LinkSockets:
             link.acknowledged = link.last_received
             link.session.acknowledge(link.acknowledged)
         link.write()
-        link.transport.close()
+        link.close()
 
     def tick(self, now: float) -> None:
         for link in list(self.up.values()):
             if link.session.is_silent(now) and not self._is_paused:
                 log.warning("link with %s: silent", link.session.peer)
-                link.transport.abort()
+                link.abort()
             elif now - link.sent_at >= PING_EVERY_S:
                 link.session.ping()
                 link.write()
         for link in list(self.strangers):
             if now - link.began_at > HANDSHAKE_S_MAX:
-                link.transport.abort()
+                link.abort()
 
     def pause(self) -> None:
         self._is_paused = True
