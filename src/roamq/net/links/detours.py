@@ -34,6 +34,8 @@ OPEN_S_MAX: Final = 5.0
 """How long it may take until a link runs by a detour."""
 CLOSE_S_MAX: Final = 5.0
 LOOK_AGAIN_S: Final = 0.5
+_FAILURES: Final = (OSError, TimeoutError, RemoteProtocolError, RuntimeError)
+"""Why there is no detour; a `RuntimeError` is uvloop's word for a connection that has just closed."""
 
 
 class AskingSocket(asyncio.Protocol):
@@ -230,7 +232,7 @@ class Detours:
             try:
                 async with asyncio.timeout(OPEN_S_MAX):
                     link = await self._call(peer, way)
-            except (OSError, TimeoutError, RemoteProtocolError) as error:
+            except _FAILURES as error:
                 log.info("no detour to %s through %s: %s", peer, ", ".join(way), error or "no answer in time")
                 failed.add(way)
                 continue
@@ -316,7 +318,7 @@ class Detours:
         try:
             async with asyncio.timeout(OPEN_S_MAX):
                 onward = await self._open(path)
-        except (OSError, TimeoutError, RemoteProtocolError) as error:
+        except _FAILURES as error:
             if not asker.transport.is_closing():
                 self._refuse(asker, path, str(error) or f"{path[0]} does not answer")
             return
