@@ -56,6 +56,10 @@ class Relay:
         except OSError:
             writer.transport.abort()
             return
+        if self._server is None:  # cut meanwhile
+            for end in (writer, far_writer):
+                end.transport.abort()
+            return
         self._writers |= {writer, far_writer}
         await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
         self._writers -= {writer, far_writer}
