@@ -30,6 +30,7 @@ class Relay:
         self.port = port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._passing: set[asyncio.Task[Any]] = set()
 
     async def up(self) -> None:
         if self._server is None:
@@ -43,12 +44,21 @@ class Relay:
         for writer in list(self._writers):
             writer.transport.abort()
         self._writers.clear()
+        await asyncio.gather(*self._passing, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passing = asyncio.current_task()
+        assert passing is not None
+        self._passing.add(passing)
+        passing.add_done_callback(self._passing.discard)
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.transport.abort()
+            return
+        if self._server is None:  # cut meanwhile
+            for end in (writer, far_writer):
+                end.transport.abort()
             return
         self._writers |= {writer, far_writer}
         await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))

@@ -350,6 +350,8 @@ class Server:
             "connections": len(shell.clients),
             "sessions": now.sessions,
             "links_down": down,
+            **({"links_through": through} if (through := self.links.through) else {}),
+            **({"links_carried": carried} if (carried := self.links.carried) else {}),
             **self.growing.look(),
             **({"links_refused": dict(self.links.refused)} if self.links.refused else {}),
             "recovered_inputs": self.recovered.inputs if self.recovered is not None else 0,

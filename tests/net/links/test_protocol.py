@@ -8,12 +8,18 @@ from hypothesis import strategies as st
 
 from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import BrokerId
+from roamq.net.links import protocol
 from roamq.net.links.protocol import (
+    CARRIERS_MAX,
     HANDSHAKE_BYTES_MAX,
     NONCE_BYTES,
     Acked,
+    Asked,
+    Carried,
     Frames,
     Identity,
+    Linked,
+    LinkedWith,
     LinkInput,
     LinkMessageKind,
     LinkPhase,
@@ -35,6 +41,8 @@ def session(
     network: str = "net",
     vouched_for: str | None = None,
     nonce: bytes | None = None,
+    through: tuple[BrokerId, ...] = (),
+    asks: bool = False,
 ) -> LinkSession:
     peer = "b" if me == "a" else "a"
     return LinkSession(
@@ -44,6 +52,8 @@ def session(
         now=0.0,
         calls=BrokerId(calls) if calls else None,
         vouched_for=vouched_for,
+        through=through,
+        asks=asks,
     )
 
 
@@ -200,3 +210,95 @@ def test_a_stranger_gets_nothing_that_was_made_with_the_secret() -> None:
     with pytest.raises(RemoteProtocolError, match="does not know the network's secret"):
         called.receive(stranger.take_output(), 1.0)
     assert called.take_output() == b""
+
+
+def test_both_ends_know_who_carries_the_link() -> None:
+    caller, called = session("a", calls="b", through=(BrokerId("c"),)), session("b")
+
+    assert converse(caller, called) == ([Up(B, 0)], [Up(A, 0)])
+    assert caller.through == called.through == (BrokerId("c"),)
+
+
+def test_brokers_tell_each_other_who_is_linked_with_whom() -> None:
+    caller, called = session("a", calls="b"), session("b")
+    converse(caller, called)
+    entries = [LinkedWith(A, 7, (B, BrokerId("c")))]
+    caller.tell_linked(entries)
+
+    assert converse(caller, called) == ([], [Linked(entries)])
+
+
+def test_a_caller_that_has_proved_itself_asks_and_is_answered() -> None:
+    caller, called = session("a", calls="b", asks=True), session("b")
+    assert converse(caller, called) == ([Up(B, 0)], [Up(A, 0)])
+    assert called.asks
+    path = (BrokerId("c"), BrokerId("d"))
+    caller.ask(path)
+    assert converse(caller, called) == ([], [Asked(path)])
+    called.answer("no room")
+
+    assert converse(caller, called) == ([Carried("no room")], [])
+
+
+def asking_without_proof(kind: LinkMessageKind) -> bytes:
+    body = b"\x91\xa1c"  # ["c"]
+    return len(body).to_bytes(4, "big") + bytes([kind]) + body
+
+
+def test_a_stranger_that_asks_gets_no_answer() -> None:
+    caller, called = session("a", calls="b", asks=True), session("b")
+    called.receive(caller.take_output(), 1.0)
+    called.take_output()
+
+    with pytest.raises(RemoteProtocolError, match="while proving"):
+        called.receive(asking_without_proof(LinkMessageKind.ASK), 1.0)
+    assert not called.output
+
+
+def test_a_call_for_a_link_cannot_be_turned_into_one_that_asks() -> None:
+    """Nor the other way round: the proof says which of the two it is for."""
+    caller, called = session("a", calls="b"), session("b")
+    forged = session("a", calls="b", asks=True)
+    called.receive(forged.take_output(), 1.0)
+    caller.take_output()
+    caller.receive(called.take_output(), 1.0)
+
+    with pytest.raises(RemoteProtocolError, match="secret"):
+        called.receive(caller.take_output(), 1.0)
+
+
+def test_only_one_that_asks_may_ask_and_it_may_send_no_frames() -> None:
+    caller, called = session("a", calls="b"), session("b")
+    converse(caller, called)
+    with pytest.raises(RemoteProtocolError, match="kind 7"):
+        called.receive(asking_without_proof(LinkMessageKind.ASK), 1.0)
+
+    caller, called = session("a", calls="b", asks=True), session("b")
+    converse(caller, called)
+    caller.send([(1, b"frame")])
+    with pytest.raises(RemoteProtocolError, match="kind 3"):
+        called.receive(caller.take_output(), 1.0)
+
+
+@pytest.mark.parametrize("path", ["", "cc", "cdefgh"[: CARRIERS_MAX + 1]])
+def test_a_path_is_neither_empty_nor_long_and_has_nobody_twice(path: str) -> None:
+    caller, called = session("a", calls="b", asks=True), session("b")
+    converse(caller, called)
+    caller.ask([BrokerId(name) for name in path])
+
+    with pytest.raises(RemoteProtocolError, match="detour"):
+        called.receive(caller.take_output(), 1.0)
+
+
+def test_a_broker_of_the_release_before_hears_nothing_of_detours_and_refuses_who_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asking, calling = session("a", calls="b", asks=True), session("a", calls="b")
+    monkeypatch.setattr(protocol, "NEWEST", 4)
+    older = session("b")
+    converse(calling, older)
+    calling.tell_linked([LinkedWith(A, 1, (B,))])
+    assert (calling.version, calling.output) == (4, [])
+
+    with pytest.raises(RemoteProtocolError, match="speaks versions 5 to 5 of links, this broker 3 to 4"):
+        converse(asking, session("b"))

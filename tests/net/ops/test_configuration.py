@@ -87,6 +87,16 @@ def test_a_network_becomes_the_options_of_each_broker(tmp_path: Path) -> None:
     assert (options.bounds.connect_timeout_s, options.metrics_port) == (3.0, 9001)
 
 
+def test_links_take_detours_after_a_second_unless_configured() -> None:
+    def waits(network: str) -> float | None:
+        text = NETWORK.replace('scheme = "standard"', f'scheme = "standard"\n{network}')
+        return parse_network(text).server_options("north").links.detour_after_s
+
+    assert waits("") == 1.0
+    assert waits("detour_after_s = 0.25") == 0.25
+    assert waits("detours = false") is None
+
+
 def test_strangers_come_in_on_loopback_only_unless_configured() -> None:
     def open_listeners(access: str) -> list[bool]:
         network = parse_network(NETWORK.replace("[access.users]", f"[access]\n{access}\n[access.users]"))
@@ -105,6 +115,11 @@ def test_strangers_come_in_on_loopback_only_unless_configured() -> None:
             'scheme = "standard"',
             'schema = "standard"',
             r"line 4: network\.schema: unknown field; did you mean 'scheme'",
+        ),
+        (
+            'scheme = "standard"',
+            'scheme = "standard"\ndetour_after_s = -1.0',
+            r"line 5: network\.detour_after_s: -1\.0 is no time to wait; `detours = false` turns detours off",
         ),
         ("port = 1884", 'port = "x"', r"brokers\.south\.listeners\[0\]\.port: expected `int`"),
         ("port = 1884", "port = 70000", r"brokers\.south\.listeners\[0\]\.port: 70000 is no port"),

@@ -17,6 +17,7 @@ from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import BrokerId
 from roamq.net.links.hosts import notice_soon
 from roamq.net.links.linkmap import LinkMap, Path
+from roamq.net.links.lives import MICROSECONDS
 from roamq.net.links.patience import STEADY_S
 from roamq.net.links.protocol import DETOURS_SINCE, Carried, LinkedWith, LinkSession, Up
 
@@ -33,6 +34,8 @@ OPEN_S_MAX: Final = 5.0
 """How long it may take until a link runs by a detour."""
 CLOSE_S_MAX: Final = 5.0
 LOOK_AGAIN_S: Final = 0.5
+_FAILURES: Final = (OSError, TimeoutError, RemoteProtocolError, RuntimeError)
+"""Why there is no detour; a `RuntimeError` is uvloop's word for a connection that has just closed."""
 
 
 class AskingSocket(asyncio.Protocol):
@@ -170,7 +173,7 @@ class Detours:
         if not self.is_on or options.always_calls:
             return
         linked = [peer for peer, link in self._links.up.items() if link.is_direct and peer in options.peers]
-        news = self._map.say(linked, int(self._links.shell.now() * 1_000_000))
+        news = self._map.say(linked, int(self._links.shell.now() * MICROSECONDS))
         if news is not None:
             self._tell([news])
 
@@ -229,7 +232,7 @@ class Detours:
             try:
                 async with asyncio.timeout(OPEN_S_MAX):
                     link = await self._call(peer, way)
-            except (OSError, TimeoutError, RemoteProtocolError) as error:
+            except _FAILURES as error:
                 log.info("no detour to %s through %s: %s", peer, ", ".join(way), error or "no answer in time")
                 failed.add(way)
                 continue
@@ -242,10 +245,7 @@ class Detours:
     async def _call(self, peer: BrokerId, way: Path) -> "LinkSocket":
         """Call a neighbour on a connection that others carry."""
         links = self._links
-        transport = await self._open((*way, peer))
-        if peer in links.up or links.is_greeting(peer):
-            transport.abort()
-            raise ConnectionAbortedError("the direct way is open again")
+        carrier = transport = await self._open((*way, peer))
         tls = links.tls(ssl.Purpose.SERVER_AUTH)
         if tls is not None:
             # Between the two ends: who carries the link cannot read it.
@@ -254,7 +254,10 @@ class Detours:
             transport = begun
         if transport.is_closing():
             raise ConnectionResetError("closed by who carries it")
-        link = links.socket_through(peer, way)
+        if peer in links.up or links.is_greeting(peer):
+            carrier.abort()
+            raise ConnectionAbortedError("the direct way is open again")
+        link = links.socket_through(peer, way, carrier)
         transport.set_protocol(link)
         link.connection_made(transport)
         return link
@@ -315,7 +318,7 @@ class Detours:
         try:
             async with asyncio.timeout(OPEN_S_MAX):
                 onward = await self._open(path)
-        except (OSError, TimeoutError, RemoteProtocolError) as error:
+        except _FAILURES as error:
             if not asker.transport.is_closing():
                 self._refuse(asker, path, str(error) or f"{path[0]} does not answer")
             return

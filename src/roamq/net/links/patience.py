@@ -13,7 +13,7 @@ DOUBT_S_MAX: Final = 60.0
 class Patience:
     """For one neighbour. A neighbour that does not answer is called less and less often.
 
-    A call that succeeds takes the link back from whoever carries it. If the connection breaks again and again soon
+    A call that is answered takes the link back from whoever carries it. If the connection breaks again and again soon
     after (it passes some packets and not others, say), every such call interrupts a detour that works: then the
     detour is kept for longer and longer.
     """

@@ -19,6 +19,7 @@ from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
 from roamq.net.links.detours import Detours
 from roamq.net.links.hosts import notice_soon
+from roamq.net.links.lives import MICROSECONDS
 from roamq.net.links.outboxes import Outboxes
 from roamq.net.links.patience import Patience
 from roamq.net.links.protocol import (
@@ -64,12 +65,15 @@ class LinkSocket(asyncio.Protocol):
         *,
         is_local: bool = False,
         through: tuple[BrokerId, ...] = (),
+        carrier: asyncio.Transport | None = None,
     ) -> None:
-        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller."""
+        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller, on the
+        connection `carrier`."""
         self.links = links
         self.is_local = is_local
         self.calls = calls
         self._through = through
+        self._carrier = carrier
         self.ended = asyncio.Event()
         """Set when the connection is gone."""
         self.session: LinkSession
@@ -86,17 +90,34 @@ class LinkSocket(asyncio.Protocol):
         """The number of the last frame that came on this connection."""
         self.sent_at = 0.0
         self.began_at = 0.0
+        self.interrupts = False
+        """Whether a connection that worked was given up for this one."""
         self._blocked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.began_at = self.links.shell.now()
+        if self.calls is not None:
+            self.interrupts = self.links.hang_up(self.calls)
         self.session = self.links.session_on(
             transport, calls=self.calls, is_local=self.is_local, through=self._through
         )
         self.links.strangers.add(self)
         self.write()
+
+    @property
+    def _ending(self) -> asyncio.Transport:
+        """What is ended to end the connection: Python 3.11 cannot abort TLS within TLS."""
+        return self._carrier or self.transport
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._ending.abort()
+
+    def close(self) -> None:
+        """End the connection after what was written."""
+        self._ending.close()
 
     @property
     def through(self) -> tuple[BrokerId, ...]:
@@ -115,7 +136,7 @@ class LinkSocket(asyncio.Protocol):
             self.links.shell.counts["link_refused"] += 1
             if self.session.peer is not None:
                 self.links.refused[self.session.peer] = str(error)
-            self.transport.abort()
+            self.abort()
             return
         self._inputs += inputs
         if not self._has_turn and self.take_turn():
@@ -177,7 +198,7 @@ class LinkSocket(asyncio.Protocol):
             self.write()
 
     def write(self) -> None:
-        if self.session.output and not self.transport.is_closing():
+        if self.session.output and not self._ending.is_closing():
             data = self.session.take_output()
             self.sent_at = self.links.shell.now()
             self.transport.write(data)
@@ -225,6 +246,16 @@ class LinkSockets:
         """Whether a neighbour that can be reached has not acknowledged everything."""
         return any(self._outboxes.frames.get(peer) for peer in self.up)
 
+    @property
+    def through(self) -> dict[str, list[str]]:
+        """Neighbours with which the link runs through others -> those, in order from this broker."""
+        return {peer: list(link.through) for peer, link in self.up.items() if link.through}
+
+    @property
+    def carried(self) -> list[tuple[BrokerId, BrokerId]]:
+        """Links of others that run through this broker."""
+        return self.detours.carried
+
     async def start(self) -> None:
         options = self.options
         loop = self.shell.loop
@@ -270,7 +301,7 @@ class LinkSockets:
             server.close()
         self.detours.stop()
         for link in (*self.up.values(), *self.strangers):
-            link.transport.close()
+            link.close()
 
     def count(self, peer: str) -> tuple[int, int] | None:
         """What a HELLO tells: safely received, and sent."""
@@ -296,20 +327,26 @@ class LinkSockets:
             now=self.shell.now(),
             calls=calls,
             vouched_for=_certified_name(transport),
+            call=int(self.shell.now() * MICROSECONDS),
             through=through,
             asks=asks,
         )
 
-    def socket_through(self, peer: BrokerId, carriers: tuple[BrokerId, ...]) -> LinkSocket:
+    def socket_through(
+        self, peer: BrokerId, carriers: tuple[BrokerId, ...], carrier: asyncio.Transport
+    ) -> LinkSocket:
         """For a call that others carry."""
-        return LinkSocket(self, peer, through=carriers)
+        return LinkSocket(self, peer, through=carriers, carrier=carrier)
 
     # --- links come and go -------------------------------------------------------------------------------------
 
     def came_up(self, link: LinkSocket, up: Up) -> None:
         before = self.up.get(up.peer)
+        if before is not None and 0 < link.session.call < before.session.call:
+            link.abort()  # the peer has hung up, and called again before this came
+            return
         if before is not None:
-            before.transport.abort()  # the peer calls again: it has given that one up
+            before.abort()  # the peer calls again: it has given that one up
         self.up[up.peer] = link
         self.strangers.discard(link)
         link.acknowledged = self.safe.get(up.peer, 0)
@@ -326,13 +363,32 @@ class LinkSockets:
         link.ended.set()
         peer = link.session.peer
         if peer is not None and self.up.get(peer) is link:
-            del self.up[peer]
             log.warning("link with %s is down%s", peer, f": {error}" if error else "")
-            self.detours.went_down(peer, was_direct=not link.through)
+            self._take_down(peer, link)
         is_direct_call = link.calls is not None and not link.through
         if is_direct_call and link.session.phase is not LinkPhase.UP and link.calls not in self.refused:
             assert link.calls is not None
             self._note_refused(link.calls, TURNED_AWAY)
+
+    def hang_up(self, peer: BrokerId) -> bool:
+        """Before a neighbour is called (again): whatever is said on an older connection from now on is not heard.
+
+        Otherwise HELLO would count less than what the two have said on the older one by the time it arrives. True if
+        there was one that worked.
+        """
+        for link in [link for link in self.strangers if link.calls == peer]:
+            link.abort()
+        link_before = self.up.get(peer)
+        if link_before is None:
+            return False
+        log.info("link with %s goes from %s to a direct connection", peer, ", ".join(link_before.through))
+        link_before.abort()
+        self._take_down(peer, link_before)
+        return True
+
+    def _take_down(self, peer: BrokerId, link: LinkSocket) -> None:
+        del self.up[peer]
+        self.detours.went_down(peer, was_direct=not link.through)
 
     def is_greeting(self, peer: BrokerId) -> bool:
         """Whether a direct call to the neighbour was answered and is not refused."""
@@ -361,7 +417,7 @@ class LinkSockets:
                 patience.unanswered()
             else:
                 await link.ended.wait()
-                if link.session.phase is LinkPhase.UP:
+                if link.session.phase is LinkPhase.UP or link.interrupts:
                     patience.broken(self.shell.now() - began)
                 else:
                     patience.unanswered()
@@ -431,19 +487,19 @@ class LinkSockets:
             link.acknowledged = link.last_received
             link.session.acknowledge(link.acknowledged)
         link.write()
-        link.transport.close()
+        link.close()
 
     def tick(self, now: float) -> None:
         for link in list(self.up.values()):
             if link.session.is_silent(now) and not self.is_paused:
                 log.warning("link with %s: silent", link.session.peer)
-                link.transport.abort()
+                link.abort()
             elif now - link.sent_at >= PING_EVERY_S:
                 link.session.ping()
                 link.write()
         for link in list(self.strangers):
             if now - link.began_at > HANDSHAKE_S_MAX:
-                link.transport.abort()
+                link.abort()
 
     def pause(self) -> None:
         self.is_paused = True

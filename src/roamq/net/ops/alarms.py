@@ -93,6 +93,9 @@ class Alarms:
         for peer in health["links_down"]:
             text = f"{peer} is not reachable; {status.outbox_frames.get(peer, 0):,} frames wait for it"
             yield _Condition("link_down", peer, CRITICAL, text, LASTS_S)
+        for peer, carriers in health.get("links_through", {}).items():
+            text = f"the link with {peer} runs through {', '.join(carriers)}: there is no direct connection"
+            yield _Condition("link_detour", peer, WARNING, text)
         if health["status"] == "draining":
             yield _Condition("draining", None, WARNING, "the broker is draining; a restart ends that")
         if "snapshot" in health:

@@ -35,6 +35,8 @@ class LinkAnswer(ApiAnswer, frozen=True):
 
     peer: str
     is_up: bool
+    through: list[str]
+    """The brokers that carry it, in order from this one, while there is no direct connection."""
     waiting_frames: int
     """Frames that the neighbour has not acknowledged."""
     waiting_bytes: int
@@ -44,7 +46,8 @@ class AlarmRow(ApiAnswer, frozen=True):
     """A condition that lasts, and that an operator should look at."""
 
     alarm: str
-    """Its kind: link_down, stalled, draining, no_snapshot, no_records, filling, dropping, fault or logins."""
+    """Its kind: link_down, link_detour, stalled, draining, no_snapshot, no_records, filling, dropping, fault or
+    logins."""
     about: str | None
     """Which link or quota."""
     level: str
@@ -235,10 +238,12 @@ class Inspector:
         health = self._health()
         now = self._machine.status()
         up = getattr(self._shell.neighbours, "up", {})
+        through = getattr(self._shell.neighbours, "through", {})
         links = [
             LinkAnswer(
                 peer=peer,
                 is_up=peer in up,
+                through=through.get(peer, []),
                 waiting_frames=frames,
                 waiting_bytes=now.outbox_bytes[peer],
             )

@@ -55,6 +55,10 @@ METRICS: Final = {
     "roamq_retained_messages": Described("gauge", "Retained messages"),
     "roamq_known_clients": Described("gauge", "Clients whose place is known"),
     "roamq_link_up": Described("gauge", "Whether the link is up", ("peer",)),
+    "roamq_link_carriers": Described(
+        "gauge", "Brokers that the link runs through; 0: it is direct", ("peer",)
+    ),
+    "roamq_links_carried": Described("gauge", "Links of other brokers that run through this one"),
     "roamq_link_outbox_frames": Described("gauge", "Frames not acknowledged", ("peer",)),
     "roamq_link_outbox_bytes": Described("gauge", "Bytes not acknowledged", ("peer",)),
     "roamq_alarm": Described("gauge", "1 for every alarm that is raised", ("alarm", "about")),
@@ -141,13 +145,17 @@ class BrokerCollector:
         yield _value("roamq_retained_messages", now.retained_messages)
         yield _value("roamq_known_clients", now.known_clients)
         links, waiting = _family("roamq_link_up"), _family("roamq_link_outbox_frames")
-        size = _family("roamq_link_outbox_bytes")
+        size, carriers = _family("roamq_link_outbox_bytes"), _family("roamq_link_carriers")
         up = getattr(shell.neighbours, "up", {})
+        through = getattr(shell.neighbours, "through", {})
         for peer, frames in now.outbox_frames.items():
             links.add_metric([peer], peer in up)
+            if peer in up:
+                carriers.add_metric([peer], len(through.get(peer, ())))
             waiting.add_metric([peer], frames)
             size.add_metric([peer], now.outbox_bytes[peer])
-        yield from (links, waiting, size)
+        yield from (links, carriers, waiting, size)
+        yield _value("roamq_links_carried", len(getattr(shell.neighbours, "carried", ())))
         raised = _family("roamq_alarm")
         for alarm in self.alarms.raised():
             raised.add_metric([alarm.alarm, alarm.about or ""], 1)

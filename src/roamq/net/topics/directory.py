@@ -2,7 +2,7 @@
 
 A directory is a hint, not an authority: it lets an unmodified client be found without asking the network while the
 client waits, and it lets a broker that still believes in a dead connection give way at once. Correctness rests on
-epochs in the contexts themselves (docs/decisions/0003), so a stale entry costs a detour and nothing else.
+epochs in the contexts themselves (docs/decisions/0003), so a stale entry costs a longer way and nothing else.
 """
 
 from collections.abc import Iterator

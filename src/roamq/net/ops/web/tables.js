@@ -7,6 +7,7 @@ const MOVES = new Set(["handoff", "handed_over", "without_session"]);
 let events = [], delays = [], next = null;
 
 function link(client) { const button = made("button", client); button.type = "button"; button.addEventListener("click", () => choose(client)); return button; }
+function linkState(known) { return known.through.length ? `up, through ${known.through.join(", ")}` : known.is_up ? "up" : "down"; }
 export function showBrokers() {
   const body = $("brokers").tBodies[0], byPeer = new Map((net.status ? net.status.links : []).map((one) => [one.peer, one]));
   while (body.rows.length < net.places.length) body.append(row(["", "", "", ""]));
@@ -14,7 +15,7 @@ export function showBrokers() {
   net.places.forEach((place, at) => {
     const known = byPeer.get(place.broker), cells = body.rows[at].cells;
     text(cells[0], place.broker); text(cells[1], number(place.clients));
-    text(cells[2], place.broker === net.me ? "this broker" : known ? (known.is_up ? "up" : "down") : place.at.length ? `joined at ${place.at.join(", ")}` : "not linked");
+    text(cells[2], place.broker === net.me ? "this broker" : known ? linkState(known) : place.at.length ? `joined at ${place.at.join(", ")}` : "not linked");
     cells[2].className = known ? (known.is_up ? "good" : "bad") : "";
     text(cells[3], known ? counted(known.waiting_frames, "frame") : "–");
   });
