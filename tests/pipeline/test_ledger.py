@@ -129,6 +129,19 @@ def test_old_versions_expire_and_the_current_one_stays(tmp_path: Path) -> None:
     assert table_names(ledger_at(warehouse).latest()) == []
 
 
+def test_files_that_differ_in_what_may_be_null_are_one_table(tmp_path: Path) -> None:
+    ledger = ledger_at(tmp_path / "w")
+    strict = pa.schema([pa.field("dataset", pa.string()), pa.field("value", pa.int64(), nullable=False)])
+    files = [
+        ledger.write("one", pa.Table.from_pylist([{"dataset": "d", "value": value}], schema=schema), "d")
+        for value, schema in ((1, arrow_schema(COLUMNS)), (2, strict), (None, arrow_schema(COLUMNS)))
+    ]
+
+    found = ledger.rows("one", files)
+
+    assert found is not None and found.column("value").to_pylist() == [1, 2, None]
+
+
 def test_what_cannot_be_a_warehouse_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1,c,s\n")
     (tmp_path / "file").touch()

@@ -40,7 +40,9 @@ def sojourns(rows: DataFrame, name: str, **rules: str) -> DataFrame:
     observe = FORMATS[name].observe
     assert observe is not None
     changed = FORMATS[name].rules.changed(rules)
-    return silver.sojourns(observe(rows.where(is_good()), changed), changed, dataset=name)
+    seen = observe(rows.where(is_good()), changed)
+    holes = silver.known_holes(seen, changed.hole_s)
+    return silver.sojourns(seen, changed, dataset=name, holes=holes)
 
 
 def test_extrasensory_has_the_runs_its_description_counts(spark: SparkSession, tmp_path: Path) -> None:

@@ -148,7 +148,8 @@ class Ledger:
                     parts.append(pq.read_table(source, columns=columns))
             except FileNotFoundError as error:
                 raise self._damaged(f"{table}/{file.path}") from error
-        return pa.concat_tables(parts) if parts else None
+        # Spark writes a column that cannot be null as such, and another run of the same query may not know it.
+        return pa.concat_tables(parts, promote_options="default") if parts else None
 
     def write(self, table: str, rows: "pa.Table", dataset: str | None = None) -> DataFile:
         """Write a small table as a file that counts when a commit names it."""

@@ -36,6 +36,11 @@ def files_of(warehouse: Place) -> list[dict[str, Any]]:
     ]
 
 
+def all_quarantined(warehouse: Place) -> list[str]:
+    """The files of which not a single line was a row: they may be of another format than was said."""
+    return [row["file"] for row in files_of(warehouse) if row["quarantined"] and not row["rows"]]
+
+
 def tables_of(warehouse: Place) -> list[dict[str, Any]]:
     """One row per table: rows in, out and changed in the run that changed it last."""
     snapshot = Ledger(Store.at(warehouse)).latest()
