@@ -1,10 +1,12 @@
 """`--sweep` and `--solve-for`: one question asked many times, or backwards."""
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, get_type_hints
 
+import click
 import msgspec
 
 from roamq.cli.plan.answer import Answer
@@ -18,6 +20,9 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 POINTS_MAX: Final = 200
 
 INTERVALS: Final = "intervals"
+
+SILENT_S: Final = 3.0
+"""Longer than this, nobody is left without a word."""
 
 WHOLE_MAX: Final = 64
 """A whole number, such as the brokers on a path, is searched up to this."""
@@ -39,29 +44,83 @@ class Measures:
     """Short names of fields."""
     errors: Callable[[Any], Mapping[str, float]] = lambda _: {}
     """question -> relative standard errors of its fields, which are carried to the answer."""
+    unused: Callable[[Any], dict[str, str]] = lambda _: {}
+    """question -> the fields that these measures do not depend on, each with the reason."""
+    unit: str = "seconds"
+    """Of the measures that a figure shows."""
+
+    def patiently(self) -> "Measures":
+        """The same measures, which say how far they are if they take long."""
+        patience = _Patience()
+
+        def of(question: Any, names: Sequence[str]) -> Mapping[str, float | None]:
+            answers = self.of(question, names)
+            patience.one_more()
+            return answers
+
+        return replace(self, of=of)
+
+
+class _Patience:
+    """Says on standard error how many answers there are, if they take long."""
+
+    def __init__(self) -> None:
+        self._began_s = self._told_s = time.monotonic()
+        self._answers = 0
+
+    def one_more(self) -> None:
+        self._answers += 1
+        now_s = time.monotonic()
+        if now_s - self._told_s >= SILENT_S:
+            self._told_s = now_s
+            each_s = (now_s - self._began_s) / self._answers
+            click.echo(
+                f"this takes a while: {self._answers} answers so far, of {each_s:.2g} s each", err=True
+            )
+
+
+def unused_where_varied(
+    unused: Callable[[Any], dict[str, str]], measures: Measures | None, varied: str | None, question: Any
+) -> dict[str, str]:
+    """The fields that the answer does not depend on, while `varied` takes values other than its own."""
+    if varied is None or measures is None:
+        return unused(question)
+    now = getattr(question, varied)
+    at_work = msgspec.structs.replace(question, **{varied: now or 1})
+    return {**measures.unused(at_work), **unused(at_work)}
 
 
 def sweep(question: Q, text: str, measures: Measures) -> Answer:
     """`key=a:b:n`: the question at n values of one field."""
     key, first, last, points = _parsed_sweep(text)
-    field = _field(question, key, measures)
+    field, measures = field_named(type(question), key, measures), measures.patiently()
     values = [first + (last - first) * i / (points - 1) for i in range(points)]
     if _is_whole(question, field):
         values = sorted({float(round(value)) for value in values})
     rows, data = _rows(question, field, values, measures, ())
+    if (
+        len({tuple(answer for name, answer in point.items() if name != field) for point in _plain(data)})
+        == 1
+        < len(data)
+    ):
+        raise ConfigError(f"{field}: nothing depends on it in this question")
     columns = [name for name in data[0] if name != INTERVALS]
     return Answer(
         data={"sweep": {"field": field, "points": data}},
         tables=[Table(title=f"By {field}", columns=columns, rows=rows, note=_note(data))],
-        figure=_figure(field, data, None),
+        figure=_figure(field, data, None, measures.unit),
     )
+
+
+def _plain(data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in point.items() if name != INTERVALS} for point in data]
 
 
 def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
     """The value of one field that just meets a target such as `p95=30`."""
     from roamq.models.inverse import interval, meet_target
 
-    field = _field(question, key, measures)
+    field, measures = field_named(type(question), key, measures), measures.patiently()
     name, equals, number = target.partition("=")
     try:
         wanted = float(number)
@@ -82,6 +141,8 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
     now = getattr(question, field)
     low, high = (1.0, float(WHOLE_MAX)) if is_whole else (now / RANGE, now * RANGE) if now else NO_VALUE
     solution = meet_target(answer, wanted, low=low, high=high, is_whole=is_whole)
+    if solution.is_bound and answer(low) == answer(high):
+        raise ConfigError(f"{field}: {name} does not depend on it in this question")
 
     def solved_with(changes: Mapping[str, float]) -> float | None:
         def changed(value: float) -> float | None:
@@ -127,7 +188,7 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
                 note=_note(data),
             )
         ],
-        figure=_figure(field, data, wanted),
+        figure=_figure(field, data, wanted, measures.unit),
     )
 
 
@@ -180,7 +241,7 @@ def _cell(answer: float | None, ends: Sequence[float] | None, errors: Mapping[st
     return span(answer, *ends) if ends else f"{answer:.1g} (may saturate)"
 
 
-def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None) -> Figure:
+def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None, unit: str) -> Figure:
     x = [point[field] for point in data]
     names = [name for name in data[0] if name not in (field, "utilisation", INTERVALS)]
     series = [
@@ -189,7 +250,7 @@ def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None)
     ]
     if target is not None:
         series.append(Series(name="target", x=[x[0], x[-1]], y=[target, target]))
-    return Figure(title=f"By {field}", kind="line", x_label=field, y_label="seconds", series=series)
+    return Figure(title=f"By {field}", kind="line", x_label=field, y_label=unit, series=series)
 
 
 def _with(question: Q, field: str, value: float) -> Q:
@@ -206,10 +267,11 @@ def _is_whole(question: msgspec.Struct, field: str) -> bool:
     return get_type_hints(type(question))[field] is int
 
 
-def _field(question: msgspec.Struct, key: str, measures: Measures) -> str:
+def field_named(question: type[msgspec.Struct], key: str, measures: Measures) -> str:
+    """The field that `key` stands for; it must be a number."""
     field = measures.aliases.get(key, key.replace("-", "_"))
-    kinds = get_type_hints(type(question))
-    known = [name for name, kind in kinds.items() if kind in (int, float)]
+    kinds = get_type_hints(question)
+    known = [name for name, kind in kinds.items() if kind in (int, float, float | None)]
     if field not in known:
         raise ConfigError(
             f"{key}: no number of this question{did_you_mean(field, [*known, *measures.aliases])}"
