@@ -208,3 +208,49 @@ def test_what_a_mode_ignores_is_an_error(args: list[str], message: str) -> None:
     assert result.exit_code == 2
     assert result.stderr.startswith("roamq: ")
     assert message in result.stderr
+
+
+CITY = ("capacity", "--preset", "city")
+
+
+def test_a_sweep_of_clients_tells_the_brokers_that_they_need() -> None:
+    points = answer(*CITY, "--sweep", "clients=10000:20000:2")["sweep"]["points"]
+
+    assert [point["brokers"] for point in points] == [
+        answer(*CITY, "--clients", str(clients))["plan"]["brokers"] for clients in (10_000, 20_000)
+    ]
+
+
+def test_the_most_clients_that_so_many_brokers_bear() -> None:
+    solved = answer(*CITY, "--solve-for", "clients", "--target", "brokers=10")["solved"]
+    most = round(solved["value"])
+
+    needed = [answer(*CITY, "--clients", str(clients))["plan"]["brokers"] for clients in (most, most + 1)]
+    assert needed[0] <= 10 < needed[1]
+
+
+def test_the_messages_of_moves_are_part_of_a_broker_s_load() -> None:
+    """By hand: 200 clients at 2 events/s, and what [DIS] counts for each of their moves, 1 ms each."""
+    asked = [
+        "--t-on-s",
+        "60",
+        "--t-off-s",
+        "10",
+        "--rate",
+        "2",
+        "--clients",
+        "200",
+        "--broker-demand-s",
+        "1e-3",
+    ]
+    rows = {row["scheme"]: row for row in answer("schemes", *asked)["schemes"]}
+    standard = rows["standard"]
+
+    moves = 1 / (60 + 10 + standard["handoff adds s"])
+    load = 200 * (2 + standard["messages per move"] * moves) * 1e-3
+    assert standard["broker utilisation"] == pytest.approx(load)
+    assert standard["with the broker s"] == pytest.approx(standard["mean delay s"] + 1e-3 / (1 - load))
+    assert rows["home-broker"]["broker utilisation"] > standard["broker utilisation"]
+    assert rows["proactive"]["broker utilisation"] is None, "[DIS] does not count its messages"
+    busy = answer("schemes", *asked[:-1], "3e-3")["schemes"]
+    assert {row["with the broker s"] for row in busy if row["scheme"] == "standard"} == {"saturated"}

@@ -27,6 +27,9 @@ SILENT_S: Final = 3.0
 WHOLE_MAX: Final = 64
 """A whole number, such as the brokers on a path, is searched up to this."""
 
+WHOLE_TIMES: Final = 100
+"""A larger one, such as a number of clients, is searched up to so many times its value."""
+
 NO_VALUE: Final = (1e-3, 1e6)
 """The range that is searched where the question has no value of its own to start from."""
 
@@ -139,7 +142,9 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
         return answers[name]
 
     now = getattr(question, field)
-    low, high = (1.0, float(WHOLE_MAX)) if is_whole else (now / RANGE, now * RANGE) if now else NO_VALUE
+    low, high = (now / RANGE, now * RANGE) if now else NO_VALUE
+    if is_whole:
+        low, high = 1.0, float(WHOLE_MAX if now <= WHOLE_MAX else WHOLE_TIMES * now)
     solution = meet_target(answer, wanted, low=low, high=high, is_whole=is_whole)
     if solution.is_bound and answer(low) == answer(high):
         raise ConfigError(f"{field}: {name} does not depend on it in this question")
@@ -157,12 +162,14 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
 
     errors = {key: error for key, error in measures.errors(question).items() if key != field}
     ends = interval(solved_with, _values(question, errors), errors) if errors else None
-    told = f"{solution.value:.4g}"
+    told = f"{solution.value:,.0f}" if is_whole else f"{solution.value:.4g}"
     if errors:
         told = span(solution.value, *ends) if ends else f"{solution.value:.1g} (the data do not say more)"
     around = [solution.value * factor for factor in (0.25, 0.5, 0.75, 0.9, 1, 1.1)]
-    if is_whole:
+    if is_whole and solution.value <= WHOLE_MAX:
         around = sorted({max(1.0, solution.value + step) for step in (-2, -1, 0, 1)})
+    elif is_whole:
+        around = [float(round(value)) for value in around]
     rows, data = _rows(question, field, around, measures, (name,))
     unit = (
         " (the end of what was searched: a larger or smaller value may do as well)"
@@ -194,7 +201,7 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
 
 def _note(data: Sequence[Mapping[str, Any]]) -> str:
     is_saturated = any(value is None for point in data for key, value in point.items() if key != INTERVALS)
-    return "no value: a centre is saturated" if is_saturated else ""
+    return "no value: a centre is saturated, or no number of brokers is enough" if is_saturated else ""
 
 
 def _rows(
