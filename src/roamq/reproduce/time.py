@@ -101,23 +101,24 @@ def on_off_centre(evidence: Evidence) -> Outcome:
     )
 
 
-RUNS: Final = 1024
+RUNS: Final = 512
 """Many runs: the sentences are judged by 99.9% intervals of a few percent."""
 
 CYCLES: Final = 200
 """Of a run, each connected and disconnected once, at a centre with little to do."""
 
 
-def _simulated(centre: Centre, quick: bool, *, first_seed: int) -> sim.MeanOfRuns:
+def _simulated(centre: Centre, quick: bool, *, first_seed: int, fewer: int = 1) -> sim.MeanOfRuns:
     """A queue forgets its state in about a cycle over (1 - utilisation)^2: a run must be that much longer. Near
-    saturation it would never end; such points are shown but not judged.
+    saturation it would never end; such points are shown but not judged. `fewer`: times fewer runs, where few tell
+    enough.
     """
     longer = min(16.0, (1 - centre.utilisation) ** -2)
     return tandem.mean_response(
         [tandem.Station(centre.demand_s, centre.t_on_s, centre.t_off_s)],
         rate=centre.rate,
         until_s=CYCLES * (centre.t_on_s + centre.t_off_s) * longer,
-        runs=RUNS // 64 if quick else RUNS,
+        runs=RUNS // 32 if quick else RUNS // fewer,
         first_seed=first_seed,
     )
 
@@ -134,7 +135,7 @@ METRO_RATES: Final = {0.125: (1.0, 2.0, 3.0, 3.5), 0.0625: (2.0, 4.0, 6.0, 7.0)}
 RECORDING_S: Final = 12.13 * 3600
 """All journeys on path 2."""
 
-RECORDINGS: Final = 256
+RECORDINGS: Final = 128
 """The paper has one; how far a recording of its size is from the analysis is a matter of chance."""
 
 REPLAYS: Final = 4
@@ -159,7 +160,7 @@ def _run_metro(quick: bool) -> dict[str, list[Point]]:
                 run = (
                     _replayed(demand_s, rate, quick)
                     if path == RECORDED_PATH
-                    else _simulated(centre, quick, first_seed=round(1e7 * demand_s + 10_000 * rate))
+                    else _simulated(centre, quick, first_seed=round(1e7 * demand_s + 10_000 * rate), fewer=2)
                 )
                 name = f"{path}, D={demand_s:g} s"
                 curves.setdefault(name, []).append(Point(name, centre, run))
@@ -194,7 +195,7 @@ def metro_paths(evidence: Evidence) -> Outcome:
 def _replayed(demand_s: float, rate: float, quick: bool) -> sim.MeanOfRuns:
     """Many recordings, each replayed several times: the spread is that of small data."""
     means = []
-    for seed in range(RECORDINGS // 16 if quick else RECORDINGS):
+    for seed in range(RECORDINGS // 8 if quick else RECORDINGS):
         station = tandem.recorded_station(demand_s, *_recorded_periods(seed))
         events = round(REPLAYS * RECORDING_S * rate)
         means.append(float(tandem.responses([station], rate=rate, events=events, seed=seed).mean()))
