@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, settings
 _ROOT = Path(__file__).parent.parent
 os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")])
 
+# Matrices of the models are small: threads that wait for each other would cost most of the time on a busy machine.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 pytest_plugins = ["tests.support.spark"]
 
 # Examples are random, and a failure prints what finds it again. How long an example takes says more about the machine

@@ -1,5 +1,7 @@
 """`roamq plan`: what the models say, before anything is built or simulated."""
 
+import os
+
 import click
 
 from roamq.cli.plan.capacity import capacity
@@ -25,6 +27,9 @@ def command() -> None:
       roamq plan capacity --preset city --clients 30000 --json
       roamq plan check runs/testbed
     """
+    # The matrices are small: threads that wait for each other cost up to fifty times what they save on a busy machine.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 for _subcommand in (mobility, response_time, regions, transfer_cost, schemes, capacity, check):
