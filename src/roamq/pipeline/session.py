@@ -10,7 +10,6 @@ chatter go to a folder that the session removes when it ends.
 import atexit
 import contextlib
 import functools
-import importlib
 import os
 import secrets
 import shutil
@@ -71,7 +70,7 @@ class SparkSettings:
 
 def require_spark() -> None:
     """Raise `ModuleNotFoundError` where Spark is not installed: for commands that do more before a first session."""
-    importlib.import_module("pyspark.sql")
+    import pyspark.sql  # noqa: F401
 
 
 @contextlib.contextmanager
