@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
-# Tests run one process per core; Spark tests share one session per process.
-WORKERS ?= 2
+# Tests wait for brokers as often as they compute, so there is one process more than cores; Spark tests share one session
+# per process.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-fast docs demo bench clean

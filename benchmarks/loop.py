@@ -26,6 +26,7 @@ from roamq.net.ops.local import local_network
 BAR_P99_S: Final = 0.020
 BAR_MEDIAN_S: Final = 0.010
 EVERY_S: Final = 0.01
+SUBACK: Final = 0x90
 FOREVER: Final = b"\x11\xff\xff\xff\xff"
 Attack = Callable[[int, float], None]
 
@@ -131,9 +132,9 @@ def subscriptions(port: int, end: float) -> None:
     """10,000 subscriptions, and the end of a session that has them."""
     while time.time() < end:
         peer = Peer(port, "greedy", expiry=True)
-        for first in range(0, 10_000, 1000):
-            peer.send(_subscribe([f"a/{number}/+/#" for number in range(first, first + 1000)]))
-            peer.read()
+        for first in range(0, 10_000, 250):
+            peer.send(_subscribe([f"a/{number}/+/#" for number in range(first, first + 250)]))
+            assert peer.read()[0] == SUBACK
         peer.socket.close()
         Peer(port, "greedy").socket.close()
 

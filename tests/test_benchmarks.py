@@ -55,10 +55,11 @@ def test_a_comparison_tells_different_missing_and_new_runs_apart(capsys: pytest.
     assert capsys.readouterr().out.splitlines()[-1] == "1 equal, 1 different, 1 missing, 1 new"
 
 
+@pytest.mark.parametrize("overlay", ["flooding", None])
 @pytest.mark.parametrize("scheme", ["standard", "proactive"])
-def test_a_handoff_between_two_machines_loses_no_event(scheme: str) -> None:
+def test_a_handoff_between_two_machines_loses_no_event(scheme: str, overlay: str | None) -> None:
     """`handoff_cost` ends with an error if the client misses one of the events that waited for it."""
-    (figure,) = handoff_cost(scheme, count=4)
+    (figure,) = handoff_cost(scheme, overlay, count=4)
 
     assert figure.value > 0
 

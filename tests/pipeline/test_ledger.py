@@ -14,7 +14,7 @@ from roamq.core.errors import ConfigError
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import ConflictError, Ledger, Snapshot, TableChange, arrow_schema
 from roamq.pipeline.store import Store
-from roamq.pipeline.upkeep import expire, remove_what
+from roamq.pipeline.upkeep import expire, files_of, remove_what
 from roamq.pipeline.warehouse import require_warehouse, table_names
 from tests.pipeline.warehouses import environment
 
@@ -139,6 +139,34 @@ def test_what_cannot_be_a_warehouse_is_named(tmp_path: Path) -> None:
     (tmp_path / "old" / "checkpoints").mkdir(parents=True)
     with pytest.raises(ConfigError, match="made by an older RoamQ"):
         require_warehouse(tmp_path / "old")
+
+
+@pytest.mark.parametrize("address", ["s4a://bucket/w", "hdfs://127.0.0.1:9/w"])
+def test_an_address_that_cannot_be_reached_is_named_with_the_reason(address: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"{address}/ledger cannot be read: .*(Unknown scheme|HDFS)"
+    ) as told:
+        require_warehouse(address)
+    assert "\x1b" not in str(told.value)
+
+
+def test_a_table_that_the_ledger_names_and_that_is_gone_is_no_empty_table(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    warehouse = tmp_path / "w"
+    add_source(warehouse, str(tmp_path / "a.csv"), "associations", "d", {})
+    assert len(files_of(warehouse)) == 1
+    [book] = (warehouse / "files").glob("*.parquet")
+    book.rename(tmp_path / "book")
+    with pytest.raises(ConfigError, match=rf"{book} is gone, and the tables need it: put it back"):
+        files_of(warehouse)
+    (tmp_path / "book").rename(book)
+    (warehouse / "files" / "_delta_log").rename(tmp_path / "log")
+    with pytest.raises(ConfigError, match=r"files/_delta_log is gone"):
+        files_of(warehouse)
+    ledger = warehouse / "ledger" / "_delta_log" / f"{0:020d}.json"
+    ledger.write_text(ledger.read_text()[:10])
+    with pytest.raises(ConfigError, match="/ledger cannot be read: "):
+        files_of(warehouse)
 
 
 @pytest.fixture

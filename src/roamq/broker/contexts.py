@@ -13,11 +13,15 @@ from roamq.core.context import UNLIMITED, UNLIMITED_BYTES, Context, Epoch, Mode,
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
-from roamq.core.ports import Host
+from roamq.core.ports import Host, TimerKey
 from roamq.core.records import Record
 from roamq.overlay.base import Router
 
 MATCH_CACHE_SIZE = 4096
+RELEASED_AT_ONCE = 1000
+"""So many stored events are released in one step, which takes some two milliseconds."""
+RELEASE_TIMER: TimerKey = ("release",)
+"""The timer for the next step."""
 RESERVE = 8
 """One part in so many of a bound is for what is on its way."""
 NEARLY_FULL_BYTES = 4 * 1024 * 1024
@@ -56,6 +60,8 @@ class Contexts:
         knows."""
         self.crowded: list[tuple[Context | None, Event]] = []
         """Contexts that are nearly full, None for the buffer, and what has come for them since the host looked."""
+        self.is_doubted = False
+        """Whether contexts may have been here, and gone, in a life that this broker does not remember."""
         self.buffer = EventBuffer()
         self.set_bounds(buffer_bytes, queue_bytes)
         self.index: MatchIndex[Context] = MatchIndex()
@@ -63,6 +69,10 @@ class Contexts:
         """How many contexts the last event was stored in: part of what it cost this broker."""
         self.settles_at_once = settles_at_once and host.settles_at_once
         """Whether the host may deliver an event that needs no acknowledgement instead of having it stored."""
+        self.works_in_slices = False
+        """Whether others wait while this broker works, so that long queues are forgotten and sent in parts."""
+        self.discarded: list[Context] = []
+        """What contexts had stored that are no more: it is released bit by bit, and counted until then."""
         self._heard: Epoch | None = None
         """The latest epoch of other brokers: ours are later, even if the other's clock is ahead."""
         self._table: dict[ClientId, Context] = {}
@@ -177,9 +187,12 @@ class Contexts:
         if self.index.version != self._matches_version or len(self._matches) > MATCH_CACHE_SIZE:
             self._matches.clear()
             self._matches_version = self.index.version
-        matches = self._matches.get(event.match_key)
+        key = event.match_key
+        matches = self._matches.get(key)
         if matches is None:
-            matches = self._matches[event.match_key] = tuple(self.index.match(event))
+            matches = tuple(self.index.match(event))
+            if key is not None:
+                self._matches[key] = matches
         return matches
 
     def on_event(self, event: Event) -> None:
@@ -373,9 +386,31 @@ class Contexts:
         """Forget the context: its filters leave the index, its events the buffer."""
         if context.mode is not Mode.PASSIVE:
             self._unwatch(context, context.filters, mobile=mobile)
-        context.take_all()
+        self.empty(context)
         self.take_off(context)
         self.host.record(Record("mode", self.host.now(), self.me, context.client, detail="closed"))
+
+    def empty(self, context: Context) -> None:
+        """Forget what is stored for the client: at once, or bit by bit if that is much."""
+        if self.works_in_slices and len(context.stored) > RELEASED_AT_ONCE:
+            self.discarded.append(context.split_off())
+            self.host.set_timer(RELEASE_TIMER, 0.0)
+        context.take_all()
+
+    def release_some(self) -> None:
+        """The timer rings: forget some more of what was discarded."""
+        left = RELEASED_AT_ONCE
+        while self.discarded and left:
+            left -= self.discarded[0].release_some(left)
+            if not self.discarded[0].stored:
+                del self.discarded[0]
+        if self.discarded:
+            self.host.set_timer(RELEASE_TIMER, 0.0)
+
+    def consume_all(self, context: Context) -> None:
+        """The client is done with everything that has come so far, read or not: it starts again from here."""
+        context.skip_all()
+        self.empty(context)
 
     def drop_all(self, context: Context, reason: str) -> None:
         """The client will not come for what is stored: record each event as dropped, before the context closes."""

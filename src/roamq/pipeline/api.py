@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from roamq.core.errors import ConfigError
 from roamq.models.tariff import Tariff
-from roamq.pipeline import connectivity, gold, prediction, silver
+from roamq.pipeline import connectivity, gold, online_prediction, prediction, silver
 from roamq.pipeline.conform import conform
 from roamq.pipeline.definitions.bronze import known_name
 from roamq.pipeline.headers import complete_mapping
-from roamq.pipeline.landing import data_files
+from roamq.pipeline.input_files import data_files
 from roamq.pipeline.mobility.privacy import pseudonymise
 from roamq.pipeline.replay import network_from
 from roamq.pipeline.rules import Rules
@@ -124,6 +124,16 @@ def predict_next_site(moves: DataFrame, time_zone: str = "UTC", test_share: floa
         >>> predict_next_site(moves(stays)).where("set_size in (1, 3)").show()
     """
     return prediction.prediction(prediction.ranked_tests(prediction.trigrams(moves, time_zone, test_share)))
+
+
+def predict_online(moves: DataFrame, time_zone: str = "UTC", test_share: float = 0.3) -> DataFrame:
+    """Moves -> `schemas.PREDICTION` of predictors that know how long a client stayed, that learn on during the test
+    days, or both. At every move they know what happened before it, and nothing else.
+
+    Example:
+        >>> predict_online(moves(stays)).where("set_size in (1, 3)").show()
+    """
+    return prediction.prediction(online_prediction.ranked_in_order(moves, time_zone, test_share))
 
 
 def fit_durations(sojourns: DataFrame, samples: int = 5000) -> DataFrame:

@@ -6,12 +6,19 @@ write; an acknowledgement says up to which number all is safe. After a break the
 that the receiver's HELLO does not cover: nothing is lost and nothing is taken twice.
 
     message     length (4 bytes), kind (1 byte), body
-    HELLO       MessagePack [oldest, network, name, to, nonce, received, sent, newest, description]: the versions the
-                sender speaks, and checksums of what it was told about the network
+    HELLO       MessagePack [oldest, network, name, to, nonce, received, sent, newest, description, through, asks]: the
+                versions the sender speaks, checksums of what it was told about the network, and the brokers of a detour
     PROOF       HMAC-SHA-256(secret, side, both names, both nonces)
     FRAMES      MessagePack [[number, frame], ...]
     ACK         MessagePack number
     PING        empty: the sender lives
+    LINKED      MessagePack [[broker, number, [broker, ...]], ...]: whom each is linked with directly (`linkmap`)
+
+A caller may ask a neighbour to carry its link with somebody else (`detours`). Its HELLO says so (`asks`); when both
+have proved themselves, two messages follow, and then the bytes of the link that is carried:
+
+    ASK         MessagePack [broker, ...]: the brokers to carry the link on through, and the one that it is with
+    CARRIED     MessagePack text: empty, or why not
 """
 
 import hashlib
@@ -28,10 +35,14 @@ from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import BrokerId
 
 OLDEST: Final = 3
-NEWEST: Final = 4
+NEWEST: Final = 5
 """The versions of this protocol, and of the messages in its frames (`wire`), that this program speaks. Two brokers
 speak the newest that both do. From version 4 on, HELLO says which versions the sender speaks, and a receiver passes
 over what it does not know of a message."""
+DETOURS_SINCE: Final = 5
+"""The first version that knows LINKED, and links that others carry."""
+CARRIERS_MAX: Final = 4
+"""Through so many brokers a link may run."""
 NONCE_BYTES: Final = 32
 HANDSHAKE_BYTES_MAX: Final = 1024
 """A stranger may send no more than this."""
@@ -39,7 +50,7 @@ MESSAGE_BYTES_MAX: Final = 512 * 1024 * 1024
 PING_EVERY_S: Final = 5.0
 SILENCE_S_MAX: Final = 15.0
 """A peer that says nothing for so long counts as gone."""
-BATCH_BYTES: Final = 256 * 1024
+BATCH_BYTES: Final = 64 * 1024
 """Frames are gathered into messages of about this size."""
 
 Frame = tuple[int, bytes]
@@ -53,6 +64,9 @@ class LinkMessageKind(IntEnum):
     FRAMES = 3
     ACK = 4
     PING = 5
+    LINKED = 6
+    ASK = 7
+    CARRIED = 8
 
 
 class LinkPhase(Enum):
@@ -76,6 +90,19 @@ class LinkHello(msgspec.Struct, array_like=True, frozen=True):
     """0: the sender speaks one version only, the oldest."""
     description: dict[str, str] = {}
     """A checksum of each thing about the network that brokers must agree on."""
+    through: tuple[str, ...] = ()
+    """The brokers that carry this link, as seen from the caller."""
+    asks: bool = False
+    """Whether the caller wants a link with somebody else carried, and not one with the broker it calls."""
+
+
+class LinkedWith(msgspec.Struct, array_like=True, frozen=True):
+    """A broker, and those to which it can carry links: it is linked with them directly."""
+
+    broker: BrokerId
+    number: int
+    """Of two that are about one broker the higher one holds."""
+    linked: tuple[BrokerId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +123,28 @@ class Acked:
     sequence: int
 
 
-LinkInput = Up | Frames | Acked
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """Who is linked with whom, as the peer has heard."""
+
+    entries: list[LinkedWith]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The peer wants a link carried along these brokers, to the last of them."""
+
+    path: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What follows are bytes of the link that is carried, unless there is a reason why it is not."""
+
+    refusal: str
+
+
+LinkInput = Up | Frames | Acked | Linked | Asked | Carried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +171,12 @@ class LinkSession:
         now: float,
         calls: BrokerId | None = None,
         vouched_for: str | None = None,
+        through: tuple[BrokerId, ...] = (),
+        asks: bool = False,
     ) -> None:
         """`count`: a neighbour -> the last frame safely received from it and the last one sent to it; None for who
         is no neighbour. `calls`: whom we called, or None if we were called. `vouched_for`: the name in the peer's
-        certificate."""
+        certificate. `through`: who carries the link that we call for. `asks`: we call to have another link carried."""
         assert len(nonce) == NONCE_BYTES
         self.identity = identity
         self._count = count
@@ -134,6 +184,10 @@ class LinkSession:
         self.version = OLDEST
         """What both sides speak, once the peer has said HELLO."""
         self.peer: BrokerId | None = calls
+        self.through = through
+        """Who carries this link; nobody if it is direct."""
+        self.asks = asks
+        """Whether the caller wants a link with somebody else carried."""
         self.output: list[bytes] = []
         self.heard_at = now
         self._called = calls is not None
@@ -166,6 +220,20 @@ class LinkSession:
     def ping(self) -> None:
         self._say(LinkMessageKind.PING, b"")
 
+    def tell_linked(self, entries: Iterable[LinkedWith]) -> None:
+        if self.version >= DETOURS_SINCE:
+            self._say(LinkMessageKind.LINKED, _encode(list(entries)))
+
+    def ask(self, path: Iterable[BrokerId]) -> None:
+        """Have a link carried along `path`; the peer answers with `Carried`."""
+        assert self.phase is LinkPhase.UP and self.asks and self._called
+        self._say(LinkMessageKind.ASK, _encode(list(path)))
+
+    def answer(self, refusal: str = "") -> None:
+        """The answer to `Asked`; without a refusal the bytes after it are those of the link."""
+        assert self.phase is LinkPhase.UP and self.asks and not self._called
+        self._say(LinkMessageKind.CARRIED, _encode(refusal))
+
     def is_silent(self, now: float) -> bool:
         return now - self.heard_at > SILENCE_S_MAX
 
@@ -185,7 +253,20 @@ class LinkSession:
         to = peer if self._called else ""
         mine = self.identity
         described = dict(mine.description)
-        hello = LinkHello(OLDEST, mine.network, mine.me, to, self._nonce, received, sent, NEWEST, described)
+        oldest = DETOURS_SINCE if self.asks else OLDEST  # who does not know detours refuses to talk of them
+        hello = LinkHello(
+            oldest,
+            mine.network,
+            mine.me,
+            to,
+            self._nonce,
+            received,
+            sent,
+            NEWEST,
+            described,
+            self.through if self._called else (),
+            self.asks and self._called,
+        )
         self._say(LinkMessageKind.HELLO, _encode(hello))
 
     # --- what we hear ------------------------------------------------------------------------------------------
@@ -213,13 +294,20 @@ class LinkSession:
         return inputs
 
     def _hear(self, kind: int, body: bytes) -> LinkInput | None:
-        if self.phase is LinkPhase.UP:
+        if self.phase is LinkPhase.UP and self.asks:
+            if kind == LinkMessageKind.ASK and not self._called:
+                return Asked(_path(body))
+            if kind == LinkMessageKind.CARRIED and self._called:
+                return Carried(_read(body, str))
+        elif self.phase is LinkPhase.UP:
             if kind == LinkMessageKind.FRAMES:
                 return Frames(_read(body, list[tuple[int, bytes]]))
             if kind == LinkMessageKind.ACK:
                 return Acked(_read(body, int))
             if kind == LinkMessageKind.PING:
                 return None
+            if kind == LinkMessageKind.LINKED:
+                return Linked(_read(body, list[LinkedWith]))
         elif kind == LinkMessageKind.HELLO and self.phase is LinkPhase.GREETING:
             return self._on_hello(_read(body, LinkHello))
         elif kind == LinkMessageKind.PROOF and self.phase is LinkPhase.PROVING:
@@ -232,6 +320,8 @@ class LinkSession:
         self._hello = hello
         self.peer = peer
         if not self._called:
+            self.through = tuple(BrokerId(name) for name in hello.through)
+            self.asks = hello.asks
             self._say_hello(peer)
         if self.identity.secret is None:
             return self._up()
@@ -300,8 +390,17 @@ class LinkSession:
         ours = (self.identity.me, self._nonce)
         theirs = (self._hello.name, self._hello.nonce)
         caller, called = (ours, theirs) if self._called else (theirs, ours)
-        text = _encode((self.identity.network, of_caller, caller, called))
+        said = (self.identity.network, of_caller, caller, called)
+        text = _encode((*said, "asks") if self.asks else said)
         return hmac.new(self.identity.secret, text, hashlib.sha256).digest()
+
+
+def _path(body: bytes) -> tuple[BrokerId, ...]:
+    """The brokers of an ASK: those that carry the link on, and the one that it is with."""
+    path = tuple(BrokerId(name) for name in _read(body, list[str]))
+    if not path or len(path) > CARRIERS_MAX or len(set(path)) < len(path):
+        raise RemoteProtocolError(f"a detour over {len(path)} brokers, some of them twice or too many")
+    return path
 
 
 def _read(body: bytes, kind: Any) -> Any:

@@ -1,7 +1,7 @@
 """Links on sockets: which broker calls which, calls again after a break, and what waits for a socket to take more.
 
 Of two neighbours the one whose name comes first calls. A neighbour that is down costs a call now and then and
-the frames kept for it; nobody else waits.
+the frames kept for it; nobody else waits. While it cannot be called directly, others may carry the link (`detours`).
 """
 
 import asyncio
@@ -10,20 +10,27 @@ import os
 import secrets
 import ssl
 from collections import deque
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Final, TypeVar, cast
 from zlib import crc32
 
 from roamq.core.errors import ConfigError, RemoteProtocolError
 from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
+from roamq.net.links.detours import Detours
+from roamq.net.links.hosts import notice_soon
 from roamq.net.links.outboxes import Outboxes
+from roamq.net.links.patience import Patience
 from roamq.net.links.protocol import (
     NONCE_BYTES,
     PING_EVERY_S,
     Acked,
+    Asked,
     Frame,
     Frames,
     Identity,
+    Linked,
+    LinkInput,
     LinkPhase,
     LinkSession,
     Up,
@@ -35,11 +42,15 @@ from roamq.net.shell import Shell
 
 log = logging.getLogger("roamq.links")
 
-BACK_OFF_S_MIN: Final = 0.1
-BACK_OFF_S_MAX: Final = 3.0
+P = TypeVar("P", bound=asyncio.Protocol)
+
 HANDSHAKE_S_MAX: Final = 5.0
 WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 CHUNK_FRAMES: Final = 1000
+TURNED_AWAY: Final = (
+    "it closed the connection before the link was up, and its log says why: perhaps this broker was forgotten, or "
+    "never admitted (`roamq join`)"
+)
 _RANDOM: Final = secrets.SystemRandom()
 
 
@@ -47,16 +58,27 @@ class LinkSocket(asyncio.Protocol):
     """One connection to a neighbour."""
 
     def __init__(
-        self, links: "LinkSockets", calls: BrokerId | None = None, *, is_local: bool = False
+        self,
+        links: "LinkSockets",
+        calls: BrokerId | None = None,
+        *,
+        is_local: bool = False,
+        through: tuple[BrokerId, ...] = (),
     ) -> None:
-        """`is_local`: the neighbour is a process of the same broker."""
+        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller."""
         self.links = links
         self.is_local = is_local
         self.calls = calls
+        self._through = through
+        self.ended = asyncio.Event()
+        """Set when the connection is gone."""
         self.session: LinkSession
         self.transport: asyncio.Transport
         self.backlog: deque[Frame] = deque()
         """Frames that wait for the socket to take more."""
+        self._inputs: deque[LinkInput] = deque()
+        """What the neighbour has said and was not heeded: what follows the first message waits for its turn."""
+        self._has_turn = False
         self.has_resumed = False
         """Whether what the peer missed has been sent: only then may new frames follow."""
         self.acknowledged = 0
@@ -70,16 +92,20 @@ class LinkSocket(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.began_at = self.links.shell.now()
-        self.session = LinkSession(
-            self.links.local_identity if self.is_local else self.links.identity,
-            nonce=os.urandom(NONCE_BYTES),
-            count=self.links.count,
-            now=self.began_at,
-            calls=self.calls,
-            vouched_for=_certified_name(transport),
+        self.session = self.links.session_on(
+            transport, calls=self.calls, is_local=self.is_local, through=self._through
         )
         self.links.strangers.add(self)
         self.write()
+
+    @property
+    def through(self) -> tuple[BrokerId, ...]:
+        """Who carries the link, in order from this broker."""
+        return self.session.through if self.calls is not None else self.session.through[::-1]
+
+    @property
+    def is_direct(self) -> bool:
+        return not self.session.through and not self.is_local
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -91,19 +117,42 @@ class LinkSocket(asyncio.Protocol):
                 self.links.refused[self.session.peer] = str(error)
             self.transport.abort()
             return
-        shell = self.links.shell
-        for said in inputs:
-            if isinstance(said, Frames):
-                if not self.links.is_leaving:
-                    self.last_received = said.frames[-1][0] if said.frames else self.last_received
-                    shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
-            elif isinstance(said, Acked):
-                shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
-            else:
-                self.links.came_up(self, said)
+        self._inputs += inputs
+        if not self._has_turn and self.take_turn():
+            self._has_turn = True
+            self.transport.pause_reading()
+            self.links.shell.turns.add(self)
         self.write()
 
+    def take_turn(self) -> bool:
+        """Heed one message; whether there are more. Clients have their turns between two of them."""
+        if self._inputs:
+            self._heed(self._inputs.popleft())
+        if self._has_turn and not self._inputs:
+            self._has_turn = False
+            self.write()
+            if not self.links.is_paused and not self.transport.is_closing():
+                self.transport.resume_reading()
+        return bool(self._inputs)
+
+    def _heed(self, said: LinkInput) -> None:
+        shell = self.links.shell
+        if isinstance(said, Frames):
+            if not self.links.is_leaving:
+                self.last_received = said.frames[-1][0] if said.frames else self.last_received
+                shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
+        elif isinstance(said, Acked):
+            shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
+        elif isinstance(said, Linked):
+            self.links.detours.learn(self, said.entries)
+        elif isinstance(said, Asked):
+            self.links.strangers.discard(self)
+            self.links.detours.carry(self, said.path)
+        elif isinstance(said, Up) and not self.session.asks:
+            self.links.came_up(self, said)
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._inputs.clear()  # what was not heeded was not acknowledged: it comes again
         self.links.gone(self, exc)
 
     def pause_writing(self) -> None:
@@ -162,8 +211,8 @@ class LinkSockets:
         self._outboxes = outboxes
         self._servers: list[asyncio.Server] = []
         self._callers: list[asyncio.Task[None]] = []
-        self._broken: dict[BrokerId, asyncio.Event] = {}
-        self._is_paused = False
+        self.detours = Detours(self, shell.live.machine.settings.brokers)
+        self.is_paused = False
         self.is_leaving = False
         """Whether the broker stops: it takes nothing in any more, and waits until its neighbours have what it sent."""
 
@@ -180,7 +229,7 @@ class LinkSockets:
         options = self.options
         loop = self.shell.loop
         if options.port and not options.always_calls and (options.secret or options.certificate):
-            tls = self._tls(ssl.Purpose.CLIENT_AUTH)
+            tls = self.tls(ssl.Purpose.CLIENT_AUTH)
             try:
                 self._servers.append(
                     await loop.create_server(lambda: LinkSocket(self), options.host, options.port, ssl=tls)
@@ -194,6 +243,8 @@ class LinkSockets:
         for name in (*options.peers, *options.mates):
             if options.always_calls or self.identity.me < name:
                 self._callers.append(loop.create_task(self._call(BrokerId(name))))
+                if name not in options.mates and self.detours.is_on:
+                    self._callers.append(loop.create_task(self.detours.keep(BrokerId(name))))
 
     async def _listen_for_mates(self) -> None:
         folder = self.options.run_folder
@@ -217,6 +268,7 @@ class LinkSockets:
         await asyncio.gather(*self._callers, return_exceptions=True)
         for server in self._servers:
             server.close()
+        self.detours.stop()
         for link in (*self.up.values(), *self.strangers):
             link.transport.close()
 
@@ -224,6 +276,33 @@ class LinkSockets:
         """What a HELLO tells: safely received, and sent."""
         sent = self._outboxes.sent.get(BrokerId(peer))
         return None if sent is None else (self.safe.get(BrokerId(peer), 0), sent)
+
+    def session_on(
+        self,
+        transport: asyncio.BaseTransport,
+        *,
+        calls: BrokerId | None = None,
+        is_local: bool = False,
+        through: tuple[BrokerId, ...] = (),
+        asks: bool = False,
+    ) -> LinkSession:
+        """The protocol of a new connection."""
+        if not is_local:
+            notice_soon(transport)
+        return LinkSession(
+            self.local_identity if is_local else self.identity,
+            nonce=os.urandom(NONCE_BYTES),
+            count=self.count,
+            now=self.shell.now(),
+            calls=calls,
+            vouched_for=_certified_name(transport),
+            through=through,
+            asks=asks,
+        )
+
+    def socket_through(self, peer: BrokerId, carriers: tuple[BrokerId, ...]) -> LinkSocket:
+        """For a call that others carry."""
+        return LinkSocket(self, peer, through=carriers)
 
     # --- links come and go -------------------------------------------------------------------------------------
 
@@ -235,55 +314,81 @@ class LinkSockets:
         self.strangers.discard(link)
         link.acknowledged = self.safe.get(up.peer, 0)
         self.refused.pop(up.peer, None)
-        log.info("link with %s is up", up.peer)
+        if link.through:
+            log.warning("link with %s is up, through %s", up.peer, ", ".join(link.through))
+        else:
+            log.info("link with %s is up", up.peer)
         self.shell.feed(InputKind.LINK_ACKED, up.peer, up.received)
+        self.detours.came_up(link)
 
     def gone(self, link: LinkSocket, error: Exception | None) -> None:
         self.strangers.discard(link)
+        link.ended.set()
         peer = link.session.peer
         if peer is not None and self.up.get(peer) is link:
             del self.up[peer]
             log.warning("link with %s is down%s", peer, f": {error}" if error else "")
-        if link.calls is not None:
-            self._broken[link.calls].set()
+            self.detours.went_down(peer, was_direct=not link.through)
+        is_direct_call = link.calls is not None and not link.through
+        if is_direct_call and link.session.phase is not LinkPhase.UP and link.calls not in self.refused:
+            assert link.calls is not None
+            self._note_refused(link.calls, TURNED_AWAY)
+
+    def is_greeting(self, peer: BrokerId) -> bool:
+        """Whether a direct call to the neighbour was answered and is not refused."""
+        return any(link.calls == peer and not link.through for link in self.strangers)
+
+    def _note_refused(self, peer: BrokerId, why: str) -> None:
+        """A neighbour is there and there will be no link: operators are told once, not with every call."""
+        if self.refused.get(peer) != why:
+            self.refused[peer] = why
+            log.warning("link with %s refused: %s", peer, why)
 
     async def _call(self, peer: BrokerId) -> None:
-        """Keep a link to `peer`, for ever; call less and less often while it does not answer."""
-        self._broken[peer] = asyncio.Event()
-        wait_s = BACK_OFF_S_MIN
+        """Keep a direct link to `peer`, for ever; call less and less often while it does not answer."""
+        patience = Patience()
         while True:
             began = self.shell.now()
-            self._broken[peer].clear()
             try:
                 # `wait_for` would swallow the cancellation that comes in the moment in which the call succeeds.
                 async with asyncio.timeout(HANDSHAKE_S_MAX):
-                    await self._connect(peer)
+                    link = await self._connect(peer)
+            except ssl.SSLError as error:
+                self._note_refused(peer, f"TLS: {error.reason or error}; see network.keys")
+                patience.unanswered()
             except (OSError, TimeoutError) as error:
                 log.debug("%s does not answer: %s", peer, error)
+                patience.unanswered()
             else:
-                await self._broken[peer].wait()
-                if self.shell.now() - began > BACK_OFF_S_MAX:
-                    wait_s = BACK_OFF_S_MIN
-            await asyncio.sleep(wait_s * (0.5 + _RANDOM.random()))
-            wait_s = min(wait_s * 2, BACK_OFF_S_MAX)
+                await link.ended.wait()
+                if link.session.phase is LinkPhase.UP:
+                    patience.broken(self.shell.now() - began)
+                else:
+                    patience.unanswered()
+            await asyncio.sleep(patience.wait_s * (0.5 + _RANDOM.random()))
+            await self.detours.prefer(peer, patience.doubt_s)
 
-    async def _connect(self, peer: BrokerId) -> None:
-        loop = self.shell.loop
+    async def _connect(self, peer: BrokerId) -> LinkSocket:
         if peer in self.options.mates:
             assert self.options.run_folder is not None
             path = str(self.options.run_folder / peer)
-            await loop.create_unix_connection(lambda: LinkSocket(self, peer, is_local=True), path)
-            return
-        host, port = self.options.peers[peer]
-        await loop.create_connection(
-            lambda: LinkSocket(self, peer),
-            host,
-            port,
-            ssl=self._tls(ssl.Purpose.SERVER_AUTH),
-            server_hostname=peer if self.options.certificate else None,
-        )
+            _, link = await self.shell.loop.create_unix_connection(
+                lambda: LinkSocket(self, peer, is_local=True), path
+            )
+        else:
+            _, link = await self.dial(peer, lambda: LinkSocket(self, peer), with_tls=True)
+        return link
 
-    def _tls(self, purpose: ssl.Purpose) -> ssl.SSLContext | None:
+    async def dial(
+        self, peer: BrokerId, make: Callable[[], P], *, with_tls: bool
+    ) -> tuple[asyncio.Transport, P]:
+        """A connection to a neighbour's port; without TLS where the bytes are those of somebody else's link."""
+        host, port = self.options.peers[peer]
+        tls = self.tls(ssl.Purpose.SERVER_AUTH) if with_tls else None
+        name = peer if tls is not None else None
+        return await self.shell.loop.create_connection(make, host, port, ssl=tls, server_hostname=name)
+
+    def tls(self, purpose: ssl.Purpose) -> ssl.SSLContext | None:
         options = self.options
         if options.certificate is None:
             return None
@@ -330,23 +435,23 @@ class LinkSockets:
 
     def tick(self, now: float) -> None:
         for link in list(self.up.values()):
-            if link.session.is_silent(now) and not self._is_paused:
+            if link.session.is_silent(now) and not self.is_paused:
                 log.warning("link with %s: silent", link.session.peer)
                 link.transport.abort()
             elif now - link.sent_at >= PING_EVERY_S:
                 link.session.ping()
                 link.write()
         for link in list(self.strangers):
-            if now - link.began_at > HANDSHAKE_S_MAX and link.session.phase is not LinkPhase.UP:
+            if now - link.began_at > HANDSHAKE_S_MAX:
                 link.transport.abort()
 
     def pause(self) -> None:
-        self._is_paused = True
+        self.is_paused = True
         for link in self.up.values():
             link.transport.pause_reading()
 
     def resume(self) -> None:
-        self._is_paused = False
+        self.is_paused = False
         now = self.shell.now()
         for link in self.up.values():
             link.session.heard_at = now

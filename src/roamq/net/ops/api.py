@@ -290,8 +290,7 @@ def openapi() -> dict[str, Any]:
             for name, about in query.items()
         ]
         parameters += [one for name, one in _IN_PATH.items() if name in path]
-        errors = ("400", "401", "403") if query else ("401", "403")
-        errors += ("503",) if path.startswith(TRACE) else ()
+        errors = ("401", "403", *(("400",) if query else ()), *(("503",) if path.startswith(TRACE) else ()))
         paths[path] = {"get": _operation(path, text, parameters, kind, errors)}
     for path, text in _ACTIONS.items():
         parameters = [one for name, one in _IN_PATH.items() if name in path]

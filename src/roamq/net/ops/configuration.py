@@ -7,6 +7,7 @@ import dataclasses
 import ipaddress
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -263,6 +264,7 @@ class NetworkConfig:
             mates=tuple(name for name in mates if name != broker),
             always_calls=broker in self.edges,
             run_folder=run,
+            detour_after_s=self.network.detour_after_s if self.network.detours else None,
             secret=self.network.secret.encode() if self.network.secret is not None else None,
             certificate=keys / f"{broker}.pem" if keys else None,
             key=keys / f"{broker}.key" if keys else None,
@@ -361,6 +363,9 @@ class NetworkConfig:
             raise self._error(
                 "network.keys", "give `keys` (mutual TLS; `roamq keys` makes them) or, on loopback, `secret`"
             )
+        if not 0 <= network.detour_after_s < math.inf:
+            reason = "is no time to wait; `detours = false` turns detours off"
+            raise self._error("network.detour_after_s", f"{network.detour_after_s} {reason}")
         if network.secret is not None and len(network.secret) < 16:
             raise self._error("network.secret", "is shorter than 16 characters")
         for name in self.processes:

@@ -72,6 +72,8 @@ class NeighbourOptions(msgspec.Struct, frozen=True, kw_only=True):
     mates: tuple[str, ...] = ()
     """Other processes of the same broker, which are called by Unix sockets in `run_folder`."""
     run_folder: Path | None = None
+    detour_after_s: float | None = 1.0
+    """How long a link is down before others carry it; None: nobody carries links."""
     secret: bytes | None = None
     certificate: Path | None = None
     key: Path | None = None

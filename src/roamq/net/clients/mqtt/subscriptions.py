@@ -13,9 +13,12 @@ from roamq.core.matching import MatchIndex
 from roamq.net.clients.mqtt.codec.topics import parse_share
 from roamq.net.clients.mqtt.state import SessionState, Subscription
 
-REMEMBERED_TOPICS_MAX: Final = 1024
+REMEMBERED_TOPICS_MAX: Final = 128
+"""Routes of one client: tens of thousands of clients may each remember so many."""
 REMEMBERED_FILTERS_MAX: Final = 16_384
 REMEMBERED_CHARACTERS_MAX: Final = 128
+REMEMBERED_MATCHES_MAX: Final = 8
+"""A route that names more subscriptions than this is found anew for each event."""
 SCANNED_MAX: Final = 4
 """So many subscriptions are asked one by one."""
 _UNKNOWN: Final = object()
@@ -135,10 +138,21 @@ class SubscriptionSet:
             return route  # type: ignore[return-value]  # the sentinel is excluded
         found = self._find_route(event)
         if not self._beyond_topic and (not self._shared or (len(self._filters) == 1 and found is not None)):
-            if len(self.routes) >= REMEMBERED_TOPICS_MAX:
-                self.routes.clear()
-            self.routes[event.topic] = found
+            self._remember(event.topic, found)
         return found
+
+    def _remember(self, topic: str, route: DeliveryRoute | None) -> None:
+        """Nobody is charged for what is remembered here, so that it has to be little whatever topics come."""
+        if len(topic) > REMEMBERED_CHARACTERS_MAX:
+            return
+        if route is not None:
+            if len(route.identifiers) + len(route.further) > REMEMBERED_MATCHES_MAX:
+                return
+            if not route.further:
+                route = _one_object(route)
+        if len(self.routes) >= REMEMBERED_TOPICS_MAX:
+            self.routes.clear()
+        self.routes[topic] = route
 
     def _find_route(self, event: Event) -> DeliveryRoute | None:
         subscriptions = self._state.subscriptions
@@ -148,8 +162,10 @@ class SubscriptionSet:
             matching = [subscription for subscription in matching if not subscription.no_local]
         # Section 4.8.2: a shared subscription is apart from the client's others, and has a copy of its own, if the
         # event was assigned to this member of the group. What was handed on is such a copy, for its group alone.
-        own = [] if event.is_handed_on else [one for one in matching if not _is_shared(one)]
-        shares = sorted(self._shares(event, matching), key=itemgetter(0))
+        own, shares = matching, list[tuple[str, Subscription]]()
+        if self._shared or event.is_handed_on:
+            own = [] if event.is_handed_on else [one for one in matching if not _is_shared(one)]
+            shares = sorted(self._shares(event, matching), key=itemgetter(0))
         if not own and not shares:
             return None
         is_shared = not own
@@ -177,6 +193,12 @@ class SubscriptionSet:
                     if _is_shared(one) and str(self._filters[one.topic_filter]) == key:
                         yield key, one
                         break
+
+
+@lru_cache(maxsize=1024)
+def _one_object(route: DeliveryRoute) -> DeliveryRoute:
+    """Most clients have the same few routes."""
+    return route
 
 
 def filter_of(subscription: Subscription) -> Filter:

@@ -1,0 +1,340 @@
+"""Links that others carry, on sockets: asking a neighbour for it, and carrying links for neighbours.
+
+A link's protocol needs a stream of bytes between two brokers and nothing else. While a neighbour cannot be reached
+directly, a broker that can reach both passes the bytes on; with TLS it passes on what it cannot read. It keeps no
+frames: what is lost with it the two ends send again, as after any break. The calls that go on trying the direct way end
+a detour when one of them succeeds (`sockets`).
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from roamq.core.errors import RemoteProtocolError
+from roamq.core.events import BrokerId
+from roamq.net.links.hosts import notice_soon
+from roamq.net.links.linkmap import LinkMap, Path
+from roamq.net.links.patience import STEADY_S
+from roamq.net.links.protocol import DETOURS_SINCE, Carried, LinkedWith, LinkSession, Up
+
+if TYPE_CHECKING:
+    from roamq.net.links.sockets import LinkSocket, LinkSockets
+
+log = logging.getLogger("roamq.links")
+
+CARRIED_MAX: Final = 128
+"""Links that one broker carries for others."""
+PIPE_BYTES: Final = 64 * 1024
+"""What may wait for one end of a link that is carried before the other end is not read any more."""
+OPEN_S_MAX: Final = 5.0
+"""How long it may take until a link runs by a detour."""
+CLOSE_S_MAX: Final = 5.0
+LOOK_AGAIN_S: Final = 0.5
+
+
+class AskingSocket(asyncio.Protocol):
+    """A connection on which a neighbour is asked to carry a link."""
+
+    def __init__(self, links: "LinkSockets", first: BrokerId, rest: Path) -> None:
+        self._links = links
+        self._first = first
+        self._rest = rest
+        self._session: LinkSession
+        self._transport: asyncio.Transport
+        self.carried: asyncio.Future[None] = links.shell.loop.create_future()
+        """Done when the bytes that follow are those of the link."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._session = self._links.session_on(transport, calls=self._first, asks=True)
+        self._transport.write(self._session.take_output())
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for said in self._session.receive(data, self._links.shell.now()):
+                if isinstance(said, Up):
+                    self._session.ask(self._rest)
+                elif isinstance(said, Carried):
+                    self._end(RemoteProtocolError(said.refusal) if said.refusal else None)
+        except RemoteProtocolError as error:
+            self._end(error)
+            self._transport.abort()
+            return
+        if not self._transport.is_closing():
+            self._transport.write(self._session.take_output())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(ConnectionResetError(f"{self._first} has closed the connection"))
+
+    def _end(self, error: Exception | None) -> None:
+        if self.carried.done():
+            return
+        if error is None:
+            self.carried.set_result(None)
+        else:
+            self.carried.set_exception(error)
+
+
+class PipeEnd(asyncio.Protocol):
+    """One end of a link that this broker carries: what comes in here goes out at the other end, no faster than that."""
+
+    def __init__(self, on_end: Callable[["PipeEnd"], object] = id) -> None:
+        self.transport: asyncio.Transport
+        self.other: PipeEnd | None = None
+        self._on_end = on_end
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=PIPE_BYTES)
+        notice_soon(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None:
+            self.transport.abort()  # a broker that is called does not speak first
+        elif not self.other.transport.is_closing():
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """What came before the end goes out at the other end, if it is taken soon."""
+        if self.other is not None:
+            other, self.other = self.other, None
+            other.transport.close()
+            asyncio.get_running_loop().call_later(CLOSE_S_MAX, other.transport.abort)
+        self._on_end(self)
+
+
+class Detours:
+    """The detours of one broker's links, and the links of others that run through it."""
+
+    def __init__(self, links: "LinkSockets", brokers: Iterable[BrokerId]) -> None:
+        """`brokers`: of the first configuration; no other carries links."""
+        self._links = links
+        self._brokers = frozenset(brokers)
+        self._after_s = links.options.detour_after_s
+        self._map = LinkMap(links.identity.me)
+        self._down: dict[BrokerId, asyncio.Event] = {}
+        self._direct_until: dict[BrokerId, float] = {}
+        """Neighbour -> when there was a direct link with it last."""
+        self._pipes: dict[PipeEnd, tuple[BrokerId, BrokerId]] = {}
+        """The end toward the broker that asked -> that broker, and the one that the link is with."""
+        self._opening: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_on(self) -> bool:
+        return self._after_s is not None
+
+    @property
+    def carried(self) -> list[tuple[BrokerId, BrokerId]]:
+        """The links of others that run through this broker: who asked for it, and whom it is with."""
+        return sorted(self._pipes.values())
+
+    def stop(self) -> None:
+        for task in self._opening:
+            task.cancel()
+        for pipe in list(self._pipes):
+            pipe.transport.abort()
+
+    # --- who is linked with whom ---------------------------------------------------------------------------------
+
+    def came_up(self, link: "LinkSocket") -> None:
+        """A link is up: the neighbour hears who is linked with whom, and the others that this one is."""
+        peer = link.session.peer
+        assert peer is not None
+        if peer in self._down:
+            self._down[peer].clear()
+        if not link.is_local and self._map.entries:
+            link.session.tell_linked(self._map.entries)
+        self.look()
+
+    def went_down(self, peer: BrokerId, *, was_direct: bool) -> None:
+        if was_direct:
+            self._direct_until[peer] = self._links.shell.now()
+        if peer in self._down:
+            self._down[peer].set()
+        self.look()
+
+    def look(self) -> None:
+        """Tell the others if this broker can carry links to other brokers than before."""
+        options = self._links.options
+        if not self.is_on or options.always_calls:
+            return
+        linked = [peer for peer, link in self._links.up.items() if link.is_direct and peer in options.peers]
+        news = self._map.say(linked, int(self._links.shell.now() * 1_000_000))
+        if news is not None:
+            self._tell([news])
+
+    def learn(self, teller: "LinkSocket", entries: list[LinkedWith]) -> None:
+        news = self._map.learn(entries, self._brokers)
+        is_about_us = any(one.broker == self._links.identity.me for one in news)
+        self._tell(news, but=None if is_about_us else teller)
+
+    def _tell(self, news: list[LinkedWith], but: "LinkSocket | None" = None) -> None:
+        for link in self._links.up.values() if news else ():
+            if not link.is_local and link is not but:
+                link.session.tell_linked(news)
+                link.write()
+
+    # --- links of this broker that others carry ------------------------------------------------------------------
+
+    def way(self, peer: BrokerId, avoid: Iterable[Path] = ()) -> Path | None:
+        """Who could carry the link with a neighbour."""
+        links = self._links
+        can = [
+            name
+            for name, link in links.up.items()
+            if link.is_direct and name in links.options.peers and link.session.version >= DETOURS_SINCE
+        ]
+        return self._map.way(peer, can, frozenset(avoid))
+
+    async def prefer(self, peer: BrokerId, for_s: float) -> None:
+        """Wait, at most so long, while a detour carries the link with a neighbour, or may do so in a moment."""
+        if self._after_s is None or not for_s:
+            return
+        now = self._links.shell.now
+        until = now() + for_s
+        soon = min(until, now() + self._after_s + OPEN_S_MAX)
+        while now() < until and (peer in self._links.up or (now() < soon and self.way(peer) is not None)):
+            await asyncio.sleep(min(LOOK_AGAIN_S, max(0.0, until - now())))
+
+    async def keep(self, peer: BrokerId) -> None:
+        """Have the link with a neighbour carried by others whenever it is down for a while."""
+        assert self._after_s is not None
+        links = self._links
+        self._down[peer] = asyncio.Event()
+        self._down[peer].set()
+        self._direct_until[peer] = links.shell.now()
+        failed: set[Path] = set()
+        while True:
+            await self._down[peer].wait()
+            await asyncio.sleep(max(0.0, self._direct_until[peer] + self._after_s - links.shell.now()))
+            if peer in links.up:
+                continue
+            way = None if links.is_greeting(peer) else self.way(peer, failed)
+            if way is None:
+                failed.clear()
+                await asyncio.sleep(LOOK_AGAIN_S)
+                continue
+            began = links.shell.now()
+            try:
+                async with asyncio.timeout(OPEN_S_MAX):
+                    link = await self._call(peer, way)
+            except (OSError, TimeoutError, RemoteProtocolError) as error:
+                log.info("no detour to %s through %s: %s", peer, ", ".join(way), error or "no answer in time")
+                failed.add(way)
+                continue
+            await link.ended.wait()
+            if links.shell.now() - began < STEADY_S:
+                failed.add(way)
+            else:
+                failed.clear()
+
+    async def _call(self, peer: BrokerId, way: Path) -> "LinkSocket":
+        """Call a neighbour on a connection that others carry."""
+        links = self._links
+        transport = await self._open((*way, peer))
+        if peer in links.up or links.is_greeting(peer):
+            transport.abort()
+            raise ConnectionAbortedError("the direct way is open again")
+        tls = links.tls(ssl.Purpose.SERVER_AUTH)
+        if tls is not None:
+            # Between the two ends: who carries the link cannot read it.
+            begun = await links.shell.loop.start_tls(transport, asyncio.Protocol(), tls, server_hostname=peer)
+            assert begun is not None
+            transport = begun
+        if transport.is_closing():
+            raise ConnectionResetError("closed by who carries it")
+        link = links.socket_through(peer, way)
+        transport.set_protocol(link)
+        link.connection_made(transport)
+        return link
+
+    async def _open(self, path: Path) -> asyncio.Transport:
+        """A connection whose bytes the last broker of the path gets, as if it had been called directly."""
+        first, *rest = path
+        if not rest:
+            end, _ = await self._links.dial(first, PipeEnd, with_tls=False)
+            return end
+        transport, asking = await self._links.dial(
+            first, partial(AskingSocket, self._links, first, tuple(rest)), with_tls=True
+        )
+        try:
+            await asking.carried
+        except BaseException:
+            transport.abort()
+            raise
+        return transport
+
+    # --- links of others that this broker carries ------------------------------------------------------------------
+
+    def carry(self, asker: "LinkSocket", path: Path) -> None:
+        """A neighbour that has proved itself asks for a link with the last broker of the path."""
+        refusal = self._refusal(path)
+        if refusal:
+            self._refuse(asker, path, refusal)
+            return
+        task = self._links.shell.loop.create_task(self._carry(asker, path))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def _refusal(self, path: Path) -> str:
+        links = self._links
+        me = links.identity.me
+        next_one = links.up.get(path[0])
+        if not self.is_on or links.options.always_calls:
+            return f"{me} carries no links"
+        if links.is_leaving:
+            return f"{me} stops"
+        if me in path:
+            return f"a detour through {me} leads back to it"
+        if len(self._pipes) + len(self._opening) >= CARRIED_MAX:
+            return f"{me} carries {CARRIED_MAX} links of others already"
+        if next_one is None or not next_one.is_direct or path[0] not in links.options.peers:
+            return f"{me} has no direct link with {path[0]}"
+        if len(path) > 1 and next_one.session.version < DETOURS_SINCE:
+            return f"{path[0]} is of a release that carries no links"
+        return ""
+
+    def _refuse(self, asker: "LinkSocket", path: Path, why: str) -> None:
+        log.info("a link from %s to %s is not carried: %s", asker.session.peer, path[-1], why)
+        asker.session.answer(why)
+        asker.write()
+        asker.transport.close()
+
+    async def _carry(self, asker: "LinkSocket", path: Path) -> None:
+        try:
+            async with asyncio.timeout(OPEN_S_MAX):
+                onward = await self._open(path)
+        except (OSError, TimeoutError, RemoteProtocolError) as error:
+            if not asker.transport.is_closing():
+                self._refuse(asker, path, str(error) or f"{path[0]} does not answer")
+            return
+        if asker.transport.is_closing() or onward.is_closing():
+            onward.abort()
+            asker.transport.abort()
+            return
+        peer = asker.session.peer
+        assert peer is not None
+        asker.session.answer()
+        asker.write()
+        near, far = PipeEnd(self._forget), PipeEnd()
+        near.other, far.other = far, near
+        for end, transport in ((near, asker.transport), (far, onward)):
+            transport.set_protocol(end)
+            end.connection_made(transport)
+        self._pipes[near] = (peer, path[-1])
+        log.info("carries the link from %s to %s", peer, path[-1])
+
+    def _forget(self, near: PipeEnd) -> None:
+        asked, to = self._pipes.pop(near)
+        log.info("carries the link from %s to %s no more", asked, to)

@@ -1,0 +1,26 @@
+"""Connections whose other host has vanished: the operating system notices, and need not wait for a busy broker."""
+
+import asyncio
+import socket
+from typing import Final
+
+VANISHED_S_MAX: Final = 5.0
+"""A host that acknowledges nothing for so long, whatever its broker does, is out of reach."""
+PROBE_AFTER_S: Final = 2
+"""Where nothing is said, hosts ask each other after this time."""
+
+
+def notice_soon(transport: asyncio.BaseTransport) -> None:
+    """Have the operating system end the connection when its other host has not been heard for `VANISHED_S_MAX`."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", PROBE_AFTER_S),
+        ("TCP_KEEPINTVL", 1),
+        ("TCP_KEEPCNT", int(VANISHED_S_MAX) - PROBE_AFTER_S),
+        ("TCP_USER_TIMEOUT", int(VANISHED_S_MAX * 1000)),
+    ):
+        if hasattr(socket, name):  # elsewhere than on Linux some are missing
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,82 @@
+"""Who is linked directly with whom, as brokers tell each other; and the way around a link that is down.
+
+Each broker numbers what it says of its own links, and passes on what is news to it: after a change all brokers in reach
+know it when the message has gone once over every link. A broker that is down goes on being linked in its own last words
+and in nobody else's, so that no way leads to it.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from zlib import crc32
+
+from roamq.core.events import BrokerId
+from roamq.net.links.protocol import CARRIERS_MAX, LinkedWith
+
+Path = tuple[BrokerId, ...]
+"""The brokers that carry a link, in order from the one that calls."""
+
+
+class LinkMap:
+    """What one broker knows of all links that are up."""
+
+    def __init__(self, me: BrokerId) -> None:
+        self._me = me
+        self._known: dict[BrokerId, LinkedWith] = {}
+
+    @property
+    def entries(self) -> list[LinkedWith]:
+        """Everything, for a neighbour whose link has just come up."""
+        return list(self._known.values())
+
+    def say(self, linked: Iterable[BrokerId], number: int) -> LinkedWith | None:
+        """This broker can carry links to `linked`; gives what others are to be told, if that is news. `number` is above
+        those of earlier lives, if the clock is right."""
+        now = tuple(sorted(linked))
+        mine = self._known.get(self._me)
+        if mine is not None and mine.linked == now:
+            return None
+        return self._renew(now, number)
+
+    def learn(self, entries: Iterable[LinkedWith], brokers: Collection[BrokerId]) -> list[LinkedWith]:
+        """What a neighbour has told; gives what is news here and goes on to the others. Only `brokers` are of the
+        network."""
+        news: list[LinkedWith] = []
+        for entry in entries:
+            known = self._known.get(entry.broker)
+            if entry.broker not in brokers or not set(entry.linked).issubset(brokers):
+                continue  # of a broker that has departed, or that this one has not heard of yet
+            if known is not None and entry.number <= known.number:
+                continue
+            if entry.broker == self._me:
+                # An earlier life said it, with a clock that was ahead: the last word is this life's.
+                news.append(self._renew(known.linked if known is not None else (), entry.number + 1))
+            else:
+                self._known[entry.broker] = entry
+                news.append(entry)
+        return news
+
+    def way(self, to: BrokerId, by: Collection[BrokerId], avoid: Collection[Path] = ()) -> Path | None:
+        """The brokers that could carry a link with `to`, the first of them one of `by`; as few as there are, and not by
+        a way to `avoid`."""
+        # Of ways of one length each pair of brokers prefers another, so that one broker does not carry all.
+        firsts = sorted(by, key=lambda one: crc32(f"{self._me} {to} {one}".encode()))
+        reached: deque[Path] = deque((one,) for one in firsts if one not in (to, self._me))
+        seen = {self._me, to}
+        while reached:
+            path = reached.popleft()
+            entry = self._known.get(path[-1])
+            if entry is None:
+                continue
+            if to in entry.linked and path not in avoid:
+                return path
+            if path[-1] in seen or len(path) == CARRIERS_MAX:
+                continue
+            seen.add(path[-1])
+            reached.extend((*path, one) for one in entry.linked if one not in seen)
+        return None
+
+    def _renew(self, linked: tuple[BrokerId, ...], number: int) -> LinkedWith:
+        mine = self._known.get(self._me)
+        said = LinkedWith(self._me, max(number, 0 if mine is None else mine.number + 1), linked)
+        self._known[self._me] = said
+        return said
