@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := $(VENV)/.peers
 # Tests wait for brokers as often as they compute, so there is one process more than cores; Spark tests share one session
 # per process.
 WORKERS ?= 3
@@ -19,6 +20,11 @@ $(READY): pyproject.toml constraints.txt scripts/setup
 	@PYTHON=$(PYTHON) bash scripts/setup $(VENV)
 	@touch $@
 
+# Programs that some tests use; without them those tests are skipped.
+$(PEERS): $(READY) scripts/setup-peers
+	@bash scripts/setup-peers
+	@touch $@
+
 check: $(READY) ## Formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -28,7 +34,7 @@ format: $(READY) ## Rewrite the code in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check ## Everything CI runs
+test: check $(PEERS) ## Everything CI runs
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test-fast: $(READY) ## The pure core and the papers' rules, without Spark, in about two minutes

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from roamq.cli.groups import SentenceGroup
 from roamq.cli.mobility import mobility, pseudonymise
 from roamq.cli.options import conf_option, json_option, overrides_of, spark_options
 from roamq.cli.output import print_json, print_table
@@ -32,7 +33,7 @@ mapping_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """Turn traces and records into bronze, silver and gold tables, on Spark.
 

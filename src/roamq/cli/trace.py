@@ -52,12 +52,10 @@ def _show(records: "RecordFolder", what: str, last: int, as_json: bool) -> bool:
     """Print what is recorded; whether there is anything."""
     from roamq.net.ops.tracing import message_id, sentence
 
-    if (found := message_id(what)) is not None:
-        rows = records.message(*found).rows
-    elif "/" in what or what in ("#", "+") or not records.knows_client(what):
+    if records.kind_of(what) == "topic":
         return _print_topic(records, what, last, as_json)
-    else:
-        rows = records.client(what, last)
+    named = message_id(what)
+    rows = records.client(what, last) if named is None else records.message(*named).rows
     if as_json:
         print_json(rows)
     else:

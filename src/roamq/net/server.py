@@ -38,6 +38,7 @@ from roamq.net.ops.metrics import BrokerCollector, Observatory
 from roamq.net.ops.options import Durability, Listener, ServerOptions
 from roamq.net.ops.settings import Settings
 from roamq.net.ops.status import BrokerStatus
+from roamq.net.ops.trace_reader import TraceReader
 from roamq.net.shell import Shell
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class Server:
                     "forget": self.growing.forget,
                 },
                 {"join": self.growing.join},
+                TraceReader(None if options.recording is None else options.recording.folder).read,
             ),
             Console(inspector, rights) if options.console_token is not None else None,
         )

@@ -4,6 +4,7 @@ import os
 
 import click
 
+from roamq.cli.groups import SentenceGroup
 from roamq.cli.plan.capacity import capacity
 from roamq.cli.plan.check import check
 from roamq.cli.plan.mobility import mobility
@@ -13,7 +14,7 @@ from roamq.cli.plan.schemes import schemes
 from roamq.cli.plan.transfer_cost import transfer_cost
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """Ask the models about brokers, throughput, response times and buffers. An answer takes about a second.
 

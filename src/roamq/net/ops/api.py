@@ -6,6 +6,7 @@ GET /api/sessions?after=&limit=&search=      whose sessions are here, with how m
 GET /api/where/CLIENT                        what this broker knows of a client
 GET /api/events?after=&limit=                what happened last
 GET /api/network                             all brokers, and how many clients are at each
+GET /api/trace/WHAT?last=                    what the records tell of a message, a client or a topic
 GET /api/openapi.json                        this list as OpenAPI
 POST /api/kick/CLIENT                        end the connection of a client; its session stays
 POST /api/reload                             read users and access rules again
@@ -22,7 +23,7 @@ along with a form of another page, so that an action needs the header `X-RoamQ` 
 
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -41,11 +42,13 @@ from roamq.net.ops.inspection import (
     NetworkAnswer,
     SessionsAnswer,
     StatusAnswer,
+    TraceAnswer,
     WhereAnswer,
 )
 
 COOKIE: Final = "roamq"
 PREFIX: Final = "/api/"
+TRACE: Final = "/api/trace/"
 ACT_HEADER: Final = "x-roamq"
 _PAGE: Final = {
     "after": "the last client id of the page before; empty for the first page",
@@ -63,6 +66,11 @@ _PATHS: Final[dict[str, tuple[type[ApiAnswer], str, dict[str, str]]]] = {
         {"after": "only what happened after this number", "limit": f"at most {PAGE_MAX}"},
     ),
     "/api/network": (NetworkAnswer, "All brokers, and how many clients are at each", {}),
+    "/api/trace/{what}": (
+        TraceAnswer,
+        "What the records in this broker's folder tell of a message, a client or a topic",
+        {"last": f"rows, at most {PAGE_MAX}"},
+    ),
 }
 _ACTIONS: Final = {
     "/api/kick/{client}": "End the connection of a client; its session stays",
@@ -76,6 +84,7 @@ _ERRORS: Final = {
     "400": "It cannot be done, or a parameter is wrong; `error` says why.",
     "401": "A token is needed: of [console] to read, of [operation] to act.",
     "403": "A page of somebody else asks: the `Host` is not this machine's, or an action lacks the header `X-RoamQ`.",
+    "503": "Records are being read for somebody else, or are too many to be read in time; `error` says which.",
 }
 _CLIENT: Final[dict[str, Any]] = {
     "name": "client",
@@ -84,7 +93,15 @@ _CLIENT: Final[dict[str, Any]] = {
     "description": "a client id",
     "schema": {"type": "string"},
 }
-_BROKER: Final[dict[str, Any]] = {**_CLIENT, "name": "broker", "description": "the name of a broker"}
+_IN_PATH: Final[dict[str, dict[str, Any]]] = {
+    "{client}": _CLIENT,
+    "{broker}": {**_CLIENT, "name": "broker", "description": "the name of a broker"},
+    "{what}": {
+        **_CLIENT,
+        "name": "what",
+        "description": "the id of a message, a client id, a topic or filter",
+    },
+}
 _JOINING: Final = [
     {"name": name, "in": "query", "description": about, "schema": {"type": "string"}}
     for name, about in {
@@ -187,9 +204,12 @@ class Api:
         rights: Rights,
         actions: Mapping[str, Action],
         detailed: Mapping[str, DetailedAction] | None = None,
+        trace: Callable[[str, int], Awaitable[HttpResponse]] | None = None,
     ) -> None:
-        """`actions`: kick, reload, drain, leave and forget; `detailed`: join, which is told more."""
+        """`actions`: kick, reload, drain, leave and forget; `detailed`: join, which is told more; `trace`: reads
+        records."""
         self.detailed = detailed or {}
+        self._trace = trace
         self.inspector = inspector
         self.rights = rights
         self.actions = actions
@@ -202,6 +222,19 @@ class Api:
             ),
             "/api/network": lambda _: inspector.network(),
         }
+
+    async def serve(self, request: HttpRequest) -> HttpResponse:
+        """The answer, also to what takes a while."""
+        is_trace = request.path.startswith(TRACE) and request.method == "GET"
+        if self._trace is None or not is_trace or not self.rights.may_read(request):
+            return self.answer(request)
+        try:
+            last = _number(request.query, "last", 100)
+            if not 1 <= last <= PAGE_MAX:
+                raise ValueError(f"last: is {last}, and may be 1 to {PAGE_MAX}")
+        except ValueError as error:
+            return answered({"error": str(error)}, "400 Bad Request")
+        return await self._trace(unquote(request.path.removeprefix(TRACE)), last)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         name, _, about = request.path.removeprefix(PREFIX).partition("/")
@@ -256,12 +289,11 @@ def openapi() -> dict[str, Any]:
             {"name": name, "in": "query", "description": about, "schema": _schema_of(path, name)}
             for name, about in query.items()
         ]
-        if "{client}" in path:
-            parameters.append(_CLIENT)
-        errors = ("400", "401", "403") if query else ("401", "403")
+        parameters += [one for name, one in _IN_PATH.items() if name in path]
+        errors = ("401", "403", *(("400",) if query else ()), *(("503",) if path.startswith(TRACE) else ()))
         paths[path] = {"get": _operation(path, text, parameters, kind, errors)}
     for path, text in _ACTIONS.items():
-        parameters = [_CLIENT] if "{client}" in path else [_BROKER] if "{broker}" in path else []
+        parameters = [one for name, one in _IN_PATH.items() if name in path]
         if path.startswith("/api/join"):
             parameters += _JOINING
         paths[path] = {"post": _operation(path, text, parameters, DoneAnswer, ("400", "401", "403"))}
@@ -279,7 +311,7 @@ def openapi() -> dict[str, Any]:
 
 def _schema_of(path: str, name: str) -> dict[str, str]:
     """A page begins after a client id; events are counted."""
-    is_number = name == "limit" or path == "/api/events"
+    is_number = name in ("limit", "last") or path == "/api/events"
     return {"type": "integer" if is_number else "string"}
 
 
