@@ -16,7 +16,7 @@ def local_network(
     brokers: int,
     *,
     scheme: str = "proactive",
-    overlay: str = "interest",
+    overlay: str = "flooding",
     durability: str = "process",
     records: Path | None = None,
     steps: bool = False,
