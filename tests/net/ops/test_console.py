@@ -244,6 +244,7 @@ def test_ten_thousand_clients_that_move_do_not_freeze_the_page(tmp_path: Path, p
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
     try:
+        page.resize(1280, 900)
         page.open(url)
         page.wait_for("(document.querySelector('#brokers td:nth-child(2)') || {}).textContent === '5,000'")
         page.wait_for("document.querySelector('#moved').textContent.includes('moved')")
