@@ -1,4 +1,6 @@
-"""Progress away from a terminal: a plain line a minute, no more."""
+"""Progress: on a terminal a bar that tells the truth, elsewhere a plain line a minute, no more."""
+
+import re
 
 import pytest
 
@@ -24,3 +26,19 @@ def test_a_phase_is_named_when_it_begins(capsys: pytest.CaptureFixture[str]) -> 
         report(1, 2)
 
     assert capsys.readouterr().err == "starting Spark ...\nsimulating ...\nsimulating: 1 of 2 after 61 s\n"
+
+
+def test_a_phase_of_unknown_length_shows_no_count_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress("simulating") as report:
+        report(8, 8)
+        report.phase("measuring")
+
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    last = next(line for line in reversed(re.split(r"[\r\n]", shown)) if "measuring" in line)
+    assert "/" not in last

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from roamq.cli.main import cli
+from roamq.core.errors import ConfigError
 from roamq.pipeline.schemas import SummaryRow
 from roamq.pipeline.sweep import as_frame, combinations, jobs_of, label, split_values, sweep
 
@@ -34,6 +35,12 @@ def test_every_combination_is_a_job_with_its_replay_command() -> None:
         == "roamq simulate testbed --scheme standard --set clients=50 --set duration_s=60 --seed 1"
     )
     assert combinations({}) == [{}]
+
+
+@pytest.mark.parametrize("duration_s", ["30", "20"])
+def test_a_run_that_ends_before_anything_is_measured_is_refused_before_it_begins(duration_s: str) -> None:
+    with pytest.raises(ConfigError, match=r"duration_s: .* leave nothing to measure after warmup_s, 30 s"):
+        jobs_of("testbed", ["standard"], [1], [{"duration_s": duration_s}])
 
 
 def test_a_summary_becomes_a_tidy_table() -> None:

@@ -34,18 +34,26 @@ def progress(what: str, *, clock: Callable[[], float] = time.monotonic) -> Itera
 @contextlib.contextmanager
 def _bar(what: str) -> Iterator[Reporting]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeElapsedColumn
+    from rich.text import Text
 
     class Bar:
+        def __init__(self) -> None:
+            self._task = bar.add_task(what, total=None)
+
         def __call__(self, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            bar.update(self._task, completed=done, total=total)
 
         def phase(self, name: str) -> None:
-            bar.reset(task, description=name, total=None)
+            bar.remove_task(self._task)  # a task that is reset keeps its total, and stands at 0 of it
+            self._task = bar.add_task(name, total=None)
 
-    look = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    class Done(MofNCompleteColumn):
+        def render(self, task: Task) -> Text:
+            return Text() if task.total is None else super().render(task)
+
+    look = (TextColumn("{task.description}"), BarColumn(), Done(), TimeElapsedColumn())
     with Progress(*look, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
         yield Bar()
 
 

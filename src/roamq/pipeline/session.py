@@ -10,6 +10,7 @@ chatter go to a folder that the session removes when it ends.
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import secrets
 import shutil
@@ -206,9 +207,13 @@ def _embedded_server(settings: SparkSettings, scratch: Path) -> Iterator[str]:
 def _client(url: str, settings: SparkSettings) -> Iterator["SparkSession"]:
     """A Connect session at `url`."""
     from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+    # PySpark writes a page of JSON to standard error before it raises; whoever catches the error says it in a line.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     # PySpark asks the environment which of its two APIs `functions` should build columns for.
     before = os.environ.get("SPARK_CONNECT_MODE_ENABLED")
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from roamq.core.errors import ConfigError
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.schemas import SummaryRow
 from roamq.pipeline.session import SparkSettings
@@ -81,6 +82,11 @@ def jobs_of(
     jobs = []
     for overrides, scheme in itertools.product(grid, chosen):
         loaded = load_scenario(scenario, overrides=overrides, scheme=scheme)
+        if loaded.duration_s <= loaded.warmup_s:
+            raise ConfigError(
+                f"duration_s: {loaded.duration_s:g} s leave nothing to measure after warmup_s, {loaded.warmup_s:g} s; "
+                "give more, or --set warmup_s=0"
+            )
         payload = json.loads(loaded.to_json())
         given = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in overrides.items())
         jobs += [

@@ -227,11 +227,11 @@ def log_in(page: chromium.Page, token: str) -> None:
 @needs_browser
 def test_ten_thousand_clients_that_move_do_not_freeze_the_page(tmp_path: Path, page: chromium.Page) -> None:
     ended = threading.Event()
-    network = write_network(tmp_path, local_network(1, durability="memory", console_token=TOKEN))
+    network = write_network(tmp_path, local_network(2, durability="memory", console_token=TOKEN))
     url = f"http://127.0.0.1:{network.brokers['b1'].metrics_port}/console?token={TOKEN}"
 
     async def serve() -> None:
-        async with running(network) as servers:
+        async with running(network, "b1") as servers:  # b2 is only heard of: clients fly between the two
             directory = servers["b1"].shell.live.machine.directory
             rounds = 0
             while not ended.is_set():
@@ -244,6 +244,7 @@ def test_ten_thousand_clients_that_move_do_not_freeze_the_page(tmp_path: Path, p
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
     try:
+        page.resize(1280, 900)
         page.open(url)
         page.wait_for("(document.querySelector('#brokers td:nth-child(2)') || {}).textContent === '5,000'")
         page.wait_for("document.querySelector('#moved').textContent.includes('moved')")
