@@ -139,7 +139,7 @@ class LinkSocket(asyncio.Protocol):
             elif isinstance(said, Acked):
                 shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
             elif isinstance(said, Linked):
-                self.links.detours.learn(self, said.entries)
+                self.links.detours.learn(said.entries)
             elif isinstance(said, Asked):
                 self.links.strangers.discard(self)
                 self.links.detours.carry(self, said.path)
