@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests run one process per core; Spark tests share one session per process.
-WORKERS ?= 2
+PEERS := $(VENV)/.peers
+# Tests wait for brokers as often as they compute, so there is one process more than cores; Spark tests share one session
+# per process.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-fast docs demo bench clean
@@ -18,6 +20,11 @@ $(READY): pyproject.toml constraints.txt scripts/setup
 	@PYTHON=$(PYTHON) bash scripts/setup $(VENV)
 	@touch $@
 
+# Programs that some tests use; without them those tests are skipped.
+$(PEERS): $(READY) scripts/setup-peers
+	@bash scripts/setup-peers
+	@touch $@
+
 check: $(READY) ## Formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -27,7 +34,7 @@ format: $(READY) ## Rewrite the code in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check ## Everything CI runs
+test: check $(PEERS) ## Everything CI runs
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test-fast: $(READY) ## The pure core and the papers' rules, without Spark, in about two minutes

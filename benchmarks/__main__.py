@@ -4,8 +4,8 @@ Without names all of them run, one after the other: a benchmark wants the machin
 `benchmarks.json` in the folder named by --out.
 
 Two more are commands of their own, because they compare this tree with another checkout: `python -m
-benchmarks.digests` (the same records?) and `python -m benchmarks.before` (the same speed?). Three tell how wrong models
-are (docs/models.md): `python -m benchmarks.bursts`, `benchmarks.solvers` and `benchmarks.theorem_2`.
+benchmarks.digests` (the same records?) and `python -m benchmarks.before` (the same speed?). Two tell how wrong models
+are (docs/models.md): `python -m benchmarks.bursts` and `benchmarks.solvers`.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import benchmarks
 COMPARE_TREES = frozenset({"before", "digests"})
 """Commands of their own: they compare this tree with another one, which has to be named."""
 
-ABOUT_MODELS = frozenset({"bursts", "solvers", "theorem_2"})
+ABOUT_MODELS = frozenset({"bursts", "solvers"})
 """Commands of their own: they measure the error of models, not speed."""
 
 

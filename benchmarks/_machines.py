@@ -23,11 +23,13 @@ def _found(name: str, *modules: str) -> Any:
     )
 
 
-def _machine(me: str, brokers: tuple[str, ...], scheme: str, now: float) -> Any:
+def _machine(me: str, brokers: tuple[str, ...], scheme: str, overlay: str | None, now: float) -> Any:
+    """`overlay`: None for that which live networks of the tree have unless told otherwise."""
     machine = _found("Machine", "roamq.net.machine")
     settings = _found("Settings", "roamq.net.settings", "roamq.net.ops.settings")
     links = tuple((a, b) for place, a in enumerate(brokers) for b in brokers[place + 1 :])
-    return machine(settings(me=me, brokers=brokers, links=links, scheme=scheme), now)
+    more = {} if overlay is None else {"overlay": overlay}
+    return machine(settings(me=me, brokers=brokers, links=links, scheme=scheme, **more), now)
 
 
 def _outputs(machine: Any) -> Any:
@@ -43,11 +45,22 @@ class Machines:
 
     Brokers that are `silent` belong to the network, but take nothing and say nothing."""
 
-    def __init__(self, brokers: tuple[str, ...], scheme: str, silent: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        brokers: tuple[str, ...],
+        scheme: str,
+        silent: tuple[str, ...] = (),
+        overlay: str | None = None,
+    ) -> None:
         self.now = 1000.0
         up = [name for name in brokers if name not in silent]
-        self.machines = {name: _machine(name, brokers, scheme, self.now) for name in up}
+        self.machines = {name: _machine(name, brokers, scheme, overlay, self.now) for name in up}
         self._connections = 0
+        for name, machine in self.machines.items():
+            for peer in up:
+                if peer != name:  # as when a link comes up: the neighbour has received nothing yet
+                    machine.link_acked(peer, 0, self.now)
+        self.settle()
 
     def connect(
         self, broker: str, client: str, *, previous: str | None = None, clean: bool = False

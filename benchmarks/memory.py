@@ -3,7 +3,8 @@
     python -m benchmarks memory
 
 The broker has no sockets here, so that nothing else grows: `tracemalloc` counts what the machine keeps for a thousand
-of each (of the last selectors: for all fifty, by a thousand). What is charged must be within a factor of two of it.
+of each (of the last selectors: for all fifty, by a thousand; of readers: for a hundred, by a thousand). What is charged
+must be within a factor of two of it.
 """
 
 import gc
@@ -23,6 +24,7 @@ from roamq.net.clients.mqtt.codec import (
     Will,
 )
 from roamq.net.clients.mqtt.codec import encode as _encode
+from roamq.net.clients.mqtt.subscriptions import REMEMBERED_TOPICS_MAX
 from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.ops.settings import Settings
 
@@ -91,6 +93,18 @@ def connections(broker: Broker) -> int:
     return broker.live.machine.quota.weigh() + CONNECTION_BYTES * COUNT
 
 
+def readers(broker: Broker) -> int:
+    """What a connection remembers of topics is part of what it costs."""
+    for number in range(1, COUNT // 10 + 1):
+        broker.connect(number)
+        broker.subscribe(number, "#")
+    for topic in range(REMEMBERED_TOPICS_MAX):
+        packet = Publish(f"sensors/{topic}", b"x")
+        broker.live.received(NOW + topic, 1, _encode(packet, Version.V5))
+        broker.settle()
+    return broker.live.machine.quota.weigh() + CONNECTION_BYTES * COUNT // 10
+
+
 def subscriptions(broker: Broker, pattern: str = "a/{}/+/#") -> int:
     broker.connect(1)
     for number in range(COUNT):
@@ -147,6 +161,7 @@ KINDS: Final[dict[str, Callable[[Broker], int]]] = {
     "sessions of absent clients": sessions,
     "the same with wills of 1,200 bytes": wills,
     "connections with their sessions": connections,
+    "a hundred that have got 128 topics": readers,
     "subscriptions": subscriptions,
     "subscriptions of 2,000 characters": long_subscriptions,
     "subscriptions of 100 levels": deep_subscriptions,

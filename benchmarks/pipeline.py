@@ -10,15 +10,16 @@ was and when each table was ready; there the plain job finds its code compiled a
 """
 
 import argparse
+import contextlib
 import itertools
 import math
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from roamq.pipeline.traces import FORMATS
 PANDAS_ROWS_MAX = 10_000_000
 ROWS_PER_FILE = 2_000_000
 ROW_BYTES = 22
+WATCH_S = 0.2
+"""How often processor time is read; what a process uses after the last time is missed."""
 
 
 def main(argv: list[str]) -> dict[str, object]:
@@ -130,15 +133,43 @@ def as_commands(rows: int, traces: Path, work: Path, options: argparse.Namespace
         *(sys.executable, "-m", "roamq", "pipeline", "run", "--warehouse", str(work / "by-command")),
         *("--traces", str(traces), "--format", "associations", *spark_options),
     ]
-    plain_s, ours_s = (
-        timed(partial(subprocess.run, command, check=True, capture_output=True)) for command in (plain, ours)
-    )
+    (plain_s, plain_cpu_s), (ours_s, ours_cpu_s) = (run_and_watch(command) for command in (plain, ours))
     return {
         "read_and_sort_s": plain_s,
         "pipeline_s": ours_s,
         "ratio": ours_s / plain_s,
+        "read_and_sort_cpu_s": plain_cpu_s,
+        "pipeline_cpu_s": ours_cpu_s,
+        "cpu_ratio": ours_cpu_s / plain_cpu_s,
         "rows_per_s": rows / ours_s,
     }
+
+
+def run_and_watch(command: list[str]) -> tuple[float, float]:
+    """Seconds and processor seconds of a command, Spark's processes included: they belong to its session."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    used: dict[str, float] = {}
+    while process.poll() is None:
+        used |= processor_s_by_process(process.pid)
+        time.sleep(WATCH_S)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return time.perf_counter() - began, sum(used.values())
+
+
+def processor_s_by_process(session: int) -> dict[str, float]:
+    """Processor seconds so far of each process of a session that lives."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    used = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                used[stat.parent.name] = (int(fields[11]) + int(fields[12])) / ticks
+    return used
 
 
 def spilled_bytes() -> int:
@@ -191,6 +222,8 @@ def line(result: dict[str, Any]) -> str:
     text = (
         f"{result['rows']:>12,} rows  read and sort {result['read_and_sort_s']:7.1f} s  pipeline "
         f"{result['pipeline_s']:7.1f} s  ratio {result['ratio']:5.2f}  {result['rows_per_s']:>10,.0f} rows/s  "
+        f"(processor {result['read_and_sort_cpu_s']:.1f} and {result['pipeline_cpu_s']:.1f} s, ratio "
+        f"{result['cpu_ratio']:.2f})  "
         f"(in one session {result['session_read_and_sort_s']:.1f} and {result['session_pipeline_s']:.1f} s, ratio "
         f"{result['session_ratio']:.2f}, spilled {result['spilled_mb']:,.0f} MB)"
     )

@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from roamq.net.ops import local
+
 # Spark's workers import runners of the tests by name, so they look where pytest does.
 _ROOT = Path(__file__).parent.parent
 os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")])
+
+# Matrices of the models are small: threads that wait for each other would cost most of the time on a busy machine.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 pytest_plugins = ["tests.support.spark"]
 
@@ -27,6 +32,19 @@ settings.register_profile(
 # `make test-fast` draws fewer examples.
 settings.register_profile("quick", settings.get_profile("roamq"), max_examples=20)
 settings.load_profile("roamq")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _workers_choose_different_ports() -> Iterator[None]:
+    """Between a free port that is chosen and the broker that listens there, another worker may start a broker."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    share = (local.LAST_PORT - local.FIRST_PORT) // workers
+    first = local.FIRST_PORT + number * share
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "FIRST_PORT", first)
+        patch.setattr(local, "LAST_PORT", first + share)
+        yield
 
 
 @pytest.fixture(autouse=True)

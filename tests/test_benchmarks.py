@@ -11,13 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import lean
+from benchmarks import lean, scale
 from benchmarks._measures import Figure, _tried, handoff_cost, waiting
 from benchmarks.before import row_of
 from benchmarks.digests import Digest, Run, compared, from_lines
 
 from roamq.core.errors import RoamqError
-from roamq.net.bench.brokers import BenchBroker, UnavailableError
+from roamq.net.bench.brokers import BenchBroker, Running, UnavailableError
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 
@@ -55,10 +56,11 @@ def test_a_comparison_tells_different_missing_and_new_runs_apart(capsys: pytest.
     assert capsys.readouterr().out.splitlines()[-1] == "1 equal, 1 different, 1 missing, 1 new"
 
 
+@pytest.mark.parametrize("overlay", ["flooding", None])
 @pytest.mark.parametrize("scheme", ["standard", "proactive"])
-def test_a_handoff_between_two_machines_loses_no_event(scheme: str) -> None:
+def test_a_handoff_between_two_machines_loses_no_event(scheme: str, overlay: str | None) -> None:
     """`handoff_cost` ends with an error if the client misses one of the events that waited for it."""
-    (figure,) = handoff_cost(scheme, count=4)
+    (figure,) = handoff_cost(scheme, overlay, count=4)
 
     assert figure.value > 0
 
@@ -103,3 +105,24 @@ def test_brokers_whose_port_was_taken_are_started_again(capsys: pytest.CaptureFi
 
     assert _tried(act) == "measured"
     assert capsys.readouterr().err.count("are started again") == 2
+
+
+def test_the_scale_of_a_network_follows_from_its_graph_and_the_prices() -> None:
+    found = scale.shape(30)
+    assert (found.links, found.local) == (44, scale.LOCAL_SITES)
+    prices = scale.Prices(3000, 200, 1e-5, 100, 1e-5, 250, 1e-6)
+    few, many = (scale.load(30, clients, prices, found, 1.5) for clients in (30_000, 300_000))
+    assert few.directory_mb == 6 and few.sessions_mb == 3
+    assert few.clients > 1000, "sized for a busy moment"
+    assert many.news_cores == pytest.approx(10 * few.news_cores)
+    assert many.scattered_cores is not None and many.scattered_cores > many.local_cores
+
+
+def test_processor_time_of_a_broker_counts_its_processes() -> None:
+    burn = "import time\nwhile time.process_time() < 0.2: pass\ninput()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE) as process:
+        broker = Running(0, process)
+        wait_until(lambda: broker.cpu_s() >= 0.2, "processor time of the child")
+        assert process.stdin is not None
+        process.stdin.close()

@@ -24,14 +24,17 @@ from roamq.net.ops.configuration import load_network
 from roamq.net.ops.local import free_ports, local_network
 from roamq.net.ops.metrics import described_metrics
 from tests.net.live import python_path, running, write_network
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import WAIT_S, wait_until
 
 ROOT = Path(__file__).parent.parent
 PACKAGING = ROOT / "packaging"
 WITHOUT_SPARK = """
 import sys
-for name in ("pyspark", "pandas", "py4j", "grpc"):
-    sys.modules[name] = None
+class Absent:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("pyspark", "pandas", "py4j", "grpc", "deltalake"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
 from roamq.cli.main import main
 main(sys.argv[1:])
 """
@@ -78,10 +81,17 @@ def test_brokers_and_the_simulator_work_without_spark(tmp_path: Path) -> None:
     assert run.returncode == 0 and "delivered" in run.stdout, run.stderr
 
 
-def test_a_command_that_needs_spark_says_what_to_install(tmp_path: Path) -> None:
-    ended = roamq_without_spark("simulate", "testbed", "--seeds", "1", "--out", str(tmp_path))
-    assert ended.returncode == 2
+@pytest.mark.parametrize(
+    "command",
+    ["simulate testbed --seeds 1 --out {0}", "demo --out {0}", "pipeline run --warehouse {0}"],
+)
+def test_a_command_that_needs_spark_says_what_to_install_and_begins_nothing(
+    tmp_path: Path, command: str
+) -> None:
+    ended = roamq_without_spark(*command.format(tmp_path).split())
+    assert ended.returncode == 2, ended.stderr
     assert "this needs Spark: pip install 'roamq[spark]'" in ended.stderr
+    assert ended.stdout == ""
 
 
 def test_init_writes_a_network_that_passes_its_check_and_is_never_overwritten(tmp_path: Path) -> None:
@@ -102,39 +112,62 @@ def test_init_writes_a_network_that_passes_its_check_and_is_never_overwritten(tm
     assert (net / "network.toml").read_text() == text
 
 
+def enters(config: Path, broker: str, user: str, password: str) -> bool:
+    """Whether a client is let in, over TLS."""
+    answers: list[bool] = []
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id="me")
+    client.on_connect = lambda *said: answers.append(not said[3].is_failure)
+    client.username_pw_set(user, password)
+    client.tls_set(str(config.parent / "keys" / "ca.pem"), tls_version=ssl.PROTOCOL_TLS_CLIENT)
+    client.connect("127.0.0.1", load_network(config).brokers[broker].listeners[0].port)
+    end = time.monotonic() + WAIT_S
+    while not answers and time.monotonic() < end:
+        client.loop(0.1)
+    client.disconnect()
+    return answers[0]
+
+
 @pytest.mark.live
-def test_the_network_of_init_starts_and_lets_its_user_in_over_tls(tmp_path: Path) -> None:
+def test_the_network_of_init_starts_lets_its_user_in_over_tls_and_grows(tmp_path: Path) -> None:
+    """Every broker runs from a folder of its own, which holds what the page on installation says it gets."""
     made = json.loads(CliRunner().invoke(cli, ["init", str(tmp_path / "net"), "--json"]).output)
     path = Path(made["config"])
     text = path.read_text()
     for port, free in zip(re.findall(r"port = (\d+)", text), free_ports(9), strict=True):
         text = re.sub(rf"\b{port}\b", str(free), text)  # tests of several checkouts run on one machine
     path.write_text(text)
-    serve = [sys.executable, "-m", "roamq.cli.main", "serve", made["config"], "--broker"]
-    brokers = [subprocess.Popen([*serve, name, "--log-level", "ERROR"]) for name in ("b1", "b2", "b3")]
+    brokers: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str) -> None:
+        host = tmp_path / f"host-{name}"
+        (host / "keys").mkdir(parents=True)
+        for file in (
+            "network.toml",
+            "operation.token",
+            "keys/ca.pem",
+            f"keys/{name}.pem",
+            f"keys/{name}.key",
+        ):
+            shutil.copy(path.parent / file, host / file)
+        serve = [sys.executable, "-m", "roamq.cli.main", "serve", str(host / "network.toml")]
+        brokers.append(subprocess.Popen([*serve, "--broker", name, "--log-level", "ERROR"]))
+
+    def is_whole() -> bool:
+        status = CliRunner().invoke(cli, ["status", made["config"], "--json"])
+        found = json.loads(status.output) if status.exit_code == 0 else []
+        return bool(found) and all(link["is_up"] for one in found for link in one["links"])
+
     try:
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            status = CliRunner().invoke(cli, ["status", made["config"], "--json"])
-            if status.exit_code == 0 and all(
-                link["is_up"] for one in json.loads(status.output) for link in one["links"]
-            ):
-                break
-            time.sleep(0.2)
-        assert status.exit_code == 0, status.output
-        entered: list[bool] = []
-        for password in (made["password"], "wrong"):
-            client = paho.Client(CallbackAPIVersion.VERSION2, client_id="me")
-            client.on_connect = lambda *said: entered.append(not said[3].is_failure)
-            client.username_pw_set(made["user"], password)
-            client.tls_set(str(tmp_path / "net" / "keys" / "ca.pem"), tls_version=ssl.PROTOCOL_TLS_CLIENT)
-            client.connect("127.0.0.1", load_network(path).brokers["b2"].listeners[0].port)
-            end = time.monotonic() + WAIT_S
-            count = len(entered)
-            while len(entered) == count and time.monotonic() < end:
-                client.loop(0.1)
-            client.disconnect()
-        assert entered == [True, False]
+        for name in ("b1", "b2", "b3"):
+            start(name)
+        wait_until(is_whole, "the start of the network")
+        joined = CliRunner().invoke(cli, ["join", made["config"], "--broker", "b4", "--at", "b1"])
+        assert joined.exit_code == 0, joined.output
+        assert f"wrote {path.parent / 'keys' / 'b4.pem'}" in joined.output
+        start("b4")
+        wait_until(is_whole, "the arrival of the fourth broker")
+        wait_until(lambda: enters(path, "b4", made["user"], made["password"]), "room at the new broker")
+        assert not enters(path, "b4", made["user"], "wrong")
     finally:
         for process in brokers:
             process.send_signal(signal.SIGTERM)
@@ -153,6 +186,22 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert str(unit.name) not in checked.stderr, checked.stderr
 
 
+def test_the_page_on_installation_makes_the_folders_that_the_unit_needs(tmp_path: Path) -> None:
+    """Its command makes the folders of the network absolute, in a directory that systemd lets the broker write to."""
+    net = tmp_path / "net"
+    assert CliRunner().invoke(cli, ["init", str(net)]).exit_code == 0
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text()
+    (command,) = re.findall(r"^sed -i .*", page, re.MULTILINE)
+    subprocess.run(
+        ["sh", "-c", command.replace("/etc/roamq", str(net))], check=True, capture_output=True, timeout=WAIT_S
+    )
+    options = load_network(net / "network.toml").server_options("b1")
+    assert str(options.storage.folder) == "/var/lib/roamq/data/b1"
+    assert options.recording is not None and str(options.recording.folder) == "/var/lib/roamq/records"
+    unit = (PACKAGING / "systemd" / "roamq@.service").read_text()
+    assert "StateDirectory=roamq\n" in unit and "/etc/roamq/network.toml" in unit
+
+
 def test_the_files_for_containers_name_what_exists() -> None:
     lines = (PACKAGING / "container" / "Containerfile").read_text().splitlines()
     copied = [line.split()[1:-1] for line in lines if line.startswith("COPY") and "--from" not in line]
@@ -162,6 +211,11 @@ def test_the_files_for_containers_name_what_exists() -> None:
     sites = re.findall(r"--site (\w+)=(\w+)", compose)
     assert [json.loads(command)[3] for command in commands] == [name for name, _ in sites]
     assert all(name == host for name, host in sites)
+    for service in yaml.safe_load(compose)["services"].values():
+        # What init writes is for its owner alone, and lies beside the compose file, where paths begin.
+        assert service["user"] == "${ROAMQ_USER:-0}" and service["volumes"] == ["./net:/var/lib/roamq/net"]
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text()
+    assert "roamq init packaging/container/net --site north=north" in page
 
 
 # --- the Grafana board and the alerts ----------------------------------------------------------------------------

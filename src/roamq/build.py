@@ -36,7 +36,7 @@ def build_router(
 ) -> Router:
     """The router of one broker. `covering`, `advertisements` and `confirms` are options of the hierarchy."""
     if overlay == "flooding":
-        return Flooding(me, host, topology)
+        return Flooding(me, host, topology, first_number=first_number)
     if overlay == "hierarchy":
         return Hierarchy(
             me,
@@ -103,7 +103,7 @@ def build_broker(
     """A broker of the network `topology` in the world `host`, with a scheme chosen by name.
 
     What it counts - events, markers - it counts on from `first_number`: a life that remembers no other must not use
-    its numbers again. Such a life does not know what its neighbours want (`Router.doubt`).
+    its numbers again. Such a life does not know what its neighbours want (`Broker.doubt`).
     """
     entry = scheme_named(scheme)
     parsed = options if isinstance(options, SchemeOptions) else entry.options_type.parse(options or {})
@@ -117,7 +117,8 @@ def build_broker(
         confirms=confirms,
         first_number=first_number,
     )
-    if first_number:
-        router.doubt()
     built = build_scheme(me, host, router, entry, parsed, oracle=oracle, region=region)
-    return Broker(me, host, router, built.contexts, built.mailbox, built, first_number=first_number)
+    broker = Broker(me, host, router, built.contexts, built.mailbox, built, first_number=first_number)
+    if first_number:
+        broker.doubt()
+    return broker

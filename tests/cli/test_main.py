@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from roamq.cli import main
+from roamq.cli.groups import first_sentence
 from roamq.core.errors import ConfigError
 
 
@@ -83,3 +84,11 @@ def test_ctrl_c_ends_with_130_and_says_what_was_kept(monkeypatch: pytest.MonkeyP
     ended = CliRunner().invoke(main.cli, ["simulate", "testbed", "--scheme", "standard"])
     assert ended.exit_code == 130
     assert "roamq: interrupted; finished runs are kept" in ended.output
+
+
+@pytest.mark.parametrize("name", ["plan", "pipeline", "bench"])
+def test_subcommands_are_listed_with_their_whole_sentence(name: str) -> None:
+    shown = " ".join(CliRunner().invoke(main.cli, [name, "--help"]).output.partition("Commands:")[2].split())
+
+    assert "..." not in shown
+    assert first_sentence("Costs ([DIS] Eq. 1-5). More.\n\nAnd more.") == "Costs ([DIS] Eq. 1-5)."

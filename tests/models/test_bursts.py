@@ -7,7 +7,15 @@ import pytest
 from benchmarks.bursts import cell
 
 from roamq.models import phase_type as pt
-from roamq.models.bursts import Departures, behind, doubts, nearest_error, solve_path
+from roamq.models.bursts import (
+    Departures,
+    behind,
+    doubts,
+    law_of,
+    nearest_error,
+    phases_for_bursts,
+    solve_path,
+)
 from roamq.models.intermittent import IntermittentQueue
 from roamq.models.queueing import Centre
 from roamq.sim import queueing as sim
@@ -150,3 +158,35 @@ def test_the_map_is_what_a_simulation_gives() -> None:
 
     assert computed["half_width"] < 0.06
     assert computed["mean"] == pytest.approx(wanted["mean"], abs=1.5 * computed["half_width"])
+
+
+def test_periods_that_hardly_vary_do_not_make_the_chain_endless() -> None:
+    """Twenty phases at both peers are a chain of 22,000 states; with fewer, the mean is still nearly that of runs."""
+    peers = {"rate": 1.0, "t_on_s": 6.0, "t_off_s": 6.0}
+    centres = [
+        Centre(name="up", demand_s=0.01, **peers),
+        Centre(name="b", rate=1.0, demand_s=0.3),
+        Centre(name="down", demand_s=0.2, **peers),
+    ]
+    solved = solve_path(centres, on_scv=0.1, off_scv=0.1)
+    up, down = solved[0].queue, solved[2].queue
+    assert up is not None
+    assert down is not None
+    assert phases_for_bursts(up, down) == 2
+    assert phases_for_bursts(on_off(1, 0.1, 6, 6), on_off(1, 0.1, 6, 6)) is None
+
+    regular = pt.with_moments(6.0, 0.1).draw
+    stations = [
+        sim.SimulatedCentre(
+            service=sim.exponential(centre.demand_s),
+            on=regular if centre.is_on_off else None,
+            off=regular if centre.is_on_off else None,
+        )
+        for centre in centres
+    ]
+    run = estimate(sim.Run.mean_s, replicate(stations, rate=1.0, runs=6, until_s=6000.0))
+    law = law_of(solved)
+    assert law is not None
+    assert run.error < 0.03 * run.mean
+    assert law.mean() == pytest.approx(run.mean, rel=0.2)
+    assert any("with a variability of 0.5 or more" in doubt for doubt in doubts(solved))

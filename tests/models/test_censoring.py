@@ -60,6 +60,34 @@ def test_windows_do_not_bias_the_mean_and_the_variability() -> None:
     assert off.scv() == pytest.approx(math.expm1(0.25), abs=0.05)
 
 
+def test_periods_under_way_at_the_begin_would_bias_the_median_whichever_way_they_were_counted() -> None:
+    """Heavy tails through windows of 8 hours on average. The product limit of periods whose begin was seen is right;
+    counting the others as cut, or as if they had begun with the window, makes periods look longer than they are.
+    """
+    rng = np.random.default_rng(1)
+    lengths, begun, ended = [], [], []
+    for _ in range(600):
+        on, off = rng.lognormal(6.5, 1.9, 400), rng.lognormal(5.2, 1.7, 400)
+        begins = np.cumsum(on + off) - on
+        opening = rng.uniform(200_000, 400_000)
+        closing = opening + rng.exponential(8 * 3600)
+        seen = (begins + on > opening) & (begins < closing)
+        lengths += list(np.minimum(begins + on, closing)[seen] - np.maximum(begins, opening)[seen])
+        begun += list(begins[seen] >= opening)
+        ended += list((begins + on)[seen] <= closing)
+    length, begin_seen, end_seen = np.array(lengths), np.array(begun), np.array(ended)
+    truth = math.exp(6.5)
+
+    def median(chosen: np.ndarray, whole: np.ndarray) -> float:
+        return kaplan_meier(length[chosen], whole[chosen]).quantile_s(0.5)
+
+    everything = np.ones(length.size, dtype=bool)
+    assert median(begin_seen, end_seen) == pytest.approx(truth, rel=0.06)
+    assert np.median(length[begin_seen & end_seen]) < 0.9 * truth
+    assert median(everything, end_seen) > 1.15 * truth
+    assert median(everything, end_seen & begin_seen) > 1.2 * truth
+
+
 def test_greenwoods_error_is_the_spread_over_samples() -> None:
     means, errors = [], []
     for seed in range(200):

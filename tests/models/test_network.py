@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -279,3 +280,23 @@ def test_names_are_unique_and_overlays_known() -> None:
         network(overlay="gossip")
     with pytest.raises(ValueError, match="a hierarchy needs links that form a tree"):
         network(overlay="hierarchy", links={"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]})
+
+
+def test_a_broker_may_be_slower_than_the_others() -> None:
+    """M/M/1 at 0.5 events/s each, by hand: one broker takes half a second per event."""
+    network = PubSubNetwork(
+        links={"a": ["b"], "b": ["a", "c"], "c": ["b"]},
+        publishers=[PublishingPeer(name="p", broker="a", rates={"t": 0.5}, demand_s=0.1)],
+        subscribers=[
+            SubscribingPeer(name="s", broker="c", topics=["t"], demand_s=0.1, processing_s=0.1),
+        ],
+        demand_in_s=0.01,
+        demand_out_s=0.02,
+        demands_s={"b": (0.5, 0.25)},
+    )
+    (pair,) = network.pairs()
+
+    demands = [0.1, 0.01, 0.02, 0.5, 0.25, 0.01, 0.1, 0.1]
+    assert pair.response_s == pytest.approx(sum(d / (1 - 0.5 * d) for d in demands))
+    with pytest.raises(ValueError, match="brokers: z is not in links"):
+        replace(network, demands_s={"z": (1.0, 1.0)})

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import linalg, optimize, stats
 
 from roamq.models import phase_type as pt
 from roamq.models.fitting import fit_durations
@@ -83,3 +84,35 @@ def test_many_times_at_once_give_what_each_gives_alone() -> None:
     for law in (mixture, mixture.then(pt.exponential(2.0)), pt.erlang(4, 5.0), pt.with_moments(3.0, 0.4)):
         alone = [float(law.sf(time)) for time in times]
         assert law.sf(times) == pytest.approx(np.array(alone), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        pt.erlang(9, 60).then(pt.exponential(0.01)),
+        pt.hyperexponential([0.999, 0.001], [0.01, 1000]).then(pt.exponential(5)),
+        pt.with_moments(60, 30),
+    ],
+)
+def test_quantiles_are_the_roots_of_the_survival(law: pt.MatrixExponential) -> None:
+    """By halving, against a search for the root of the matrix exponential."""
+    shares = [0.001, 0.5, 0.95, 0.9999]
+
+    def lasting(t: float) -> float:
+        return float(law.start @ linalg.expm(law.generator * t) @ law.end)
+
+    roots = [
+        optimize.brentq(lambda t, left=1 - share: lasting(t) - left, 0, 1e6, xtol=1e-12) for share in shares
+    ]
+    assert law.quantiles(shares) == pytest.approx(roots, rel=1e-6)
+    assert law.sf_steps(7.0, 4) == pytest.approx([lasting(t) for t in (0, 7, 14, 21)])
+
+
+@pytest.mark.parametrize(
+    "law", [pt.exponential(3), pt.with_moments(5, 0.3), pt.with_moments(5, 7), pt.erlang(4, 2)]
+)
+def test_draws_follow_their_distribution(law: pt.MatrixExponential) -> None:
+    drawn = law.draw(np.random.default_rng(1), 4000)
+
+    # P(X <= x) of draws is uniform.
+    assert stats.kstest(law.cdf(drawn), "uniform").pvalue > 0.001

@@ -1,8 +1,8 @@
 """A fleet whose brokers come and go, and rides through it: `python -m tests.net.growing --rides 1000`.
 
 Brokers join at one or two others, leave, and join again, while links are cut, brokers fall, clients roam to whatever
-broker there is, and publish. What was published arrives, once at QoS 2, in order for a publisher that stays. With
-`--empties`, brokers of the core are drained and restart empty as well.
+broker there is, and publish. Brokers of the core are drained and restart empty as well. What was published arrives,
+once at QoS 2, in order for a publisher that stays.
 """
 
 import argparse
@@ -164,7 +164,7 @@ class Ride:
         *,
         faults: bool,
         overlay: str,
-        empties: bool = False,
+        empties: bool = True,
         moves: int = 14,
     ) -> None:
         self.fleet = GrowingFleet(
@@ -279,7 +279,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rides", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--empties", action="store_true", help="Brokers of the core restart empty, too.")
+    parser.add_argument(
+        "--empties",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="Brokers of the core restart empty, too.",
+    )
     options = parser.parse_args()
     checked = changes = rides = 0
     for seed in range(options.first, options.first + options.rides):

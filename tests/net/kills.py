@@ -1,14 +1,16 @@
-"""`python -m tests.net.kills [--kills 5000] [--seed 0]`: brokers are killed at any step while a client moves.
+"""`python -m tests.net.kills [--kills 5000] [--seed 0] [--live]`: brokers are killed at any step while a client moves.
 
 A publisher and a subscriber of QoS 2 roam through a network without sockets (`fleet.py`); at every step a broker may be
 killed, and starts again from its journal. Nobody is made to begin anew, so that every message must come exactly once
 and in order. A ride that fails prints what brokers recorded of the messages concerned, and the command to repeat it.
+With `--live` the brokers are processes (`live_kills.py`): some 15 kills a minute.
 """
 
 import argparse
 import sys
 from collections import Counter
 
+from tests.net import live_kills
 from tests.net.fleet import Fleet
 
 SCHEMES = ("standard", "proactive", "prefetching", "logging", "home-broker", "prehandoff")
@@ -78,23 +80,32 @@ class Ride:
         return "\n".join(told)
 
 
+def ridden(seed: int, scheme: str) -> tuple[int, str | None]:
+    """How many brokers were killed, and what went wrong."""
+    ride = Ride(seed, scheme)
+    ride.run()
+    return ride.kills, ride.fault()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.net.kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scheme", choices=SCHEMES, action="append")
+    parser.add_argument("--live", action="store_true")
     options = parser.parse_args()
     kills = rides = failed = 0
     seed = options.seed
     while kills < options.kills:
         for scheme in options.scheme or SCHEMES:
-            ride = Ride(seed, scheme)
-            ride.run()
-            kills, rides = kills + ride.kills, rides + 1
-            fault = ride.fault()
+            fallen, fault = (live_kills.ride if options.live else ridden)(seed, scheme)
+            kills, rides = kills + fallen, rides + 1
+            if options.live:
+                print(f"{scheme}, seed {seed}: {kills} kills so far", flush=True)
             if fault is not None:
                 failed += 1
-                repeat = f"python -m tests.net.kills --kills 1 --seed {seed} --scheme {scheme}"
+                live = " --live" if options.live else ""
+                repeat = f"python -m tests.net.kills --kills 1 --seed {seed} --scheme {scheme}{live}"
                 print(f"{scheme}, seed {seed}: {fault}\nrepeat: {repeat}", flush=True)
         seed += 1
     print(f"{rides:,} rides, {kills:,} kills, {failed} rides that went wrong")

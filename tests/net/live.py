@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -155,9 +156,11 @@ class PlainClient:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def connect(self, port: int, *, host: str = "127.0.0.1", **more: Any) -> Connack:
+    async def connect(
+        self, port: int, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, **more: Any
+    ) -> Connack:
         self.drop()
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         self._writer = writer
         properties = Properties(session_expiry_interval=self.expiry)
         self._send(Connect(client_id=self.name, clean_start=self.clean, properties=properties, **more))

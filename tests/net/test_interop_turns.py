@@ -115,7 +115,12 @@ def test_paho_leaves_retained_messages_and_wills_and_shares_work(turns: Turns) -
     had = taken([workers[0]])
     workers[0].connect(turns.port)
     done = list(had)
-    wait_until(lambda: done.extend(taken(workers)) or set(done) == set(jobs), "every job")
+
+    def all_done() -> bool:
+        done.extend(taken(workers))
+        return set(done) == set(jobs)
+
+    wait_until(all_done, "every job")
     assert {job for job in jobs if done.count(job) > 1} <= set(had)
     for client in (writer, reader, late, *workers):
         client.disconnect()

@@ -1,11 +1,16 @@
-"""What stored events cost of the memory is what they are charged, within a factor of two."""
+"""What stored events cost of the memory is what they are charged, within a factor of two; what is not stored leaves
+nothing behind."""
 
 import gc
 import tracemalloc
+from collections.abc import Iterable
+from json import dumps
 
+import msgspec
 import pytest
 from benchmarks import memory
 
+from roamq.core.ports import TimerKey
 from roamq.net.clients.mqtt.codec import (
     NO_PROPERTIES,
     Connect,
@@ -16,7 +21,9 @@ from roamq.net.clients.mqtt.codec import (
     Version,
     encode,
 )
+from roamq.net.host import BURST_TIMER
 from roamq.net.machine import Machine
+from roamq.net.ops.settings import AccessRules, Rule
 from tests.support.live_world import settings
 
 EVENTS = 2000
@@ -73,3 +80,66 @@ def test_everything_that_a_client_leaves_behind_is_charged_what_it_costs(what: s
     charged, grown = memory.measured(memory.KINDS[what])
 
     assert 0.5 < charged / grown < 2.0, (charged, grown)
+
+
+def nothing_stored(machine: Machine, packets: Iterable[Publish]) -> int:
+    """By how many bytes the broker grows while it passes messages on that it does not store."""
+
+    def take(packet: Publish, now: float = 1000.0) -> None:
+        machine.received(2, encode(packet, Version.V5), now)
+        rings: list[TimerKey] | None = None
+        while rings is None or rings:
+            outputs = machine.take_outputs()
+            for connection in outputs.dirty.values():
+                connection.output.clear()
+            # A reader that was sent much gets the rest a moment later.
+            rings = [key for key, at in outputs.timers.items() if key[0] == BURST_TIMER and at is not None]
+            for key in rings:
+                machine.timer(key, now)
+
+    take(Publish("warm/up", b""))
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number, packet in enumerate(packets, 1):
+        take(packet, 1000.0 + number)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    return grown
+
+
+def forgettable() -> dict[str, list[Publish]]:
+    """Messages of QoS 0 that say something new each time, and say much."""
+    json = Properties(content_type="application/json")
+    fields = [{f"{number}-{field}": field for field in range(1000)} for number in range(60)]
+    many = [tuple((f"{number}-{name}", "v" * 200) for name in range(100)) for number in range(60)]
+    return {
+        "long topics": [Publish(f"t/{number}/" + "x" * 50_000, b"") for number in range(100)],
+        "long topics without a reader": [Publish(f"{number}/" + "x" * 50_000, b"") for number in range(100)],
+        "forbidden topics": [Publish(f"no/{number}/" + "x" * 50_000, b"") for number in range(100)],
+        "JSON of many fields": [Publish("t", dumps(one).encode(), properties=json) for one in fields],
+        "many user properties": [
+            Publish("t", b"", properties=Properties(user_properties=one)) for one in many
+        ],
+    }
+
+
+@pytest.mark.parametrize("what", forgettable())
+def test_messages_that_nobody_stores_leave_nothing_behind(what: str) -> None:
+    """Caches of matches, routes and access rules are bounded by their number of entries: none may be large."""
+    rules = (Rule(topics=("no/#",), may=frozenset()), Rule())
+    machine = Machine(
+        msgspec.structs.replace(settings("b1", 1, "standard"), access=AccessRules(rules=rules)),
+        1000.0,
+    )
+    enter(machine, 1, "reader")
+    enter(machine, 2, "publisher")
+    wanted = tuple(SubscriptionRequest(topic_filter, 0) for topic_filter in ("t/#", "$share/g/t/#"))
+    machine.received(1, encode(Subscribe(1, wanted), Version.V5), 1000.0)
+    machine.take_outputs()
+
+    grown = nothing_stored(machine, forgettable()[what])
+
+    assert not machine.status().stored_events
+    assert grown < 500_000

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from websockets.client import ClientProtocol
 from websockets.uri import parse_uri
 
 from roamq.net.clients import transports
-from roamq.net.clients.mqtt.codec import Connect, Pingreq, Properties, Publish, Version, encode
+from roamq.net.clients.mqtt.codec import Connect, Pingreq, Properties, Publish, Version, Will, encode
+from roamq.net.clients.passwords import Users, hash_password
 from roamq.net.ops.local import local_network
 from tests.net.live import PlainClient, port_of, running, write_network
 from tests.support.waiting import WAIT_S, eventually
@@ -181,6 +183,40 @@ def test_half_connects_share_one_bound_and_rounds_of_them_do_not_add_up(tmp_path
         asyncio.run(scenario())
     finally:
         gc.enable()
+
+
+def test_whole_connects_that_wait_for_their_logins_share_the_same_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CONNECT holds a password and a will of 64 KiB each; a thousand logins may wait."""
+    looks = threading.Event()
+    monkeypatch.setattr(Users, "verify", lambda users, user, password: looks.wait(WAIT_S) and False)
+
+    async def scenario() -> None:
+        hashed = hash_password(b"right")
+        extra = f'\n[bounds]\nconnects_bytes_max = 1000000\n[access.users]\nann = "{hashed}"\n'
+        network = single(tmp_path, extra, durability="memory")
+        port = port_of(network, "b1")
+        will = Will(topic="w", payload=bytes(60_000), qos=1, retain=False)
+        async with running(network) as servers:
+            shell, door = servers["b1"].shell, servers["b1"].door
+            strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+            for number, (_, writer) in enumerate(strangers):
+                guess = Connect(client_id=f"c{number}", user_name="ann", password=bytes(60_000), will=will)
+                writer.write(encode(guess, Version.V5))
+            await eventually(lambda: shell.counts["refused connects_bytes_max"] >= 10)
+            assert 500_000 < door.gathered_bytes <= 1_000_000
+            looks.set()
+            for reader, writer in strangers:
+                await ended(reader)
+                writer.close()
+            await eventually(lambda: not shell.clients)
+            assert door.gathered_bytes == 0
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        looks.set()
 
 
 def test_a_partial_packet_larger_than_allowed_is_refused_at_its_first_bytes(tmp_path: Path) -> None:

@@ -33,6 +33,15 @@ CHANGES = st.lists(st.tuples(st.integers(0, 6), st.sampled_from(FILTERS)), max_s
 """At which broker, for which filter: a subscription begins, or ends if there is one."""
 
 
+class OneByOne(ByInterest):
+    """What a filter has covered is asked for one by one, as it is where there are thousands of filters."""
+
+    uncovers_at_once = 1
+
+
+ROUTERS = st.sampled_from([ByInterest, OneByOne])
+
+
 class Wants:
     """What somebody wants at each broker of a net, and what each should get."""
 
@@ -66,8 +75,9 @@ class Wants:
     def publish_everywhere(self) -> list[Event]:
         return [self.publish(broker, x) for broker in self.net.topology.brokers for x in range(9)]
 
-    def check(self, events: list[Event]) -> None:
-        """Each broker that wants an event, or is on the way to one that does, has it once and in order."""
+    def check(self, events: list[Event], *, exactly: bool = True) -> None:
+        """Each broker that wants an event, or is on the way to one that does, has it once and in order; `exactly`: and
+        no other broker has it."""
         paths = self.net.topology.unique_paths
         for broker in self.net.topology.brokers:
             got = [e for e in self.net.arrived[broker] if e in events]
@@ -78,7 +88,9 @@ class Wants:
             wanting = [b for b in self.net.topology.brokers if self.wants(b, made)]
             reached = {b for b in self.net.topology.brokers if made in self.net.arrived[b]}
             on_the_way = {made.id.origin, *(v for b in wanting for v in paths.path(made.id.origin, b))}
-            assert reached == on_the_way, f"{made.id} {made.attributes} is wanted at {wanting}"
+            assert reached == on_the_way if exactly else reached >= on_the_way, (
+                f"{made.id} {made.attributes} is wanted at {wanting}"
+            )
 
 
 @given(connected_graphs())
@@ -112,12 +124,12 @@ def test_an_event_goes_where_it_is_wanted_and_nowhere_else(
     wants.check(events)
 
 
-@settings(max_examples=60)
-@given(connected_graphs(), CHANGES, st.integers(0, 1000))
+@settings(max_examples=100)
+@given(connected_graphs(), CHANGES, st.integers(0, 1000), ROUTERS)
 def test_nothing_is_left_when_nobody_wants_anything(
-    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+    topology: Topology, changes: list[tuple[int, Filter]], seed: int, kind: type[ByInterest]
 ) -> None:
-    net = OverlayNet(topology, ByInterest, seed)
+    net = OverlayNet(topology, kind, seed)
     wants = Wants(net)
     for change in changes:
         wants.change(*change)
@@ -127,6 +139,12 @@ def test_nothing_is_left_when_nobody_wants_anything(
         for filter in list(wants.filters[broker]):
             wants.change(number, filter)
     net.settle()
+    while any(router._put_offs for router in net.routers.values()):  # type: ignore[attr-defined]
+        # Nobody wants an event, and it comes all the same: that ends what makes it come.
+        arrived = sum(map(len, net.arrived.values()))
+        made = wants.publish_everywhere()
+        net.settle()
+        assert sum(map(len, net.arrived.values())) > arrived + len(made)
 
     for router in net.routers.values():
         assert isinstance(router, ByInterest)
@@ -135,13 +153,13 @@ def test_nothing_is_left_when_nobody_wants_anything(
         assert not len(router._index)
 
 
-@settings(max_examples=100)
-@given(connected_graphs(), CHANGES, st.integers(0, 1000))
+@settings(max_examples=200)
+@given(connected_graphs(), CHANGES, st.integers(0, 1000), ROUTERS)
 def test_brokers_get_no_less_than_under_flooding_while_wants_stay(
-    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+    topology: Topology, changes: list[tuple[int, Filter]], seed: int, kind: type[ByInterest]
 ) -> None:
     """Subscriptions that have settled hold while others come and go in the middle of traffic."""
-    net, flood = OverlayNet(topology, ByInterest, seed), OverlayNet(topology, Flooding, seed)
+    net, flood = OverlayNet(topology, kind, seed), OverlayNet(topology, Flooding, seed)
     wants = Wants(net)
     steady = {b: FILTERS[i % len(FILTERS)] for i, b in enumerate(topology.brokers) if i % 2 == 0}
     for broker, filter in steady.items():
@@ -171,6 +189,7 @@ def test_brokers_get_no_less_than_under_flooding_while_wants_stay(
     st.sampled_from(FILTERS[:5]),
     st.tuples(st.integers(0, 6), st.integers(0, 6)),
     st.integers(0, 10_000),
+    ROUTERS,
 )
 def test_what_the_new_broker_does_not_get_the_old_one_has_when_the_fence_has_passed(
     topology: Topology,
@@ -178,9 +197,10 @@ def test_what_the_new_broker_does_not_get_the_old_one_has_when_the_fence_has_pas
     filter: Filter,
     ends: tuple[int, int],
     seed: int,
+    kind: type[ByInterest],
 ) -> None:
     """The theorem of docs/interest.md, with traffic and other subscriptions that change all the time."""
-    net = OverlayNet(topology, ByInterest, seed)
+    net = OverlayNet(topology, kind, seed)
     wants = Wants(net)
     old, new = wants.broker(ends[0]), wants.broker(ends[1])
     rng = net.rng
@@ -234,11 +254,23 @@ def fence_of(net: OverlayNet, old: BrokerId) -> dict[BrokerId, int]:
 
 
 @settings(max_examples=100)
-@given(connected_graphs(), CHANGES, st.sampled_from(FILTERS[:5]), st.integers(0, 6), st.integers(0, 1000))
+@given(
+    connected_graphs(),
+    CHANGES,
+    st.sampled_from(FILTERS[:5]),
+    st.integers(0, 6),
+    st.integers(0, 1000),
+    ROUTERS,
+)
 def test_what_is_published_after_the_confirmation_reaches_the_subscriber(
-    topology: Topology, changes: list[tuple[int, Filter]], filter: Filter, at: int, seed: int
+    topology: Topology,
+    changes: list[tuple[int, Filter]],
+    filter: Filter,
+    at: int,
+    seed: int,
+    kind: type[ByInterest],
 ) -> None:
-    net = OverlayNet(topology, ByInterest, seed)
+    net = OverlayNet(topology, kind, seed)
     wants = Wants(net)
     broker = wants.broker(at)
     router = net.routers[broker]
@@ -256,11 +288,16 @@ def test_what_is_published_after_the_confirmation_reaches_the_subscriber(
 
 
 @settings(max_examples=100)
-@given(connected_graphs(), st.lists(st.one_of(st.integers(0, 6), CHANGES), max_size=8), st.integers(0, 1000))
+@given(
+    connected_graphs(),
+    st.lists(st.one_of(st.integers(0, 6), CHANGES), max_size=8),
+    st.integers(0, 1000),
+    ROUTERS,
+)
 def test_a_broker_that_lost_its_store_learns_again_what_is_wanted(
-    topology: Topology, steps: list[int | list[tuple[int, Filter]]], seed: int
+    topology: Topology, steps: list[int | list[tuple[int, Filter]]], seed: int, kind: type[ByInterest]
 ) -> None:
-    net = OverlayNet(topology, ByInterest, seed)
+    net = OverlayNet(topology, kind, seed)
     wants = Wants(net)
     for step in steps:
         if isinstance(step, int):
@@ -275,7 +312,7 @@ def test_a_broker_that_lost_its_store_learns_again_what_is_wanted(
     events = wants.publish_everywhere()
     net.settle()
 
-    wants.check(events)
+    wants.check(events, exactly=kind is ByInterest)
 
 
 @settings(max_examples=200)

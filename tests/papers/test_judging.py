@@ -53,6 +53,15 @@ def test_one_sentence_that_fails_makes_it_differ_and_is_named_with_its_numbers()
     assert judgement.why() == "does not hold: marginally: -1.5 (-2 to -1), wanted at least -0.1"
 
 
+def test_a_reason_names_a_few_sentences_and_the_table_all() -> None:
+    few = Judgement()
+    for number in range(9):
+        few.says(f"number {number}", between(-9, 9), above=0.0)
+    assert few.why().count("; ") == 3
+    assert few.why().endswith("number 2: 0 (-9 to 9), wanted above 0; undecided: 6 sentences more")
+    assert len(few.table().rows) == 9
+
+
 def test_an_interval_that_is_too_wide_decides_nothing() -> None:
     judgement = Judgement()
     judgement.says("falls", between(-2, 1), below=0.0)

@@ -51,6 +51,24 @@ def test_a_trace_is_loaded_cleaned_and_learned_from(spark: SparkSession, tmp_pat
     assert trace.sites().count() == 5
 
 
+def test_a_trace_that_is_loaded_knows_the_holes_of_the_whole_network(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nobody was polled for an hour: as in a run of the pipeline, that is nobody's disconnection."""
+    polls = [f"2024-01-01T{hour:02}:{minute:02}Z" for hour in (8, 10) for minute in range(0, 60, 10)]
+    (tmp_path / "polls.csv").write_text(
+        "Zeit,Accesspoint,Raum,x,y,Gerät\n"
+        + "".join(f"{poll},ap,room,1,1,{d}\n" for poll in polls for d in "ab")
+    )
+    trace = rp.load_trace(spark, tmp_path / "polls.csv", "wifi")
+
+    def states(**rules: float) -> set[str]:
+        return {row.state for row in trace.sojourns(**rules).select("state").collect()}
+
+    assert states() == {"connected", "unknown"}
+    assert states(hole_s=0) == {"connected", "disconnected"}
+
+
 def test_pseudonyms_are_given_on_reading_and_can_be_shared(spark: SparkSession, tmp_path: Path) -> None:
     folder = small_traces(tmp_path / "in", days=range(1), clients=2)
     key = b"0123456789abcdef"
@@ -72,6 +90,12 @@ def test_pseudonyms_are_given_on_reading_and_can_be_shared(spark: SparkSession, 
 def test_what_cannot_be_loaded_is_refused_with_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="roamq pipeline formats"):
         rp.load_trace(spark, tmp_path)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "a.csv").symlink_to(tmp_path / "gone.csv")
+    with pytest.raises(ConfigError, match=r"a\.csv cannot be read: it is a link to a file that is not there"):
+        rp.load_trace(spark, tmp_path / "linked", "associations")
+    (tmp_path / "linked" / "a.csv").unlink()
+    (tmp_path / "linked").rmdir()
     with pytest.raises(ConfigError, match="holds no data files"):
         rp.load_trace(spark, tmp_path, "gps")
     with pytest.raises(ConfigError, match="format 'counts' knows no clients"):

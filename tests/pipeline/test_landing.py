@@ -1,13 +1,19 @@
 """Files land once by content, whole or not at all; rules are checked before anything is written."""
 
+import bz2
 import dataclasses
 import gzip
 import io
+import lzma
 import math
+import os
 import re
 import tarfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,11 +22,14 @@ from hypothesis import strategies as st
 from roamq.core.errors import ConfigError
 from roamq.pipeline import landing
 from roamq.pipeline.books import FileEntry, Shelf, TraceSource
-from roamq.pipeline.landing import add_source, committed, count_lines, landed_bytes, load_sources
+from roamq.pipeline.derive import recipe_of
+from roamq.pipeline.input_files import count_lines
+from roamq.pipeline.landing import add_source, committed, landed_bytes, load_sources
 from roamq.pipeline.rules import Rules
+from roamq.pipeline.upkeep import retry_failed
 
 
-def land(path: str, warehouse: Path, dataset: str, **options: bool) -> Path:
+def land(path: str, warehouse: Path, dataset: str, **options: bool | str) -> Path:
     """Land files as a dataset of its own; returns the folder of the copies."""
 
     def add(shelf: Shelf) -> str:
@@ -71,6 +80,120 @@ def test_a_folder_leaves_its_descriptions_and_hidden_files_behind(tmp_path: Path
     land(str(folder), tmp_path / "w", "d")
 
     assert landed(tmp_path / "w") == ["data.csv.gz", "sub/more.csv"]
+
+
+def states(warehouse: Path) -> dict[str, str]:
+    """Name -> reason of the files that failed, or their state."""
+    return {entry.name: entry.reason or entry.state for entry in Shelf.of(warehouse).book("d")}
+
+
+def test_what_is_no_file_is_named_and_the_files_beside_it_land(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "real.csv").mkdir(parents=True)
+    (folder / "real.csv" / "a.csv").write_text("1,c,s\n")
+    (folder / "nowhere.csv").symlink_to(tmp_path / "gone.csv")
+    (folder / "elsewhere").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe.csv")
+
+    land(str(folder), tmp_path / "w", "d")
+
+    found = states(tmp_path / "w")
+    assert found.pop("real.csv/a.csv") == "landed"
+    assert found.pop("elsewhere") == (
+        "it is a link to a folder, which is not followed: name that folder with --traces"
+    )
+    assert found == {
+        "nowhere.csv": "it is a link to a file that is not there",
+        "pipe.csv": "it is neither a file nor a folder",
+    }
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_place_without_files_is_refused_also_where_files_landed_before(tmp_path: Path, known: bool) -> None:
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    if known:
+        land(str(tmp_path / "a.csv"), tmp_path / "w", "d")
+    for place in ("empty", "pipe.csv"):
+        with pytest.raises(ConfigError, match=f"{place} holds no data files"):
+            land(str(tmp_path / place), tmp_path / "w", "d")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.csv", gzip.compress(b"1,c,s\n"), "gzip, which a name ending in .gz must say"),
+        ("A.CSV.GZ", gzip.compress(b"1,c,s\n"), "gzip, which a name ending in .gz must say"),
+        ("a.csv.BZ2", bz2.compress(b"1,c,s\n"), "bzip2, which a name ending in .bz2 must say"),
+        ("a.csv.xz", lzma.compress(b"1,c,s\n"), "use gzip or bzip2"),
+        ("a.csv", b"PAR1\x15\x04", "a Parquet file, and the format reads text"),
+    ],
+    ids=["gzip", "GZIP", "bzip2", "xz", "parquet"],
+)
+def test_content_that_is_no_text_by_a_name_that_says_text_has_failed(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    (folder / "good.csv").write_text("BZh,c,s\nPK,c,s\n")
+    with tarfile.open(folder / "t.tar", "w") as tar:
+        tar.add(folder / name, "inner")
+
+    land(str(folder), tmp_path / "w", "d")
+
+    found = states(tmp_path / "w")
+    assert found["good.csv"] == "landed"
+    assert reason in found[name]
+    assert reason in found["t.tar/inner"]
+
+
+def test_new_lines_that_change_while_they_are_copied_fail_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the digest and the copy of what is new, the file is written anew."""
+    file = tmp_path / "a.csv"
+    file.write_text("1,c,s\n")
+    land(str(file), tmp_path / "w", "d")
+    file.write_text("1,c,s\n2,c,s\n")
+    real = landing._Landing._copied
+
+    def after_a_change(*arguments: Any) -> Any:
+        file.write_text("1,c,s\n3,c,s\n")
+        return real(*arguments)
+
+    monkeypatch.setattr(landing._Landing, "_copied", after_a_change)
+    land(str(file), tmp_path / "w", "d")
+
+    found = [entry.reason or entry.state for entry in Shelf.of(tmp_path / "w").book("d")]
+    assert sorted(found) == ["it changed while it was copied", "landed"]
+
+
+def test_a_rule_for_sites_that_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("37.7 -122.4 0 1211018404\n")
+    for name, sites, message in (
+        ("gps", "nearest:nowhere.csv", "there is no file nowhere.csv"),
+        ("gps", "grid:nan", "needs a number after the colon"),
+        ("associations", "grid:500", "traces of associations have no positions"),
+    ):
+        with pytest.raises(ConfigError, match=f"rule sites: .*{message}"):
+            add_source(tmp_path / "w", str(tmp_path / "a.txt"), name, "d", {"sites": sites})
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_list_of_sites_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule keeps where the file lies, and what is derived depends on what it says."""
+    (tmp_path / "a.txt").write_text("37.7 -122.4 0 1211018404\n")
+    (tmp_path / "sites.csv").write_text("site,longitude,latitude\ns,-122.4,37.7\n")
+    monkeypatch.chdir(tmp_path)
+    source = add_source(tmp_path / "w", "a.txt", "gps", "d", {"sites": "nearest:sites.csv"})
+
+    assert source.settings == {"sites": f"nearest:{tmp_path}/sites.csv"}
+    before = recipe_of(source)
+    assert recipe_of(source) == before
+    (tmp_path / "sites.csv").write_text("site,longitude,latitude\nother,-122.4,37.7\n")
+    assert recipe_of(source) != before
 
 
 def archive(path: Path, **members: str) -> None:
@@ -145,25 +268,106 @@ def test_a_file_that_grew_lands_as_its_new_lines(tmp_path: Path) -> None:
     assert [entry.shift for entry in (first, *more)] == [0, 1, 2], "positions grow along the file"
 
 
+def mark_read(warehouse: Path) -> None:
+    """Take all that landed as read, as a run would."""
+
+    def read(shelf: Shelf) -> str:
+        for entry in list(shelf.book("d")):
+            shelf.book("d").put(dataclasses.replace(entry, state="read", batch="b"))
+        return "read"
+
+    committed(warehouse, read)
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 def test_a_file_that_grew_within_a_line_or_is_compressed_replaces_its_earlier_self(
     tmp_path: Path, name: str
 ) -> None:
     source, warehouse = tmp_path / name, tmp_path / "w"
-    pack = gzip.compress if name.endswith(".gz") else bytes
+    pack = partial(gzip.compress, mtime=0) if name.endswith(".gz") else bytes
     source.write_bytes(pack(b"1,c,s\n2,c"))
     land(str(source), warehouse, "d")
     [before] = entries(warehouse)
-
-    def read(shelf: Shelf) -> str:
-        shelf.book("d").put(dataclasses.replace(before, state="read", batch="b"))
-        return "read"
-
-    committed(warehouse, read)
+    mark_read(warehouse)
     source.write_bytes(pack(b"1,c,s\n2,c") + pack(b",s\n"))
     land(str(source), warehouse, "d")
 
     assert [(entry.lines, entry.replaces) for entry in entries(warehouse)] == [(2, ()), (2, (before.path,))]
+
+
+@pytest.mark.parametrize(("name", "pack"), [("a.csv.gz", gzip.compress), ("a.csv.bz2", bz2.compress)])
+def test_a_file_that_was_compressed_anew_replaces_what_it_begins_with_and_is_no_second_file(
+    tmp_path: Path, name: str, pack: Callable[[bytes, int], bytes]
+) -> None:
+    source, warehouse = tmp_path / name, tmp_path / "w"
+    lines = b"".join(b"%d,c,s\n" % number for number in range(100))
+    source.write_bytes(pack(lines, 9))
+    land(str(source), warehouse, "d")
+    [before] = entries(warehouse)
+    mark_read(warehouse)
+
+    source.write_bytes(pack(lines, 1))
+    land(str(source), warehouse, "d")
+    assert [entry.path for entry in entries(warehouse)] == [before.path], "the same lines are nothing new"
+    source.write_bytes(pack(lines + b"100,c,s\n", 1))
+    land(str(source), warehouse, "d")
+
+    assert [(entry.lines, entry.replaces) for entry in entries(warehouse)] == [
+        (100, ()),
+        (101, (before.path,)),
+    ]
+
+
+def test_of_an_archive_that_grew_only_new_members_land(tmp_path: Path) -> None:
+    warehouse = tmp_path / "w"
+    archive(tmp_path / "t.tar.gz", a="1,c,s\n", b="2,c,s\n")
+    land(str(tmp_path / "t.tar.gz"), warehouse, "d")
+    before = {entry.name: entry.path for entry in entries(warehouse)}
+    mark_read(warehouse)
+    archive(tmp_path / "t.tar.gz", a="1,c,s\n", b="2,c,s\n3,c,s\n", c="4,c,s\n")
+
+    land(str(tmp_path / "t.tar.gz"), warehouse, "d")
+
+    new = {entry.name: entry for entry in entries(warehouse) if entry.path not in before.values()}
+    assert {name: (entry.lines, entry.replaces) for name, entry in new.items()} == {
+        "t.tar.gz/b": (2, (before["t.tar.gz/b"],)),
+        "t.tar.gz/c": (1, ()),
+    }
+
+
+def test_a_retry_mends_what_was_mended_and_forgets_nothing(tmp_path: Path) -> None:
+    """A broken archive, a broken member of another one, a link and a torn file failed; only the file was mended."""
+    folder, warehouse = tmp_path / "in", tmp_path / "w"
+    folder.mkdir()
+    torn = gzip.compress(b"1,c,s\n" * 100)
+    (tmp_path / "inner.csv.gz").write_bytes(torn[:-9])
+    (tmp_path / "whole.csv").write_text("1,c,s\n")
+    with tarfile.open(folder / "half.tar", "w") as file:
+        file.add(tmp_path / "inner.csv.gz", "inner.csv.gz")
+        file.add(tmp_path / "whole.csv", "whole.csv")
+    (folder / "bad.zip").write_bytes(b"no archive")
+    (folder / "elsewhere").symlink_to(tmp_path)
+    (folder / "torn.csv.gz").write_bytes(torn[:-9])
+    land(str(folder), warehouse, "d")
+    before = states(warehouse)
+    assert list(before.values()).count("landed") == 1
+
+    (folder / "torn.csv.gz").write_bytes(torn)
+    assert sorted(retry_failed(warehouse)) == ["bad.zip", "elsewhere", "half.tar/inner.csv.gz", "torn.csv.gz"]
+
+    assert states(warehouse) == before | {"torn.csv.gz": "landed"}
+
+
+def test_members_of_an_archive_are_in_the_stated_encoding(tmp_path: Path) -> None:
+    text = "1,c,Café\n"
+    with tarfile.open(tmp_path / "t.tar", "w") as file:
+        info = tarfile.TarInfo("a.csv")
+        info.size = len(text.encode("latin-1"))
+        file.addfile(info, io.BytesIO(text.encode("latin-1")))
+
+    folder = land(str(tmp_path / "t.tar"), tmp_path / "w", "d", encoding="latin-1")
+
+    assert [path.read_text("utf-8") for path in folder.rglob("*.csv")] == [text]
 
 
 def test_a_compressed_file_that_is_cut_short_has_failed_and_its_whole_version_replaces_it(

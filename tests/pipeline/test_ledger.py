@@ -14,7 +14,7 @@ from roamq.core.errors import ConfigError
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import ConflictError, Ledger, Snapshot, TableChange, arrow_schema
 from roamq.pipeline.store import Store
-from roamq.pipeline.upkeep import expire, remove_what
+from roamq.pipeline.upkeep import expire, files_of, remove_what
 from roamq.pipeline.warehouse import require_warehouse, table_names
 from tests.pipeline.warehouses import environment
 
@@ -129,6 +129,19 @@ def test_old_versions_expire_and_the_current_one_stays(tmp_path: Path) -> None:
     assert table_names(ledger_at(warehouse).latest()) == []
 
 
+def test_files_that_differ_in_what_may_be_null_are_one_table(tmp_path: Path) -> None:
+    ledger = ledger_at(tmp_path / "w")
+    strict = pa.schema([pa.field("dataset", pa.string()), pa.field("value", pa.int64(), nullable=False)])
+    files = [
+        ledger.write("one", pa.Table.from_pylist([{"dataset": "d", "value": value}], schema=schema), "d")
+        for value, schema in ((1, arrow_schema(COLUMNS)), (2, strict), (None, arrow_schema(COLUMNS)))
+    ]
+
+    found = ledger.rows("one", files)
+
+    assert found is not None and found.column("value").to_pylist() == [1, 2, None]
+
+
 def test_what_cannot_be_a_warehouse_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1,c,s\n")
     (tmp_path / "file").touch()
@@ -139,6 +152,34 @@ def test_what_cannot_be_a_warehouse_is_named(tmp_path: Path) -> None:
     (tmp_path / "old" / "checkpoints").mkdir(parents=True)
     with pytest.raises(ConfigError, match="made by an older RoamQ"):
         require_warehouse(tmp_path / "old")
+
+
+@pytest.mark.parametrize("address", ["s4a://bucket/w", "hdfs://127.0.0.1:9/w"])
+def test_an_address_that_cannot_be_reached_is_named_with_the_reason(address: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"{address}/ledger cannot be read: .*(Unknown scheme|HDFS)"
+    ) as told:
+        require_warehouse(address)
+    assert "\x1b" not in str(told.value)
+
+
+def test_a_table_that_the_ledger_names_and_that_is_gone_is_no_empty_table(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,c,s\n")
+    warehouse = tmp_path / "w"
+    add_source(warehouse, str(tmp_path / "a.csv"), "associations", "d", {})
+    assert len(files_of(warehouse)) == 1
+    [book] = (warehouse / "files").glob("*.parquet")
+    book.rename(tmp_path / "book")
+    with pytest.raises(ConfigError, match=rf"{book} is gone, and the tables need it: put it back"):
+        files_of(warehouse)
+    (tmp_path / "book").rename(book)
+    (warehouse / "files" / "_delta_log").rename(tmp_path / "log")
+    with pytest.raises(ConfigError, match=r"files/_delta_log is gone"):
+        files_of(warehouse)
+    ledger = warehouse / "ledger" / "_delta_log" / f"{0:020d}.json"
+    ledger.write_text(ledger.read_text()[:10])
+    with pytest.raises(ConfigError, match="/ledger cannot be read: "):
+        files_of(warehouse)
 
 
 @pytest.fixture

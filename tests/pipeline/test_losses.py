@@ -65,11 +65,13 @@ def test_a_file_that_is_cut_short_fails_the_run_by_name_and_the_good_files_are_k
     folder.mkdir()
     (folder / "good.csv").write_text(counts(0, 10))
     (folder / "bad.csv.gz").write_bytes(gzip.compress(counts(10, 2000).encode())[:-30])
+    (folder / "wrong.csv").write_text("another;format\n")
 
     done = pipeline_command("run", warehouse, "--traces", str(folder), "--format", "counts", "--json")
     assert done.returncode == 1
     assert "1 files could not be read: bad.csv.gz: the compressed file is cut short" in done.stderr
-    assert {(row["name"], row["rows"]) for row in json.loads(done.stdout)} >= {("lines in", 10), ("rows", 10)}
+    assert {(row["name"], row["rows"]) for row in json.loads(done.stdout)} >= {("lines in", 11), ("rows", 10)}
+    assert "no line of wrong.csv could be read" in done.stderr
 
     status = pipeline_command("status", warehouse, "--json")
     assert status.returncode == 1
@@ -77,8 +79,9 @@ def test_a_file_that_is_cut_short_fails_the_run_by_name_and_the_good_files_are_k
     assert {(row["file"], row["state"], row["rows"]) for row in told["files"]} == {
         ("good.csv", "read", 10),
         ("bad.csv.gz", "failed", 0),
+        ("wrong.csv", "read", 0),
     }
-    assert {(row["table"], row["rows in"]) for row in told["tables"]} >= {("arrival_rates", 10)}
+    assert {(row["table"], row["rows in"]) for row in told["tables"]} >= {("arrival_rates", 11)}
 
     (folder / "bad.csv.gz").write_bytes(gzip.compress(counts(10, 2000).encode()))
     done = pipeline_command("retry", warehouse, "--json")

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.headers import complete_mapping, load_mapping
-from roamq.pipeline.landing import data_files
+from roamq.pipeline.input_files import data_files
 from roamq.pipeline.traces import format_named
 from roamq.pipeline.traces.base import is_good
 from roamq.pipeline.traces.mapping import Mapping

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -203,41 +204,32 @@ def test_two_runs_at_once_lose_nothing_of_each_other(spark: SparkSession, tmp_pa
     assert together["quarantine"].total() == 2 and together["arrival_rates"]
 
 
-def test_a_cluster_gives_the_same_tables(spark: SparkSession, reference: Path, tmp_path: Path) -> None:
-    """A real standalone master with two workers, each a process of its own with processes of its own. Spark compiles
-    its queries here, as it does for larger inputs, and interprets them in the other tests.
+def test_a_cluster_of_several_hosts_gives_the_same_tables(
+    spark: SparkSession, reference: Path, tmp_path: Path
+) -> None:
+    """A real standalone master with two workers, and the driver, in network namespaces, where loopback leads nowhere.
+
+    Spark compiles its queries here, as it does for larger inputs, and interprets them in the other tests.
     """
     warehouse = tmp_path / "w"
     traces = small_traces(tmp_path / "traces")
     compiled = ("spark.sql.codegen.wholeStage=true", "spark.sql.codegen.factoryMode=CODEGEN_ONLY")
     options = [word for setting in compiled for word in ("--conf", setting)]
-    with standalone_cluster(tmp_path) as master:
-        run_pipeline_command(warehouse, "--traces", str(traces), *FORMAT, "--master", master, *options)
+    with (
+        hosts(3) as (first, second, driver),
+        standalone_cluster(tmp_path, [first, first, second]) as master,
+    ):
+        arguments = ("--traces", str(traces), *FORMAT, "--master", master, *options)
+        done = pipeline_command("run", warehouse, *arguments, prefix=driver.prefix)
+    assert done.returncode == 0, done.stderr[-3000:]
 
     assert differences(reference, warehouse) == {}
     assert len(list((tmp_path / "work").rglob("app-*/[01]"))) == 2, "both workers had an executor"
 
 
-def test_a_cluster_of_several_hosts_gives_the_same_tables(
-    spark: SparkSession, reference: Path, tmp_path: Path
-) -> None:
-    """Master, workers and driver in network namespaces of their own, where loopback leads nowhere."""
-    warehouse = tmp_path / "w"
-    traces = small_traces(tmp_path / "traces")
-    with (
-        hosts(3) as (first, second, driver),
-        standalone_cluster(tmp_path, [first, second, second]) as master,
-    ):
-        arguments = ("--traces", str(traces), *FORMAT, "--master", master, "--conf", "spark.cores.max=2")
-        done = pipeline_command("run", warehouse, *arguments, prefix=driver.prefix)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-    assert differences(reference, warehouse) == {}
-
-
 @contextlib.contextmanager
 def hosts(count: int) -> Iterator[list[Place]]:
-    """Network namespaces on one bridge, as hosts on a cable; skips the test where none can be made."""
+    """Network namespaces on one bridge, as hosts on a cable; processes of one host where none can be made."""
     names = [f"roamq-{os.getpid()}-{number}" for number in range(count)]
 
     def ip(*words: str) -> None:
@@ -258,7 +250,9 @@ def hosts(count: int) -> Iterator[list[Place]]:
                 ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
                 ip("-n", name, "link", "set", "eth0", "up")
         except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"no network namespaces here: {getattr(error, 'stderr', error)!r}")
+            warnings.warn(f"no network namespaces here: {getattr(error, 'stderr', error)!r}", stacklevel=1)
+            yield [HERE] * count
+            return
         yield [
             Place(f"10.77.0.{number}", ("ip", "netns", "exec", name))
             for number, name in enumerate(names, start=1)

@@ -1,6 +1,7 @@
 """Next-site prediction against a plain twin that builds every list, and the honesty of the split."""
 
 import itertools
+import math
 import random
 from collections import Counter
 from datetime import date
@@ -8,7 +9,7 @@ from datetime import date
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from roamq.pipeline import prediction
+from roamq.pipeline import online_prediction, prediction
 from roamq.pipeline.schemas import MOVES, RANKED_TESTS
 from tests.pipeline.frames import at, same
 
@@ -83,6 +84,82 @@ def test_ranks_are_those_of_the_lists_written_out(spark: SparkSession, seed: int
             ("d", name, date(2024, 1, 8), len(train), rank, size, n)
             for (name, rank, size), n in expected.items()
         ],
+        RANKED_TESTS,
+    )
+
+
+Walk = tuple[str, str, str, str, float, float]
+"""Client, before, from, to, left at, time."""
+
+
+def walks(seed: int) -> list[Walk]:
+    """Clients that stay shorter or longer, and go on or turn around by that; some sites appear on test days only."""
+    rng = random.Random(seed)
+    rows: list[Walk] = []
+    for client in "xyz":
+        before, here = "", "A"
+        for day in range(10):
+            now = day * DAY + rng.random()
+            for _ in range(8):
+                stayed = rng.choice((2.0, 5.0, 70.0))
+                there = before if before and stayed > 60 else rng.choice("ABCDEFG"[: 3 + day // 2])
+                if there == here:
+                    continue
+                rows.append((client, before, here, there, now + stayed, now + stayed + 1))
+                before, here, now = here, there, now + stayed + 1
+    return rows
+
+
+def by_lists(lists: list[list[str]], target: str) -> tuple[int | None, int]:
+    """The plain twin: write all lists out, one behind the other."""
+    written = []
+    for moves in lists:
+        counts = Counter(moves)
+        written += sorted(counts, key=lambda site: (-counts[site], site))
+    whole = list(dict.fromkeys(written))
+    return (whole.index(target) + 1 if target in whole else None), len(whole)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_predictors_that_learn_on_know_the_moves_before_and_no_others(spark: SparkSession, seed: int) -> None:
+    rows = sorted(walks(seed), key=lambda row: (row[5], row[0]))
+    arrived: dict[str, float] = {}
+    known: list[tuple[str, str, int, str, bool]] = []
+    expected: Counter[tuple[str, int | None, int]] = Counter()
+    for client, before, here, there, left, time in rows:
+        dwell = int(math.log2(max(1.0, round(left - arrived[client], 6)))) if client in arrived else -1
+        arrived[client] = time
+        is_test = time >= 7 * DAY
+        if is_test:
+
+            def lists(
+                trained: bool, before: str = before, here: str = here, dwell: int = dwell
+            ) -> list[list[str]]:
+                seen = [row for row in known if row[1] == here and not (trained and row[4])]
+                two = [row for row in seen if row[0] == before]
+                return [[row[3] for row in some] for some in ([r for r in two if r[2] == dwell], two, seen)]
+
+            for name, some in (
+                ("dwell-backoff", lists(True)),
+                ("online", lists(False)[1:]),
+                ("online-dwell", lists(False)),
+            ):
+                expected[name, *by_lists(some, there)] += 1
+        known.append((before, here, dwell, there, is_test))
+    moves = spark.createDataFrame(
+        [
+            ("d", client, "all", before or None, here, there, at(left), at(time), time - left, False)
+            for client, before, here, there, left, time in rows
+        ],
+        schema=MOVES,
+    )
+
+    actual = online_prediction.ranked_in_order(moves, "UTC", 0.3)
+
+    trained = sum(not row[4] for row in known)
+    same(
+        actual,
+        [("d", name, date(2024, 1, 8), trained, rank, size, n) for (name, rank, size), n in expected.items()],
         RANKED_TESTS,
     )
 

@@ -1,7 +1,6 @@
 """The film's player in a real browser: the slider shows its frame, the button plays and stops, nothing is an error."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,12 +9,12 @@ import pytest
 from roamq.report.exhibits import Film, Section
 from roamq.report.html import render
 from roamq.report.page import Page
+from tests.support import chromium
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PLAYED_S = 3.0
 
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium on this machine to play films in"
+    chromium.FOUND is None, reason="there is no Chromium on this machine to play films in"
 )
 
 
@@ -28,8 +27,8 @@ def after(script: str, tmp_path: Path) -> str:
     page.write_text(
         text.replace("<head>", f"<head>{watch}", 1).replace("</body>", f"<script>{script}</script></body>")
     )
-    assert CHROMIUM is not None
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+    assert chromium.FOUND is not None
+    command = [chromium.FOUND, *chromium.QUIET, f"--user-data-dir={tmp_path}/profile"]
     command += [f"--virtual-time-budget={PLAYED_S * 1000:.0f}", "--dump-dom", page.as_uri()]
     document = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
     assert "data-error" not in document

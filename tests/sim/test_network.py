@@ -152,6 +152,21 @@ def test_a_broker_that_loses_its_store_loses_messages_and_the_checkers_say_so() 
     assert any(lost)
 
 
+@pytest.mark.parametrize("overlay", ["flooding", "interest"])
+def test_clients_go_on_through_a_broker_that_lost_its_store(overlay: str) -> None:
+    """The sessions that it had are lost; the others go on, and those that come there later move on from there."""
+    forgetful = [{**FAULTS[0], "keep_store": False}]
+
+    result = run(restless(faults=forgetful, network={"overlay": overlay}), seed=1)
+
+    later = [r for r in result.records if r.kind == "delivered" and r.time_s > 20]
+    end_s = max(record.time_s for record in result.records if record.kind == "published")
+    last_s = {record.client: record.time_s for record in later}
+    assert len(last_s) >= 4
+    assert min(last_s.values()) > end_s - 5
+    assert {record.broker for record in later} == {f"b{number}" for number in range(1, 7)}
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_lossy_last_hop_with_acknowledgements_repeats_until_the_client_has_it(seed: int) -> None:
     """What was not acknowledged is sent again at the next connection, so a move heals the loss."""

@@ -5,7 +5,6 @@ import itertools
 import json
 import shutil
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,11 @@ from tests.support.waiting import WAIT_S, wait_until
 
 FOUND = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 """The browser, if there is one."""
+QUIET = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+"""Options of a browser that shows nothing on a screen and speaks to nobody but the page's own server."""
 
 
 class Page:
@@ -94,6 +98,12 @@ class Page:
             mobile=False,
         )
 
+    def processor_s(self) -> float:
+        """Processor time that the page's main thread has used for its tasks since this was first asked."""
+        self.call("Performance.enable", timeDomain="threadTicks")
+        found = self.call("Performance.getMetrics")["metrics"]
+        return float(next(one["value"] for one in found if one["name"] == "TaskDuration"))
+
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
@@ -104,8 +114,8 @@ def chromium(folder: Path) -> Iterator[Page]:
     assert FOUND is not None
     process = subprocess.Popen(
         [
-            *(FOUND, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-            *("--remote-debugging-port=0", f"--user-data-dir={folder / 'profile'}", "about:blank"),
+            *(FOUND, *QUIET, "--remote-debugging-port=0"),
+            *(f"--user-data-dir={folder / 'profile'}", "about:blank"),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -122,4 +132,3 @@ def chromium(folder: Path) -> Iterator[Page]:
     finally:
         process.terminate()
         process.wait(WAIT_S)
-        time.sleep(0.1)

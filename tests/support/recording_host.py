@@ -142,6 +142,9 @@ class RecordingRouter:
     def unicast(self, to: BrokerId, message: Message) -> None:
         self.host.effects.append(("unicast", to, message))
 
+    def brokers(self) -> tuple[BrokerId, ...]:
+        return (self.me,)
+
     def next_hop(self, to: BrokerId) -> BrokerId:
         return to
 

@@ -122,6 +122,11 @@ class Broker:
         """Which of its lives without a store this broker lives."""
         return self.sequence >> INCARNATION_BITS
 
+    def doubt(self) -> None:
+        """This broker begins anew, or from an old store: it does not know what it was told, nor what it did."""
+        self.router.doubt()
+        self.contexts.is_doubted = True
+
     # --- from clients -------------------------------------------------------------------------------------
 
     def on_advertise(self, filter: Filter) -> None:

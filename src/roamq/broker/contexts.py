@@ -8,6 +8,7 @@ from collections.abc import Collection, Container, Hashable, ItemsView, Iterable
 from functools import partial
 from typing import Protocol
 
+from roamq.broker.discards import Discards
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import UNLIMITED, UNLIMITED_BYTES, Context, Epoch, Mode, Outlet
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
@@ -56,6 +57,8 @@ class Contexts:
         knows."""
         self.crowded: list[tuple[Context | None, Event]] = []
         """Contexts that are nearly full, None for the buffer, and what has come for them since the host looked."""
+        self.is_doubted = False
+        """Whether contexts may have been here, and gone, in a life that this broker does not remember."""
         self.buffer = EventBuffer()
         self.set_bounds(buffer_bytes, queue_bytes)
         self.index: MatchIndex[Context] = MatchIndex()
@@ -63,6 +66,9 @@ class Contexts:
         """How many contexts the last event was stored in: part of what it cost this broker."""
         self.settles_at_once = settles_at_once and host.settles_at_once
         """Whether the host may deliver an event that needs no acknowledgement instead of having it stored."""
+        self.works_in_slices = False
+        """Whether others wait while this broker works, so that long queues are forgotten and sent in parts."""
+        self.discards = Discards(self)
         self._heard: Epoch | None = None
         """The latest epoch of other brokers: ours are later, even if the other's clock is ahead."""
         self._table: dict[ClientId, Context] = {}
@@ -177,10 +183,18 @@ class Contexts:
         if self.index.version != self._matches_version or len(self._matches) > MATCH_CACHE_SIZE:
             self._matches.clear()
             self._matches_version = self.index.version
-        matches = self._matches.get(event.match_key)
+        key = event.match_key
+        matches = self._matches.get(key)
         if matches is None:
-            matches = self._matches[event.match_key] = tuple(self.index.match(event))
+            closed = self.discards.closed
+            matches = tuple(context for context in self.index.match(event) if context not in closed)
+            if key is not None:
+                self._matches[key] = matches
         return matches
+
+    def forget_matches(self) -> None:
+        """A context has closed that is still in the index."""
+        self._matches.clear()
 
     def on_event(self, event: Event) -> None:
         """An event reached this broker, for the first time: into every context that wants it."""
@@ -372,10 +386,15 @@ class Contexts:
     def close(self, context: Context, *, mobile: bool = False) -> None:
         """Forget the context: its filters leave the index, its events the buffer."""
         if context.mode is not Mode.PASSIVE:
-            self._unwatch(context, context.filters, mobile=mobile)
-        context.take_all()
+            self.discards.unwatch(context, mobile=mobile)
+        self.discards.empty(context)
         self.take_off(context)
         self.host.record(Record("mode", self.host.now(), self.me, context.client, detail="closed"))
+
+    def consume_all(self, context: Context) -> None:
+        """The client is done with everything that has come so far, read or not: it starts again from here."""
+        context.skip_all()
+        self.discards.empty(context)
 
     def drop_all(self, context: Context, reason: str) -> None:
         """The client will not come for what is stored: record each event as dropped, before the context closes."""
@@ -390,7 +409,7 @@ class Contexts:
         if before is Mode.PASSIVE:
             self._watch(context, context.filters, mobile=True)
         elif mode is Mode.PASSIVE:
-            self._unwatch(context, context.filters, mobile=True)
+            self.unwatch(context, context.filters, mobile=True)
         self.record_mode(context)
 
     def record_mode(self, context: Context) -> None:
@@ -432,7 +451,7 @@ class Contexts:
         if filter in context.filters:
             del context.filters[filter]
             if context.mode is not Mode.PASSIVE:
-                self._unwatch(context, (filter,), mobile=mobile)
+                self.unwatch(context, (filter,), mobile=mobile)
 
     def _watch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
         for filter in self._meant(context, filters):
@@ -442,7 +461,7 @@ class Contexts:
             else:
                 self._places.setdefault((str(filter), context.client), []).append(context)
 
-    def _unwatch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
+    def unwatch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
         for filter in self._meant(context, filters):
             if filter.group is None:
                 self.index.remove(context, filter)

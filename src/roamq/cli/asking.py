@@ -11,10 +11,12 @@ from urllib.parse import quote, urlencode
 
 import click
 
+from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError, RoamqError
 
 F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT_S = 5.0
+UNAUTHORIZED = 401
 PAGE = 500
 WATCH_EVERY_S = 2.0
 
@@ -42,7 +44,11 @@ class Door(NamedTuple):
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
-            told = json.load(error).get("error", error.reason)
+            with error:
+                told = json.load(error).get("error", error.reason)
+            if error.code == UNAUTHORIZED and self.token is None:
+                told = "wants a token: give --token, set ROAMQ_TOKEN, or name the configuration file instead of the URL"
+                raise ConfigError(f"{self.url}: {told}") from error
             raise RoamqError(f"{self.url}: {told}") from error
         except OSError as error:
             raise NoAnswerError(f"{self.name} does not answer at {self.url}") from error
@@ -98,6 +104,21 @@ def network_argument(command: F) -> F:
     """`[NETWORK]`, `--token`: whom to ask."""
     token = click.option("--token", envvar="ROAMQ_TOKEN", help="Token of the console, if NETWORK is a URL.")
     return click.argument("network", default="network.toml", metavar="[NETWORK]")(token(command))
+
+
+def broker_option(command: F) -> F:
+    return click.option("--broker", metavar="NAME", help="Ask this broker only.")(command)
+
+
+def only(asked: list[Door], broker: str | None) -> list[Door]:
+    """The brokers that `--broker` leaves."""
+    if broker is None:
+        return asked
+    found = [door for door in asked if door.name == broker]
+    if not found:
+        names = [door.name for door in asked]
+        raise ConfigError(f"--broker {broker}: no such broker{did_you_mean(broker, names)}")
+    return found
 
 
 def watch_option(command: F) -> F:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from roamq.cli import roaming
+from roamq.cli.groups import SentenceGroup
 from roamq.cli.options import json_option
 from roamq.cli.output import print_json, print_table
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from roamq.net.bench.throughput import Result
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """Measure live brokers: their throughput, and what happens to clients that roam.
 

@@ -70,8 +70,10 @@ def command(out: Path, open_page: bool | None, master: str, remote: str | None, 
     from roamq.cli.report import write_report
     from roamq.cli.simulate import key_numbers
     from roamq.pipeline.model_check import model_of_folder
+    from roamq.pipeline.session import require_spark
     from roamq.pipeline.sweep import jobs_of
 
+    require_spark()
     schemes = tour_schemes()
     _say(as_json, "1/3 running six live brokers with clients that roam, and killing one of the brokers;")
     _say(

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import click
 
 from roamq.cli.asking import NoAnswerError, acting_doors
-from roamq.cli.options import json_option
+from roamq.cli.options import authority_option, json_option
 from roamq.cli.output import print_json
 from roamq.config import to_toml
 from roamq.core.errors import ConfigError, RoamqError
@@ -28,8 +28,11 @@ METRICS_PORT = 9001
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Where clients and other brokers find the new one."
 )
+@authority_option
 @json_option
-def command(network: Path, broker: str, at: tuple[str, ...], host: str, as_json: bool) -> None:
+def command(
+    network: Path, broker: str, at: tuple[str, ...], host: str, authority: Path | None, as_json: bool
+) -> None:
     """Let a new broker enter the running network of the configuration NETWORK.
 
     Run it where a broker of the network runs, which is asked to admit the new one. If NETWORK has no [brokers.NAME],
@@ -60,12 +63,16 @@ def command(network: Path, broker: str, at: tuple[str, ...], host: str, as_json:
         )
     if text != before:
         network.write_text(text)
+    written: list[Path] = []
     try:
-        written = _keys(load_network(network, files_exist=False), network)
-        found = load_network(network)
+        found = load_network(network, files_exist=False)
+        written += _keys(found, broker, authority)
         answer = _ask(network, broker, found)
     except RoamqError:
-        network.write_text(before)  # a broker that was not admitted is not in the file
+        # A broker that was not admitted is not in the file, nor does it have a key.
+        network.write_text(before)
+        for path in written:
+            path.unlink()
         raise
     if as_json:
         print_json({"broker": broker, **answer, "files": [str(path) for path in (*written, network)]})
@@ -101,12 +108,13 @@ def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str)
     return "\n" + "\n".join(lines) + "\n"
 
 
-def _keys(loaded: "NetworkConfig", network: Path) -> list[Path]:
-    if loaded.network.keys is None:
+def _keys(loaded: "NetworkConfig", broker: str, authority: Path | None) -> list[Path]:
+    """The certificate of the new broker, where the network has keys."""
+    if loaded.keys_folder is None:
         return []
     from roamq.net.ops.keys import make_keys
 
-    return make_keys(loaded, network.resolve().parent / loaded.network.keys)
+    return make_keys(loaded, loaded.keys_folder, authority, brokers=[broker])
 
 
 def _ask(network: Path, broker: str, loaded: "NetworkConfig") -> dict[str, list[str]]:

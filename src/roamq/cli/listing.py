@@ -5,32 +5,26 @@ from typing import Any, TypeVar
 
 import click
 
-from roamq.cli.asking import Door, NoAnswerError
-from roamq.cli.suggest import did_you_mean
-from roamq.core.errors import ConfigError, RoamqError
+from roamq.cli.asking import Door, NoAnswerError, broker_option, only
+from roamq.core.errors import RoamqError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def limit_options(command: F) -> F:
     """`--broker`, `--search`, `--limit`: how much of a list."""
-    broker = click.option("--broker", metavar="NAME", help="Ask this broker only.")
     search = click.option("--search", default="", metavar="TEXT", help="Only client ids that contain TEXT.")
     limit = click.option(
         "--limit", type=click.IntRange(1), default=100, show_default=True, help="Rows, of each broker."
     )
-    return broker(search(limit(command)))
+    return broker_option(search(limit(command)))
 
 
 def listed(
     asked: list[Door], kind: str, broker: str | None, search: str, limit: int
 ) -> tuple[list[dict[str, Any]], str]:
     """Rows of all brokers that answer, and a note on what is missing."""
-    if broker is not None:
-        names = [door.name for door in asked]
-        asked = [door for door in asked if door.name == broker]
-        if not asked:
-            raise ConfigError(f"--broker {broker}: no such broker{did_you_mean(broker, names)}")
+    asked = only(asked, broker)
     found: list[dict[str, Any]] = []
     notes, silent = [], []
     for door in asked:

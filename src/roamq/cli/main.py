@@ -44,7 +44,7 @@ COMMANDS = {
 }
 
 
-OF_SPARK = {"pyspark", "pandas", "py4j", "grpc", "grpc_status", "google"}
+OF_SPARK = {"pyspark", "pandas", "py4j", "grpc", "grpc_status", "google", "deltalake"}
 """Packages of the extra `spark`."""
 
 KEPT = {
@@ -155,9 +155,10 @@ def cli(debug: bool) -> None:
 
     \b
     Start here:
-      roamq demo                                       two minutes, ends with a report
-      roamq simulate testbed --scheme standard --seeds 5
-      roamq reproduce --quick
+      roamq up --console                               three brokers here, and a page that shows them
+      roamq init net                                   a network with keys, users and TLS
+      roamq simulate testbed --seed 1                  the same brokers, in virtual time
+      roamq demo                                       two minutes on Spark, ends with a report
     """
 
 

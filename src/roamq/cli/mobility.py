@@ -54,7 +54,7 @@ def mobility(
     """Measure how the clients of a dataset move.
 
     \b
-    summary      clients, entropies, the bound on prediction, our best predictor
+    summary      clients, entropies, the bound on prediction, our best predictors
     stay-points  where clients stayed, found in their positions
     gyration     radius of gyration of each client
     entropy      entropies and predictability of each client

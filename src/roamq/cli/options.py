@@ -54,6 +54,25 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")(command)
 
 
+def log_level_option(*, default: str) -> Callable[[F], F]:
+    return click.option(
+        "--log-level",
+        type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
+        default=default,
+        show_default=True,
+        help="INFO tells who connects, moves and is denied.",
+    )
+
+
+def authority_option(command: F) -> F:
+    """`--authority`: where the key lies that makes brokers."""
+    return click.option(
+        "--authority",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Folder of ca.key, which no broker needs.  [default: beside the folder of keys, or of the network]",
+    )(command)
+
+
 def out_option(default: str | None) -> Callable[[F], F]:
     shown = default or "runs/SCENARIO"
     return click.option(

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from roamq.cli.groups import SentenceGroup
 from roamq.cli.mobility import mobility, pseudonymise
 from roamq.cli.options import conf_option, json_option, overrides_of, spark_options
 from roamq.cli.output import print_json, print_table
@@ -13,6 +14,7 @@ from roamq.core.errors import ConfigError
 from roamq.report.numbers import cell
 
 WAREHOUSE = "warehouse"
+FILES_NAMED = 5
 KEEP_DAYS = 7.0
 
 warehouse_option = click.option(
@@ -31,7 +33,7 @@ mapping_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """Turn traces and records into bronze, silver and gold tables, on Spark.
 
@@ -105,10 +107,17 @@ def _bring_up_to_date(
 ) -> None:
     """Run the pipeline and print how many rows each table has; an error about files comes after that."""
     from roamq.pipeline.runner import FilesFailedError, bring_up_to_date, warehouse_settings
-    from roamq.pipeline.upkeep import expire
+    from roamq.pipeline.upkeep import all_quarantined, expire
 
     def show(rows: list[dict[str, Any]]) -> None:
         print_json(rows) if as_json else _print_summary(rows)
+        if wrong := all_quarantined(warehouse):
+            names = ", ".join(wrong[:FILES_NAMED]) + (" and others" if len(wrong) > FILES_NAMED else "")
+            click.echo(
+                f"no line of {names} could be read: is it of this format? "
+                "`roamq pipeline show quarantine` has the reasons",
+                err=True,
+            )
 
     try:
         with progress("tables") as report:

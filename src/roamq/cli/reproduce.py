@@ -32,6 +32,11 @@ STYLES = {
     is_flag=True,
     help="Skip what goes beyond the papers: larger networks, and runs that explain differences.",
 )
+@click.option(
+    "--recordings",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Recorded connectivity for TIME-F12-recorded (docs/traces.md), which is not part of the repository.",
+)
 @click.option("--list", "list_claims", is_flag=True, help="List the claims without checking them.")
 @out_option("reproduce-out")
 @spark_options
@@ -40,6 +45,7 @@ def command(
     claims: tuple[str, ...],
     quick: bool,
     paper_only: bool,
+    recordings: Path | None,
     list_claims: bool,
     out: Path,
     master: str,
@@ -62,7 +68,10 @@ def command(
     from roamq.report.page import write_page
     from roamq.reproduce.registry import Verdict, select
     from roamq.reproduce.scorecard import page_of, score
+    from roamq.reproduce.time_recorded import recordings_in
 
+    if recordings is not None:
+        recordings_in(recordings)
     began = time.monotonic()
     chosen = select(claims)
     if list_claims:
@@ -83,6 +92,7 @@ def command(
             beyond=not (quick or paper_only),
             session=lambda: open_session(settings),
             progress=report,
+            recordings=recordings,
         )
     write_page(page_of(results, troubled, command=command_line(), quick=quick), out)
     rows = [result.row() for result in results]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from roamq.cli.options import log_level_option
 from roamq.core.errors import ConfigError
 
 
@@ -19,12 +20,7 @@ from roamq.core.errors import ConfigError
 )
 @click.option("--process", metavar="NAME", hidden=True, help="One process of a broker, as `serve` starts it.")
 @click.option("--json", "as_json", is_flag=True, help="Logs as JSON lines.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
-    default="INFO",
-    show_default=True,
-)
+@log_level_option(default="INFO")
 @click.option("--check", is_flag=True, help="Check the configuration, keys and folders, and exit.")
 def command(
     config: Path,

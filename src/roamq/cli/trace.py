@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from roamq.cli.asking import again_and_again, watch_option
 from roamq.cli.options import json_option
 from roamq.cli.output import print_json, print_table
 from roamq.core.errors import ConfigError
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 @click.argument("what")
 @click.argument("network", default="network.toml", metavar="[NETWORK]", type=click.Path(path_type=Path))
 @click.option("--last", type=click.IntRange(1), default=50, show_default=True, help="How many rows.")
+@watch_option
 @json_option
-def command(what: str, network: Path, last: int, as_json: bool) -> None:
+def command(what: str, network: Path, last: int, watch: bool, as_json: bool) -> None:
     """Follow WHAT through the records of a network: a message, a client, or a topic.
 
     WHAT is the id of a message (b1:1790003, as this command prints them), a topic or topic filter, or a client id.
@@ -31,17 +33,29 @@ def command(what: str, network: Path, last: int, as_json: bool) -> None:
     Examples:
       roamq trace 'news/#' network.toml
       roamq trace b1:1790003 network.toml
-      roamq trace car-7 records --last 20
+      roamq trace car-7 records --last 20 --watch
     """
-    from roamq.net.ops.tracing import RecordFolder, message_id, sentence
+    from roamq.net.ops.tracing import RecordFolder
 
-    records = RecordFolder(_folder(network))
-    if (found := message_id(what)) is not None:
-        rows = records.message(*found).rows
-    elif "/" in what or what in ("#", "+") or not records.knows_client(what):
-        raise SystemExit(0 if _print_topic(records, what, last, as_json) else 1)
-    else:
-        rows = records.client(what, last)
+    folder = _folder(network)
+    is_found = False
+
+    def show() -> None:
+        nonlocal is_found
+        is_found = _show(RecordFolder(folder), what, last, as_json)
+
+    again_and_again(show, watch)
+    raise SystemExit(0 if is_found else 1)
+
+
+def _show(records: "RecordFolder", what: str, last: int, as_json: bool) -> bool:
+    """Print what is recorded; whether there is anything."""
+    from roamq.net.ops.tracing import message_id, sentence
+
+    if records.kind_of(what) == "topic":
+        return _print_topic(records, what, last, as_json)
+    named = message_id(what)
+    rows = records.client(what, last) if named is None else records.message(*named).rows
     if as_json:
         print_json(rows)
     else:
@@ -49,7 +63,7 @@ def command(what: str, network: Path, last: int, as_json: bool) -> None:
             click.echo(f"{_clock(row['time_s'])}  {sentence(row)}")
         if not rows:
             click.echo(f"nothing is recorded of {what}")
-    raise SystemExit(0 if rows else 1)
+    return bool(rows)
 
 
 def _print_topic(records: "RecordFolder", what: str, last: int, as_json: bool) -> bool:
@@ -87,5 +101,8 @@ def _folder(network: Path) -> Path:
 
     loaded = load_network(network, files_exist=False)
     if loaded.records is None:
-        raise ConfigError(f"{network}: has no [records]: without records nothing can be traced")
+        raise ConfigError(
+            f"{network}: has no [records], so that nothing is recorded that could be traced; `roamq up --records "
+            "FOLDER` records, and so does a network with `[records] folder = FOLDER`"
+        )
     return loaded.folder / str(loaded.records.folder)

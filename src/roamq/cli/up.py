@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from roamq.cli.options import json_option
+from roamq.cli.options import json_option, log_level_option
 from roamq.cli.output import print_table
 from roamq.core.errors import ConfigError, RoamqError
 
@@ -62,6 +62,7 @@ STOP_S_MAX = 25.0
     help="First MQTT port of several in a row.  [default: free ports]",
 )
 @click.option("--console", is_flag=True, help="Serve the console, and print where to open it.")
+@log_level_option(default="WARNING")
 @click.option("--for", "for_s", type=float, metavar="SECONDS", help="Stop after this time.")
 @json_option
 @click.pass_context
@@ -76,6 +77,7 @@ def command(
     data: Path | None,
     port: int,
     console: bool,
+    log_level: str,
     for_s: float | None,
     as_json: bool,
 ) -> None:
@@ -87,7 +89,7 @@ def command(
     \b
     Examples:
       roamq up
-      roamq up net/network.toml
+      roamq up net/network.toml --log-level INFO
       roamq up --brokers 6 --scheme standard --records records
       roamq up --brokers 1 --processes 2
       mosquitto_sub -p PORT -i me -c -q 2 -t 'news/#'    (then again at another broker's port)
@@ -101,7 +103,7 @@ def command(
         for name, table in loaded.brokers.items():
             if table.metrics_port is None:
                 raise ConfigError(f"{network}: brokers.{name}.metrics_port: is needed to see that it is up")
-        _run(network, loaded, for_s, as_json=as_json, link_token=False)
+        _run(network, loaded, for_s, log_level=log_level, as_json=as_json, link_token=False)
         return
     with tempfile.TemporaryDirectory(prefix="roamq-") as scratch:
         folder = data or Path(scratch)
@@ -119,29 +121,38 @@ def command(
         )
         path.write_text(text)
         path.chmod(0o600)
-        _run(path, load_network(path), for_s, as_json=as_json, link_token=True)
+        _run(path, load_network(path), for_s, log_level=log_level, as_json=as_json, link_token=True)
 
 
 def _refuse_options(context: click.Context, network: Path) -> None:
     """What the configuration says cannot be said a second time."""
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if given and parameter.name not in ("network", "for_s", "as_json"):
+        if given and parameter.name not in ("network", "log_level", "for_s", "as_json"):
             raise ConfigError(f"{parameter.opts[0]}: {network} says that; leave the option out")
 
 
 def _run(
-    path: Path, loaded: "NetworkConfig", for_s: float | None, *, as_json: bool, link_token: bool
+    path: Path,
+    loaded: "NetworkConfig",
+    for_s: float | None,
+    *,
+    log_level: str,
+    as_json: bool,
+    link_token: bool,
 ) -> None:
     """Start all brokers, say where they are, and stop them in the end."""
-    processes = {name: _start(path, name) for name in loaded.processes}
+    urls_of = {
+        name: [listener.url for listener in loaded.server_options(name).listeners]
+        for name in loaded.processes
+    }
+    processes = {name: _start(path, name, log_level) for name in loaded.processes}
     try:
         rows = []
-        for name in loaded.processes:
+        for name, urls in urls_of.items():
             table = loaded.brokers[name]
             for mate in loaded.mates[name]:
                 _wait_until_up(mate, processes[name], loaded.brokers[mate].metrics_port or 0)
-            urls = [listener.url for listener in loaded.server_options(name).listeners]
             mqtt = next((url for url in urls if url.startswith("mqtt")), "-")
             websocket = next((url for url in urls if url.startswith("ws")), "-")
             rows.append((name, mqtt, websocket, f"http://127.0.0.1:{table.metrics_port}/metrics"))
@@ -155,10 +166,10 @@ def _run(
         _stop(processes)
 
 
-def _start(path: Path, name: str) -> "subprocess.Popen[bytes]":
+def _start(path: Path, name: str, log_level: str) -> "subprocess.Popen[bytes]":
     """Start a broker in a process group of its own: Ctrl-C reaches this process, which stops the brokers."""
     arguments = [sys.executable, "-m", "roamq.cli.main", "serve", str(path), "--broker", name]
-    return subprocess.Popen([*arguments, "--log-level", "WARNING"], start_new_session=True)
+    return subprocess.Popen([*arguments, "--log-level", log_level], start_new_session=True)
 
 
 def _wait_until_up(name: str, process: "subprocess.Popen[bytes]", port: int) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from hashlib import blake2b
+from itertools import chain, islice
 from typing import Final, NamedTuple, Protocol
 
 from roamq.core.buffers import EventBuffer
@@ -94,6 +95,7 @@ class Context:
 
     __slots__ = (
         "_acknowledged",
+        "_sent",
         "buffer",
         "bytes",
         "client",
@@ -152,6 +154,8 @@ class Context:
         """
         self._acknowledged: set[EventId] | frozenset[EventId] = _NONE
         """What the client has consumed before earlier events; `_NONE` while that is nothing, as with most contexts."""
+        self._sent: set[EventId] | frozenset[EventId] = _NONE
+        """The ids of the first events in flight, made when acknowledgements come out of order; `_NONE` before."""
         self.session: object | None = None
         """What the world's protocol keeps with the context (MQTT session state); the core never looks inside."""
 
@@ -271,13 +275,15 @@ class Context:
         stored = self.stored
         event = stored[0][0]
         if event.id != event_id:
-            ahead = any(stored[i][0].id == event_id for i in range(1, self.in_flight))
+            ahead = self._is_in_flight(event_id)
             if ahead:
                 self._acknowledged_ahead().add(event_id)
             return ahead
         # `_consume_first`, without a call: one for every event that is acknowledged.
         del stored[0]
         self.in_flight -= 1
+        if self._sent:
+            self._sent -= {event_id}
         origin, sequence = event_id
         position = self.position
         if origin not in position or sequence > position[origin]:
@@ -292,6 +298,16 @@ class Context:
             if not ahead_of_first:
                 self._acknowledged = _NONE
         return True
+
+    def _is_in_flight(self, event_id: EventId) -> bool:
+        """A client may have a thousand in flight, and acknowledge the last first: not all are looked at each time."""
+        if len(self._sent) != self.in_flight:
+            sent = set(self._sent) if not isinstance(self._sent, set) else self._sent
+            sent.update(held[0].id for held in islice(self.stored, len(sent), self.in_flight))
+            if len(sent) != self.in_flight:  # an event is in flight twice
+                sent = {held[0].id for held in islice(self.stored, self.in_flight)}
+            self._sent = sent
+        return event_id in self._sent
 
     def _acknowledged_ahead(self) -> set[EventId]:
         """`_acknowledged`, to be changed."""
@@ -310,6 +326,8 @@ class Context:
     def _consume_first(self) -> None:
         event = self.stored.popleft()[0]
         self.in_flight -= 1
+        if self._sent:
+            self._sent -= {event.id}
         origin, sequence = event.id
         position = self.position
         if origin not in position or sequence > position[origin]:
@@ -332,6 +350,7 @@ class Context:
             self.stored = kept
             self._acknowledged = _NONE
         self.in_flight = 0
+        self._sent = _NONE
         if self.local_queue is not None:
             self.local_queue.extendleft(reversed(self.sent_early))
         else:
@@ -353,6 +372,8 @@ class Context:
 
     def skip_to(self, position: Position) -> None:
         """Another broker says how far the client has read: forget stored events it has consumed."""
+        if not position:
+            return
         for origin, sequence in position.items():
             if sequence > self.position.get(origin, 0):
                 self.position[origin] = sequence
@@ -402,12 +423,15 @@ class Context:
             taken += later
         return taken
 
-    def consume_all(self) -> None:
-        """The client is done with everything that has come so far, read or not: it starts again from here."""
-        for event in self.take_all():
+    def skip_all(self) -> None:
+        """The client has read all that is stored, and all that has come before."""
+        reach = self.reach
+        kept = (held.event for held in self.stored)
+        for event in chain(kept, self.sent_early, self.local_queue or ()):
             origin, sequence = event.id
-            self.reach[origin] = max(sequence, self.reach.get(origin, 0))
-        for origin, sequence in self.reach.items():
+            if sequence > reach.get(origin, 0):
+                reach[origin] = sequence
+        for origin, sequence in reach.items():
             self.position[origin] = max(sequence, self.position.get(origin, 0))
 
     def drop_expired(self, now: Seconds, has_begun: Callable[[Event], bool]) -> list[Event]:
@@ -427,6 +451,22 @@ class Context:
         self._release(event)
         return event
 
+    def split_off(self) -> "Context":
+        """Part with what is stored: it is in the context that is returned, which nobody looks at any more."""
+        rest = Context(self.client, epoch=self.epoch, mode=Mode.PASSIVE, buffer=self.buffer)
+        rest.stored, self.stored = self.stored, _NOTHING_STORED
+        stays = sum(event.cost_bytes for event in chain(self.sent_early, self.local_queue or ()))
+        rest.bytes, self.bytes = self.bytes - stays, stays
+        self.in_flight, self._sent, self._acknowledged = 0, _NONE, _NONE
+        return rest
+
+    def release_some(self, count: int) -> int:
+        """Forget the first `count` stored events; how many there were."""
+        released = min(count, len(self.stored))
+        for _ in range(released):
+            self._release(self.stored.popleft()[0])
+        return released
+
     def take_all(self) -> list[Event]:
         """Empty the store and return what was in it, in order: the context leaves this broker."""
         events = [held.event for held in self.stored]
@@ -439,7 +479,7 @@ class Context:
             self._release(event)
         self.stored.clear()
         self.in_flight = 0
-        self._acknowledged = _NONE
+        self._acknowledged = self._sent = _NONE
         return events
 
     def _release(self, event: Event) -> None:
@@ -449,6 +489,7 @@ class Context:
 
     def _keep(self, kept: Iterable[Held]) -> None:
         survivors = deque(kept)
+        self._sent = _NONE
         ids = {held.event.id for held in survivors}
         for held in self.stored:
             if held.event.id not in ids:

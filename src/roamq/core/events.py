@@ -18,6 +18,11 @@ Value = str | float | int | bool
 
 NO_ATTRIBUTES: Mapping[str, Value] = {}
 
+KEY_TOPIC_CHARACTERS_MAX: Final = 256
+KEY_CHARACTERS_MAX: Final = 1024
+KEY_ATTRIBUTES_MAX: Final = 32
+"""What caches remember of events is bounded by their number: an event that says more than this has no key."""
+
 
 class EventId(NamedTuple):
     """Where an event entered the network, and its number there."""
@@ -51,8 +56,9 @@ class Event:
     """Whether the event is for shared groups alone: it entered before, and nobody it was assigned to could take it."""
     cost_bytes: Final[int]
     """What a stored event costs of the memory; its size, where nobody knows better."""
-    match_key: Hashable = field(init=False, repr=False)
-    """Events with equal keys match the same filters: what match caches are keyed by."""
+    match_key: Hashable | None = field(init=False, repr=False)
+    """Events with equal keys match the same filters: what match caches are keyed by. None: it would be too long to be
+    remembered, and its match is found anew."""
     size_bytes: int = field(init=False, repr=False)
     """The event's payload, its topic and its attributes as text."""
 
@@ -85,15 +91,17 @@ class Event:
         self.assigned = assigned
         self.is_handed_on = is_handed_on
         if attributes:
-            # True == 1 for Python, but not for a filter: the type is part of the key.
             items = attributes.items()
-            self.match_key = (topic, frozenset((n, v, v.__class__ is bool) for n, v in items))
-            self.size_bytes = (
-                len(payload) + len(topic) + sum(len(name) + len(str(value)) for name, value in items)
-            )
+            said = len(topic) + sum(len(name) + len(str(value)) for name, value in items)
+            self.size_bytes = len(payload) + said
+            self.match_key = None
+            if said <= KEY_CHARACTERS_MAX and len(attributes) <= KEY_ATTRIBUTES_MAX:
+                # True == 1 for Python, but not for a filter: the type is part of the key.
+                self.match_key = (topic, frozenset((n, v, v.__class__ is bool) for n, v in items))
         else:
-            self.match_key = topic
-            self.size_bytes = len(payload) + len(topic)
+            length = len(topic)
+            self.match_key = topic if length <= KEY_TOPIC_CHARACTERS_MAX else None
+            self.size_bytes = len(payload) + length
         self.cost_bytes = self.size_bytes if cost_bytes is None else cost_bytes
 
     def expired(self, now: Seconds) -> bool:

@@ -63,6 +63,8 @@ class Filter:
         """The predicates as a selector; `Filter.parse(f.topic, f.selector) == f` for every filter."""
         if not self.satisfiable:
             return "FALSE"
+        if not self.predicates:
+            return None
         return print_selector(self.predicates) or None
 
     def matches(self, event: Event) -> bool:

@@ -28,7 +28,8 @@ class FiniteCentre:
     """A centre with a finite buffer, in steady state.
 
     The number of events present, and so the share that is lost, is the same whether a full buffer turns the newest
-    event away or drops the oldest that waits; who is lost differs, and with it the response time of the others.
+    event away or drops the oldest that waits; who is lost differs, and with it the response time of the others
+    (`response_s_drop_oldest`).
     """
 
     loss: float
@@ -51,6 +52,61 @@ def finite(queue: IntermittentQueue, capacity: int) -> FiniteCentre:
         if size == capacity:
             return FiniteCentre(loss=share, mean_present=present, delivered_rate=queue.rate * (1 - share))
     raise AssertionError("the sweep does not end")
+
+
+def response_s_drop_oldest(queue: IntermittentQueue, capacity: int) -> float:
+    """Mean response time of delivered events if an event that finds the buffer full takes the place of the oldest that
+    waits; the one in service stays.
+
+    Followed for one event: `ahead` events are before it, `behind` after it. A service, and a drop at the head of those
+    that wait, bring it forward; it is dropped itself if it is that head. `ahead` never grows, nor does `behind` shrink,
+    so (ahead, behind) is solved along the diagonals, where `ahead` - `behind` is the same.
+    """
+    present = _present(queue, capacity)
+    if capacity == 1:
+        return finite(queue, 1).response_s
+    ones = np.ones(queue.phases)
+    leave = np.linalg.inv(queue.rate * np.eye(queue.phases) - queue.busy)
+    arrival, service = (queue.rate * leave).T, (leave @ queue.completions).T
+    # Of the event in service: it is delivered for certain, after this time.
+    last = np.stack([ones, np.linalg.solve(-queue.busy, ones)])
+    # (chance to be delivered, that chance times the time until then) by `ahead` and phase, of two diagonals.
+    before, previous = np.zeros((2, capacity, queue.phases)), np.zeros((2, capacity, queue.phases))
+    delivered, seconds = float(present[0] @ last[0]), float(present[0] @ last[1])
+    for diagonal in range(1 - capacity, capacity):
+        here = np.zeros_like(previous)
+        first, end = max(1, diagonal), (capacity - 1 + diagonal) // 2
+        if diagonal <= 0:
+            here[:, 0] = last
+        if end >= first:
+            after_arrival = previous[:, first : end + 1].copy()
+            if (capacity - 1 + diagonal) % 2 == 0:  # the last one of the diagonal meets a full buffer
+                after_arrival[:, -1] = before[:, end - 1] if end >= 2 else 0.0
+            here[:, first : end + 1] = after_arrival @ arrival + previous[:, first - 1 : end] @ service
+            here[1, first : end + 1] += here[0, first : end + 1] @ leave.T
+        if diagonal >= 1:
+            found = present[diagonal] + (present[capacity] if diagonal == capacity - 1 else 0.0)
+            delivered += float(found @ here[0, diagonal])
+            seconds += float(found @ here[1, diagonal])
+        before, previous = previous, here
+    return seconds / delivered
+
+
+def _present(queue: IntermittentQueue, capacity: int) -> Floats:
+    """The probabilities of 0, 1 to `capacity` events at the centre, by phase."""
+    up = queue.rate * np.eye(queue.phases)
+    climbs = [up @ np.linalg.inv(-queue.busy)]
+    for _ in range(capacity - 1):
+        climbs.append(up @ np.linalg.inv(-(queue.busy - up + climbs[-1] @ queue.completions)))
+    levels: Floats = np.zeros((capacity + 1, queue.phases))
+    levels[0] = left_null_vector(
+        queue.idle - up + climbs[-1] @ queue.completions, normal=np.ones(queue.phases)
+    )
+    for level, climb in enumerate(reversed(climbs), start=1):
+        levels[level] = levels[level - 1] @ climb
+        if levels[level].max() > _SCALE_MAX:
+            levels /= levels[level].max()
+    return levels / float(levels.sum())
 
 
 def loss(queue: IntermittentQueue, capacity: int) -> float:

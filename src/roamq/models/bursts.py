@@ -45,6 +45,10 @@ NEGLIGIBLE: Final = 0.005
 
 SOURCE_UTILISATION_MAX: Final = 0.98
 
+STATES_MAX: Final = 460
+"""A larger chain takes longer than a second. Periods that hardly vary have many phases: they are then taken as a little
+more variable, for the bursts alone."""
+
 ERRORS_FILE: Final = Path(__file__).with_name("burst_errors.json")
 """The map of errors against simulation, which `python -m benchmarks.bursts --write` makes."""
 
@@ -122,6 +126,13 @@ def behind(
 
     `centre.rate` is the total rate; the service of both must be exponential.
     """
+    phases = phases_for_bursts(source, centre)
+    if phases is not None:
+        rough = _with_phases(centre, phases)
+        bursty = behind(_with_phases(source, phases), rough, other_rate=other_rate)
+        # What bursts add is taken over; what the centre takes without them is known.
+        mean_s = max(bursty.mean_s - rough.mean_response_s(), 0.0) + centre.mean_response_s()
+        return BurstyResponse(mean_s, bursty.scv * mean_s**2)
     coarse, fine = (Departures(source=source, lumps_per_mean=lumps) for lumps in LUMPS_PER_MEAN)
     finest = behind_departures(fine, centre, other_rate=other_rate)
     if fine.lump == 1:
@@ -132,6 +143,37 @@ def behind(
     mean_s = finest.mean_s + further * (finest.mean_s - coarser.mean_s)
     variance_s2 = finest.variance_s2 + further * (finest.variance_s2 - coarser.variance_s2)
     return BurstyResponse(mean_s, max(variance_s2, SCV_MIN * mean_s**2))
+
+
+def phases_for_bursts(source: IntermittentQueue, centre: IntermittentQueue) -> int | None:
+    """How many phases the periods of both may have; None if they have no more than that already."""
+    most = max(law.phases for law in (source.on, source.off, centre.on, centre.off) if law is not None)
+    backlog = BACKLOG_MAX * LUMPS_PER_MEAN[-1] + 1
+
+    def states(phases: int) -> int:
+        kept = [
+            sum(min(law.phases, max(phases, 2)) for law in (queue.on, queue.off) if law is not None) or 1
+            for queue in (source, centre)
+        ]
+        return backlog * kept[0] * kept[1]
+
+    allowed = next((phases for phases in range(most, 1, -1) if states(phases) <= STATES_MAX), 2)
+    return None if allowed >= most or most <= 2 else allowed
+
+
+def _with_phases(queue: IntermittentQueue, phases: int) -> IntermittentQueue:
+    """The same centre with periods that are as regular as so many phases allow."""
+    if queue.on is None or queue.off is None:
+        return queue
+    on, off = (
+        law if law.phases <= phases else with_moments(law.mean(), max(_scv(law), 1 / phases))
+        for law in (queue.on, queue.off)
+    )
+    return replace(queue, on=on, off=off)
+
+
+def _scv(law: MatrixExponential) -> float:
+    return law.variance() / law.mean() ** 2
 
 
 def behind_departures(
@@ -262,16 +304,30 @@ def doubts(solved: Sequence[SolvedCentre]) -> list[str]:
 
 def _doubts_at(source: SolvedCentre, part: SolvedCentre) -> list[str]:
     name, utilisation = part.centre.name, part.centre.utilisation
+    rough = _rough(source, part)
     if utilisation > max(cell["utilisation"] for cell in error_map()):
-        return [f"{name} gets bursts at a utilisation of {utilisation:.2f}, which was not tried"]
+        return [*rough, f"{name} gets bursts at a utilisation of {utilisation:.2f}, which was not tried"]
     nearest = nearest_error(source.centre, utilisation)
     measure = max(("mean", "p95"), key=lambda key: abs(nearest[key]))
     if abs(nearest[measure]) <= ERROR_MAX:
-        return []
+        return rough
     what = "mean" if measure == "mean" else "95th percentile"
     return [
+        *rough,
         f"{name} gets bursts at a utilisation of {utilisation:.2f}, where the {what} is off by "
-        f"{nearest[measure]:+.0%} (docs/models.md)"
+        f"{nearest[measure]:+.0%} (docs/models.md)",
+    ]
+
+
+def _rough(source: SolvedCentre, part: SolvedCentre) -> list[str]:
+    """Say if the bursts are those of periods that vary more than the ones asked for."""
+    if source.queue is None:
+        return []
+    phases = phases_for_bursts(source.queue, part.queue or part.centre.exact())
+    if phases is None:
+        return []
+    return [
+        f"what bursts add at {part.centre.name} is computed with a variability of {1 / phases:.2g} or more"
     ]
 
 

@@ -65,6 +65,14 @@ def handoff_s(scheme: str, network: Distances) -> float:
     return 2 * network.last_hop_s + trips_s
 
 
+def broker_centre(
+    *, clients: int, rate: float, messages_per_move: float, moves_per_s: float, demand_s: float
+) -> Centre:
+    """A broker with so many clients: it handles every event of theirs, and every message of their moves."""
+    per_client = rate + messages_per_move * moves_per_s
+    return Centre(name="broker", rate=clients * per_client, demand_s=demand_s)
+
+
 def delay_s(
     scheme: str, network: Distances, *, rate: float, demand_s: float, t_on_s: float, t_off_s: float
 ) -> float:

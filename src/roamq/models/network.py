@@ -87,10 +87,12 @@ def compose_path(
     demand_out_s: float,
     other_rates: Mapping[str, float] | None = None,
     total_rates: Mapping[str, float] | None = None,
+    demands_s: Mapping[str, tuple[float, float]] | None = None,
 ) -> EndToEndPath:
     """Algorithm 1: the queueing network of one path.
 
-    `other_rates`, or in its place `total_rates` with this path's own rate in it, is by name of the centre.
+    `other_rates`, or in its place `total_rates` with this path's own rate in it, is by name of the centre. `demands_s`
+    has the brokers that are faster or slower than the others: (per event, per event sent on).
     """
     if not brokers:
         raise ValueError("brokers: a path needs at least one")
@@ -102,10 +104,12 @@ def compose_path(
         return always_on if peer is None else replace(always_on, t_on_s=peer.t_on_s, t_off_s=peer.t_off_s)
 
     centres = [centre(_publisher(publisher.name), publisher.demand_s, publisher)]
+    own, usual = demands_s or {}, (demand_in_s, demand_out_s)
     for broker, following in pairwise(brokers):
-        centres.append(centre(_in(broker), demand_in_s))
-        centres.append(centre(_out(broker, following), demand_out_s))
-    centres.append(centre(_in(brokers[-1]), demand_in_s))
+        in_s, out_s = own.get(broker, usual)
+        centres.append(centre(_in(broker), in_s))
+        centres.append(centre(_out(broker, following), out_s))
+    centres.append(centre(_in(brokers[-1]), own.get(brokers[-1], usual)[0]))
     centres.append(centre(_to(brokers[-1], subscriber.name), subscriber.demand_s, subscriber))
     centres.append(centre(_subscriber(subscriber.name), subscriber.processing_s))
     return EndToEndPath(tuple(centres))
@@ -138,6 +142,8 @@ class PubSubNetwork:
     subscribers: Sequence[SubscribingPeer]
     demand_in_s: float
     demand_out_s: float
+    demands_s: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Broker -> its own times per event and per event sent on, where it is not as fast as the others."""
     overlay: str = "advertisements"
     """One of `OVERLAYS`: which brokers an event passes beside those that lead to somebody who wants it."""
     _toward: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
@@ -153,6 +159,9 @@ class PubSubNetwork:
         for peer in peers:
             if peer.broker not in self.links:
                 raise ValueError(f"{peer.name}: broker {peer.broker} is not in links")
+        for broker in self.demands_s:
+            if broker not in self.links:
+                raise ValueError(f"brokers: {broker} is not in links")
         for broker, neighbors in self.links.items():
             for neighbor in neighbors:
                 if neighbor not in self.links:
@@ -202,6 +211,7 @@ class PubSubNetwork:
             demand_in_s=self.demand_in_s,
             demand_out_s=self.demand_out_s,
             total_rates=self.rates,
+            demands_s=self.demands_s,
         )
 
     def pairs(self) -> list[Pair]:

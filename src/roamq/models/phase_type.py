@@ -6,12 +6,13 @@ and mixtures stay in the class, so a path of queueing centres has an exact distr
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, optimize
+from scipy import linalg
 
 from roamq.models.fitting import Fit
 
@@ -22,6 +23,10 @@ MANY: Final = 16
 
 CONDITION_MAX: Final = 1e8
 """Beyond this, eigenvectors lose too many digits; a matrix with repeated eigenvalues, such as Erlang's, has none."""
+
+
+DIGITS: Final = 28
+"""Binary digits of a quantile, counted from the mean; what is finer is interpolated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,14 +71,64 @@ class MatrixExponential:
 
     def quantile(self, share: float) -> float:
         """The time that `share` of all stay within."""
-        if not 0 <= share < 1:
-            raise ValueError(f"share: {share} is not in [0, 1)")
-        if self.sf(0.0) <= 1 - share:
+        return self.quantiles([share])[0]
+
+    def quantiles(self, shares: Sequence[float]) -> list[float]:
+        """The times that these shares stay within: several at once cost hardly more than one.
+
+        A time is built from halves of a bound, as a number from its binary digits; the matrix of a half is the square
+        of the one for the next half, so that only the first is an exponential.
+        """
+        for share in shares:
+            if not 0 <= share < 1:
+                raise ValueError(f"share: {share} is not in [0, 1)")
+        step = (self.mean() or 1.0) / 2**DIGITS
+        steps = [linalg.expm(self.generator * step)]
+        ends = [steps[0] @ self.end]
+        least = 1 - max(shares, default=0.0)
+        while len(steps) <= DIGITS or float(self.start @ ends[-1]) > least:
+            steps.append(steps[-1] @ steps[-1])
+            ends.append(steps[-1] @ self.end)
+        return [self._within(share, step, steps, ends) for share in shares]
+
+    def _within(self, share: float, step: float, steps: Sequence[Floats], ends: Sequence[Floats]) -> float:
+        at, count, lasting = self.start, 0, float(self.start @ self.end)
+        if lasting <= 1 - share:
             return 0.0
-        high = self.mean() or 1.0
-        while self.sf(high) > 1 - share:
-            high *= 2
-        return float(optimize.brentq(lambda t: float(self.sf(t)) - (1 - share), 0.0, high, xtol=1e-9 * high))
+        for digit in range(len(steps) - 1, -1, -1):
+            left = float(at @ ends[digit])
+            if left > 1 - share:
+                at, count, lasting = at @ steps[digit], count + 2**digit, left
+        following = float(at @ ends[0])
+        rest = (lasting - (1 - share)) / (lasting - following) if lasting > following else 0.0
+        return step * (count + min(rest, 1.0))
+
+    def sf_steps(self, step: float, count: int) -> Floats:
+        """P(X > t) for t = 0, step, 2 step and so on, `count` times."""
+        once, at, values = linalg.expm(self.generator * step), self.start, []
+        for _ in range(count):
+            values.append(float(at @ self.end))
+            at = at @ once
+        return np.asarray(np.clip(values, 0.0, 1.0), dtype=np.float64)
+
+    def draw(self, rng: np.random.Generator, size: int) -> Floats:
+        """So many durations at random. Only of a phase-type distribution: there, `start` and rates are chances."""
+        leaving = -np.diag(self.generator)
+        ends = -self.generator.sum(axis=1)
+        chances = (
+            np.column_stack([self.generator - np.diag(np.diag(self.generator)), ends]) / leaving[:, None]
+        )
+        edges = np.cumsum(chances, axis=1)
+        drawn = np.zeros(size)
+        alive = np.arange(size)
+        at = np.searchsorted(np.cumsum(self.start), rng.random(size) * self.start.sum(), side="right")
+        while alive.size:
+            at = np.minimum(at, self.phases - 1)
+            drawn[alive] += rng.standard_exponential(alive.size) / leaving[at]
+            following = (rng.random(alive.size)[:, None] >= edges[at, :-1]).sum(axis=1)
+            stays = following < self.phases
+            alive, at = alive[stays], following[stays]
+        return drawn
 
     def then(self, other: "MatrixExponential") -> "MatrixExponential":
         """The distribution of the sum with an independent duration."""

@@ -168,7 +168,10 @@ class LiveHost:
             return
         out.dirty[connection.number] = mqtt
         outbound = mqtt.outbound
-        outcome = outbound.deliver(event, time)
+        if outbound.was_begun(event.id) and not self._may_read(connection, to, event):
+            outcome = outbound.withhold(event)
+        else:
+            outcome = outbound.deliver(event, time)
         if outbound.further:
             self.news.append(SharesDue(to, event, outbound.further))
             outbound.further = ()
@@ -204,6 +207,11 @@ class LiveHost:
         waited = time - event.published_at
         columns = ("delivered", time, self.me, to, origin, sequence, None, how, None, None, None, waited)
         out.records.append(new_record(Record, columns))
+
+    def _may_read(self, connection: Connection, client: ClientId, event: Event) -> bool:
+        """Whether the rules of now let the client have what it was sent before, and has not acknowledged."""
+        access = self._access
+        return access.is_open or access.may_subscribe(connection.user, client, event.topic, connection.claims)
 
     def _rest(self, client: ClientId, connection: Connection) -> None:
         """The client has had its share of this input: the rest of what is stored for it follows in later ones."""

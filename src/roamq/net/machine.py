@@ -128,6 +128,7 @@ class Machine:
         self._failure: Exception | None = None
         """Why the input that is being handled failed."""
         self._named = 0
+        broker.contexts.works_in_slices = True
         set_quotas(self, self.settings)
 
     # --- what others may look at --------------------------------------------------------------------------
@@ -180,10 +181,7 @@ class Machine:
             self._take(found, found.mqtt.receive(data, now))
         except Exception as error:
             self._contain(found, error)
-        if host.done or host.news or self.broker.contexts.crowded:
-            self._finish()
-        if self._failure is not None:
-            self._fail()
+        self._end_input()
 
     def lost(self, connection: int, now: float) -> None:
         """The socket is gone."""
@@ -462,7 +460,9 @@ class Machine:
 
     def _end_input(self) -> None:
         """Do what the input has left to do, and tell the shell if something failed."""
-        self._finish()
+        host = self.host
+        if host.done or host.news or self.broker.contexts.crowded:
+            self._finish()
         if self._failure is not None:
             self._fail()
 

@@ -38,6 +38,7 @@ from roamq.net.ops.metrics import BrokerCollector, Observatory
 from roamq.net.ops.options import Durability, Listener, ServerOptions
 from roamq.net.ops.settings import Settings
 from roamq.net.ops.status import BrokerStatus
+from roamq.net.ops.trace_reader import TraceReader
 from roamq.net.shell import Shell
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ STATUS_EVERY_S: Final = 10.0
 SNAPSHOT_RETRY_S: Final = 10.0
 SWITCH_S: Final = 0.0005
 """How long the event loop waits for a thread that writes records: ten times less than the interpreter's default."""
-GC_THRESHOLDS: Final = (25_000, 1, 1000)
+GC_THRESHOLDS: Final = (10_000, 1, 2500)
 """Most of what a broker allocates is freed by count; the collector need not look after every 700 objects. Nor may it
-look at a million at once, for nobody is served meanwhile: 50,000 take a few milliseconds."""
+look at a million at once, for nobody is served meanwhile: 20,000 take some five milliseconds."""
 
 
 class Server:
@@ -143,6 +144,7 @@ class Server:
                     "forget": self.growing.forget,
                 },
                 {"join": self.growing.join},
+                TraceReader(None if options.recording is None else options.recording.folder).read,
             ),
             Console(inspector, rights) if options.console_token is not None else None,
         )

@@ -83,6 +83,8 @@ class Shell:
         self.neighbours: Neighbours | None = None
         self.watcher: Watcher | None = None
         self._logins = logins
+        self._verdicts: dict[int, asyncio.Future[Verdict]] = {}
+        """Connection -> the answer that its login waits for."""
         self.on_records = on_records
         self.counts: Counter[str] = Counter()
         """Records by kind, and what the shell itself counts."""
@@ -181,6 +183,9 @@ class Shell:
         return number
 
     def lost(self, number: int) -> None:
+        verdict = self._verdicts.pop(number, None)
+        if verdict is not None:
+            verdict.cancel()  # nobody asks any more, and whoever asks later need not wait for it
         if self.clients.pop(number, None) is not None and not self._closed:
             self.feed(InputKind.LOST, number)
 
@@ -334,11 +339,15 @@ class Shell:
         verdict = self._logins.check(login)
         if isinstance(verdict, (bool, UserIdentity)):
             self._authenticated(login, verdict)
+        elif client is None:
+            verdict.cancel()
         else:
+            self._verdicts[login.connection] = verdict
             verdict.add_done_callback(partial(self._checked, login))
 
     def _checked(self, login: Login, done: "asyncio.Future[Verdict]") -> None:
         if not done.cancelled():
+            del self._verdicts[login.connection]
             self._authenticated(login, done.exception() is None and done.result())
 
     def _authenticated(self, login: Login, verdict: Verdict) -> None:

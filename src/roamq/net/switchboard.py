@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from roamq.broker.discards import RELEASE_TIMER
 from roamq.core.events import BrokerId
 from roamq.core.messages import Message
 from roamq.net.clients.admission import EARLY_TIMER, SEARCH_TIMER
@@ -66,4 +67,5 @@ def timers_of(machine: "Machine") -> Timers:
         LOGIN_TIMER: lambda number: machine.permits.end_login(int(number)),
         CONFIRM_TIMER: lambda _: machine.confirmations.give_up(),
         FAREWELL_TIMER: lambda _: machine.membership.ask_unheard(),
+        RELEASE_TIMER[0]: lambda _: machine.broker.contexts.discards.go_on(),
     }

@@ -62,6 +62,9 @@ class Router(Protocol):
     def unicast(self, to: BrokerId, message: Message) -> None:
         """Send a message to any broker, along the links that events use; to one that departed nothing is sent."""
 
+    def brokers(self) -> tuple[BrokerId, ...]:
+        """All brokers of the network, as this one knows it."""
+
     def next_hop(self, to: BrokerId) -> BrokerId:
         """The neighbour on the way to `to`."""
 
@@ -116,6 +119,9 @@ class TreeUnicast:
         assert to != self.me, f"{self.me} sends {message} to itself"
         if not self.is_departed(to):
             self.host.unicast(to, self.next_hop(to), message)
+
+    def brokers(self) -> tuple[BrokerId, ...]:
+        return self.topology.brokers
 
     def is_departed(self, broker: BrokerId) -> bool:
         return broker in self.topology.departed

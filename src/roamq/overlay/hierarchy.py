@@ -86,7 +86,9 @@ class Hierarchy(TreeUnicast):
         key = (event.retain and not event.is_handed_on, event.match_key)
         route = routes.get(key)
         if route is None:
-            route = routes[key] = self._route(sender, event)
+            route = self._route(sender, event)
+            if event.match_key is not None:
+                routes[key] = route
         if route:
             self.host.pass_on(route, event)
         return True

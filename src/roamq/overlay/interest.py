@@ -17,8 +17,9 @@ broker in the network has a mark.
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
+from roamq.core.covering import CoverIndex
 from roamq.core.events import BrokerId, Event
 from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
@@ -43,8 +44,21 @@ Origins = int
 edge brokers as this broker heard of them."""
 
 
+class PutOff(NamedTuple):
+    """A filter that is to be taken back from a neighbour when those that it covered have been asked for."""
+
+    neighbour: BrokerId
+    filter: Filter
+    origins: Origins
+    hidden: list[Filter]
+    """What is left to ask for, the first at the end."""
+
+
 class ByInterest(TreeUnicast):
     """The router of one broker in a network that routes by interest."""
+
+    uncovers_at_once: ClassVar[int] = 50
+    """So many filters that another one covered are asked for within one input, so that no input takes long."""
 
     def __init__(self, me: BrokerId, host: Host, topology: Topology, *, first_number: int = 0) -> None:
         super().__init__(me, host, topology)
@@ -62,13 +76,19 @@ class ByInterest(TreeUnicast):
         """Neighbour -> the origins whose events come from there."""
         self._to: dict[BrokerId, Origins] = {}
         """Neighbour -> the origins whose events it gets from here, if it wants them."""
-        self.rewired()
+        self._relayed: set[BrokerId] = set()
+        """The origins whose events some neighbour gets from here."""
         self._asked: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
         """Neighbour -> what it asked this broker for, of which origins."""
         self._sent: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
         """Neighbour -> what this broker asked it for, of which origins."""
         self._here: Counter[Filter] = Counter()
         """What is wanted at this broker, counted."""
+        self._sent_index: dict[BrokerId, CoverIndex] = {}
+        """Neighbour -> what this broker asked it for."""
+        self._wanted_index = CoverIndex()
+        """What is wanted at this broker, and what its neighbours asked it for."""
+        self._put_offs: list[PutOff] = []
         self._index: MatchIndex[tuple[BrokerId, Filter]] = MatchIndex()
         self._routes: dict[tuple[BrokerId, bool, Hashable], tuple[BrokerId, ...]] = {}
         """Origin, whether it is for every broker, and what an event is about -> the neighbours that it goes to."""
@@ -83,6 +103,7 @@ class ByInterest(TreeUnicast):
         self._unmet: set[BrokerId] = set()
         """Neighbours that were not heard of since this broker was restarted: all events may be for them."""
         self.markers = Markers(me, host, topology, first_number)
+        self.rewired()
 
     # --- events -------------------------------------------------------------------------------------------
 
@@ -98,20 +119,25 @@ class ByInterest(TreeUnicast):
             self.host.pass_on(route, event)
 
     def receive_event(self, sender: BrokerId, event: Event) -> bool:
+        if self._put_offs:
+            self._go_on()
         origin, sequence = event.id
         if sequence <= self.frontier.get(origin, 0):
             return False
         self.frontier[origin] = sequence
-        self._pass_on(event)
+        if origin in self._relayed:
+            self._pass_on(event)
         return True
 
     def _pass_on(self, event: Event) -> None:
         key = (event.id[0], event.retain and not event.is_handed_on, event.match_key)
         route = self._routes.get(key)
         if route is None:
-            if len(self._routes) > ROUTE_CACHE_SIZE:
-                self._routes.clear()
-            route = self._routes[key] = self._route(event)
+            route = self._route(event)
+            if event.match_key is not None:
+                if len(self._routes) > ROUTE_CACHE_SIZE:
+                    self._routes.clear()
+                self._routes[key] = route
         if route:
             self.host.pass_on(route, event)
 
@@ -130,6 +156,7 @@ class ByInterest(TreeUnicast):
     def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
         self._here[filter] += 1
         if self._here[filter] == 1:
+            self._wanted_index.add(filter)
             for neighbour, origins in self._from.items():
                 self._ask(neighbour, filter, origins, mobile)
 
@@ -138,6 +165,7 @@ class ByInterest(TreeUnicast):
         self._here[filter] -= 1
         if not self._here[filter]:
             del self._here[filter]
+            self._wanted_index.remove(filter)
             for neighbour, origins in self._from.items():
                 self._ask_no_more(neighbour, filter, origins, mobile)
 
@@ -145,6 +173,8 @@ class ByInterest(TreeUnicast):
         """Every broker counts as one where anything may be published."""
 
     def receive(self, sender: BrokerId, message: Message) -> bool:
+        if self._put_offs:
+            self._go_on()
         match message:
             case SubscribeFrom():
                 self._asked_for(sender, message.filter, self._origins(message), message.mobile)
@@ -170,6 +200,7 @@ class ByInterest(TreeUnicast):
         asked[filter] = before | origins
         if not before:
             self._index.add((neighbour, filter), filter)
+            self._wanted_index.add(filter)
         self._routes.clear()
         for other, theirs in self._from.items():
             if other != neighbour:
@@ -185,6 +216,7 @@ class ByInterest(TreeUnicast):
         if not asked[filter]:
             del asked[filter]
             self._index.remove((neighbour, filter), filter)
+            self._wanted_index.remove(filter)
         self._routes.clear()
         for other, theirs in self._from.items():
             if other != neighbour:
@@ -192,13 +224,14 @@ class ByInterest(TreeUnicast):
 
     def _ask(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
         """Ask a neighbour for what it does not send already because of a filter that covers this one."""
-        sent = self._sent[neighbour]
-        for earlier, theirs in sent.items():
-            if not origins:
-                return
-            if origins & theirs and earlier.covers(filter):
-                origins &= ~theirs
+        if not origins:
+            return
+        sent, index = self._sent[neighbour], self._sent_index[neighbour]
+        for earlier in index.covering(filter):
+            origins &= ~sent[earlier]
         if origins:
+            if filter not in sent:
+                index.add(filter)
             sent[filter] = sent.get(filter, 0) | origins
             self.markers.is_behind = True
             self.host.send(neighbour, SubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
@@ -214,9 +247,34 @@ class ByInterest(TreeUnicast):
             sent[filter] = left
         else:
             del sent[filter]
-        for hidden in self._widest_first(neighbour, filter):
-            self._ask(neighbour, hidden, self._wanted(neighbour, hidden) & origins, mobile)
-        self.host.send(neighbour, UnsubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
+            self._sent_index[neighbour].remove(filter)
+        for earlier in [w for w in self._put_offs if w.neighbour == neighbour and w.filter == filter]:
+            self._put_offs.remove(earlier)  # what it has left to ask for is hidden now as well
+            origins |= earlier.origins
+        hidden = self._wanted_index.covered_by(filter)
+        if len(hidden) > self.uncovers_at_once:
+            # Until all are asked for, some with each input to come, the neighbour sends more than is wanted. Such an
+            # event is an input that brings the end nearer.
+            self._put_offs.append(PutOff(neighbour, filter, origins, hidden[::-1]))
+            return
+        for other in hidden:
+            self._ask(neighbour, other, self._wanted(neighbour, other) & origins, mobile)
+        self._take_back(neighbour, filter, origins, mobile)
+
+    def _take_back(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
+        origins &= ~self._sent[neighbour].get(filter, 0)  # of those it may have been asked for again
+        if origins:
+            self.host.send(neighbour, UnsubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
+
+    def _go_on(self) -> None:
+        """Ask for some of what the filter that is to be taken back first has covered."""
+        neighbour, filter, origins, hidden = self._put_offs[0]
+        for _ in range(min(self.uncovers_at_once, len(hidden))):
+            other = hidden.pop()
+            self._ask(neighbour, other, self._wanted(neighbour, other) & origins, mobile=False)
+        if not hidden:
+            del self._put_offs[0]
+            self._take_back(neighbour, filter, origins, mobile=False)
 
     def _wanted(self, neighbour: BrokerId, filter: Filter) -> Origins:
         """The origins behind `neighbour` of which this filter is wanted, here or by another neighbour."""
@@ -227,15 +285,6 @@ class ByInterest(TreeUnicast):
             if other != neighbour:
                 origins |= asked.get(filter, 0)
         return origins & self._from[neighbour]
-
-    def _widest_first(self, neighbour: BrokerId, covering: Filter) -> list[Filter]:
-        """What `covering` covers of all that is wanted here or by other neighbours."""
-        filters = dict.fromkeys(self._here)
-        for other, asked in self._asked.items():
-            if other != neighbour:
-                filters.update(dict.fromkeys(asked))
-        covered = [filter for filter in filters if filter != covering and covering.covers(filter)]
-        return sorted(covered, key=lambda f: sum(other.covers(f) for other in covered))
 
     @property
     def filters_kept(self) -> int:
@@ -283,6 +332,7 @@ class ByInterest(TreeUnicast):
         self._from.update(dict.fromkeys(neighbours, 0))
         self._to.clear()
         self._to.update(dict.fromkeys(neighbours, 0))
+        self._relayed.clear()
         for origin, bit in self._bit.items():
             toward = paths.tree(origin)
             if origin != me and toward[me] in self._from:  # a neighbour that departed sends nothing
@@ -290,6 +340,19 @@ class ByInterest(TreeUnicast):
             for neighbour in neighbours:
                 if neighbour != origin and toward[neighbour] == me:
                     self._to[neighbour] |= bit
+                    self._relayed.add(origin)
+        self._index_filters()
+
+    def _index_filters(self) -> None:
+        """Make the indexes anew, from what is wanted and was asked for."""
+        self._wanted_index = CoverIndex()
+        for filters in (self._here, *self._asked.values()):
+            for filter in filters:
+                self._wanted_index.add(filter)
+        self._sent_index = {neighbour: CoverIndex() for neighbour in self._sent}
+        for neighbour, sent in self._sent.items():
+            for filter in sent:
+                self._sent_index[neighbour].add(filter)
 
     def broker_joined(self, broker: BrokerId, mark: str) -> None:
         """Nobody here knows what is wanted of it, so all of it goes on; and the word is on its way to it of what is
@@ -303,6 +366,7 @@ class ByInterest(TreeUnicast):
         self.rewired()
         if broker in self._from:
             self._asked[broker], self._sent[broker], self._doubted[broker] = {}, {}, {}
+            self._sent_index[broker] = CoverIndex()
             self._untold[broker], self._to_tell[broker] = self._to[broker], 0
         for neighbour, origins in self._to.items():
             self._untold[neighbour] |= origins & bit
@@ -328,6 +392,7 @@ class ByInterest(TreeUnicast):
         for waiting in (self._untold, self._to_tell):
             for neighbour in waiting:
                 waiting[neighbour] &= ~bit
+        self._put_offs = [waiting._replace(origins=waiting.origins & ~bit) for waiting in self._put_offs]
         self._marks = {mark: other for mark, other in self._marks.items() if other != bit}
 
     def broker_departed(self, broker: BrokerId) -> None:
@@ -337,6 +402,7 @@ class ByInterest(TreeUnicast):
                 self._asked_no_more(broker, filter, origins, mobile=False)
             for known in (self._asked, self._sent, self._doubted, self._untold, self._to_tell):
                 del known[broker]
+            self._put_offs = [waiting for waiting in self._put_offs if waiting.neighbour != broker]
             self._telling.discard(broker)
             self._unmet.discard(broker)
         self.rewired()
@@ -384,6 +450,8 @@ class ByInterest(TreeUnicast):
             doubted[filter] &= ~origins
 
     def _tell_all(self, neighbour: BrokerId) -> None:
+        while any(waiting.neighbour == neighbour for waiting in self._put_offs):
+            self._go_on()
         for filter, origins in self._sent[neighbour].items():
             self.host.send(neighbour, SubscribeFrom(filter=filter, **self._named(origins)))
         self._to_tell[neighbour] = self._from[neighbour]

@@ -76,24 +76,27 @@ class RoutingTold(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsPassed(Message):
-    """Broker -> neighbour that lost its store, where events are flooded: so much of each origin went to you before."""
+    """Broker -> neighbour behind it, where events are flooded: of these origins nothing up to these numbers comes."""
 
     kind: ClassVar[str] = "advertise"
     frontier: Mapping[BrokerId, int]
+    ended: tuple[BrokerId, ...] = ()
+    """Origins that departed, and of which nothing more comes at all."""
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(len(origin) + 8 for origin in self.frontier)
+        return HEADER_BYTES + sum(len(origin) + 8 for origin in (*self.frontier, *self.ended))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscribeFrom(Message):
-    """Broker -> neighbour: send me events of these origins that match (`overlay/interest.py`).
+class WantMessage(Message):
+    """Broker -> neighbour: about events of these origins that match (`overlay/interest.py`).
 
     `origins` is a bit map over the names of the brokers of the core in alphabetical order, the lowest bit first.
     """
 
     carries: ClassVar[str] = "filter"
+    verb: ClassVar[str]
     filter: Filter
     origins: bytes
     mobile: bool = False
@@ -106,27 +109,21 @@ class SubscribeFrom(Message):
 
     @property
     def traffic_kind(self) -> str:
-        return "mobile_subscribe" if self.mobile else "subscribe"
+        return f"mobile_{self.verb}" if self.mobile else self.verb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnsubscribeFrom(Message):
-    """Broker -> neighbour: send me no events of these origins any more because of this filter."""
+class SubscribeFrom(WantMessage):
+    """Broker -> neighbour: send me such events."""
 
-    carries: ClassVar[str] = "filter"
-    filter: Filter
-    origins: bytes
-    mobile: bool = False
-    edges: tuple[str, ...] = ()
-    """Of edge brokers the marks, as in `SubscribeFrom`."""
+    verb: ClassVar[str] = "subscribe"
 
-    @property
-    def size_bytes(self) -> int:
-        return HEADER_BYTES + weight(self.filter) + len(self.origins) + sum(map(len, self.edges))
 
-    @property
-    def traffic_kind(self) -> str:
-        return "mobile_unsubscribe" if self.mobile else "unsubscribe"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsubscribeFrom(WantMessage):
+    """Broker -> neighbour: send me no such events any more because of this filter."""
+
+    verb: ClassVar[str] = "unsubscribe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ NAMES: Final = (
     "open_tables",
     "origin_destination",
     "predict_next_site",
+    "predict_online",
     "pseudonymise",
     "radius_of_gyration",
     "reidentification_risk",

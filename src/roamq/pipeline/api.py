@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from roamq.core.errors import ConfigError
 from roamq.models.tariff import Tariff
-from roamq.pipeline import connectivity, gold, prediction, silver
+from roamq.pipeline import connectivity, gold, online_prediction, prediction, silver
 from roamq.pipeline.conform import conform
 from roamq.pipeline.definitions.bronze import known_name
 from roamq.pipeline.headers import complete_mapping
-from roamq.pipeline.landing import data_files
+from roamq.pipeline.input_files import data_files, strange_files
 from roamq.pipeline.mobility.privacy import pseudonymise
 from roamq.pipeline.replay import network_from
 from roamq.pipeline.rules import Rules
@@ -57,10 +57,14 @@ class LoadedTrace:
     def sojourns(self, **rules: str | float) -> DataFrame:
         """The cleaned stays of all clients, `schemas.SOJOURNS`; `rules` changes cleaning rules.
 
+        With the rule `hole_s`, the times of all rows are read at once, to find when nobody was observed.
+
         Example:
             >>> trace.sojourns(gap_s=900, ping_pong_s=60)
         """
-        return silver.sojourns(self.observations, _changed(self.rules, rules), dataset=self.dataset)
+        changed = _changed(self.rules, rules)
+        holes = silver.known_holes(self.observations.select("time"), changed.hole_s)
+        return silver.sojourns(self.observations, changed, dataset=self.dataset, holes=holes)
 
     @property
     def in_degrees(self) -> bool:
@@ -124,6 +128,16 @@ def predict_next_site(moves: DataFrame, time_zone: str = "UTC", test_share: floa
         >>> predict_next_site(moves(stays)).where("set_size in (1, 3)").show()
     """
     return prediction.prediction(prediction.ranked_tests(prediction.trigrams(moves, time_zone, test_share)))
+
+
+def predict_online(moves: DataFrame, time_zone: str = "UTC", test_share: float = 0.3) -> DataFrame:
+    """Moves -> `schemas.PREDICTION` of predictors that know how long a client stayed, that learn on during the test
+    days, or both. At every move they know what happened before it, and nothing else.
+
+    Example:
+        >>> predict_online(moves(stays)).where("set_size in (1, 3)").show()
+    """
+    return prediction.prediction(online_prediction.ranked_in_order(moves, time_zone, test_share))
 
 
 def fit_durations(sojourns: DataFrame, samples: int = 5000) -> DataFrame:
@@ -209,6 +223,8 @@ def _files(path: str, trace_format: TraceFormat) -> list[str]:
     if not place.exists():
         raise ConfigError(f"traces: there is no file or folder {path}")
     files = [str(file) for file in data_files(place)]
+    for file, reason in strange_files(place):
+        raise ConfigError(f"traces: {file} cannot be read: {reason}")
     if trace_format.read is not None:
         files = [file for file in files if file.endswith(trace_format.suffixes)]
     if not files:

@@ -13,6 +13,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
@@ -23,7 +24,7 @@ from roamq.pipeline.books import Shelf, TraceSource
 from roamq.pipeline.definitions import Scope, TableQuery, derived_tables
 from roamq.pipeline.definitions.silver import changed_clients, has_clients, holes
 from roamq.pipeline.definitions.table import union, with_keys
-from roamq.pipeline.jobs import code_digest
+from roamq.pipeline.jobs import code_digest, file_digest
 from roamq.pipeline.ledger import DataFile, TableChange, arrow_schema
 from roamq.pipeline.schemas import DERIVED, TABLE_SUMMARY
 
@@ -57,9 +58,14 @@ Progress = Callable[[str, str], None]
 
 
 def recipe_of(source: TraceSource) -> str:
-    """What decides the derived rows of a dataset apart from its files: its rules, and our code."""
-    rules = dataclasses.asdict(source.rules())
-    text = json.dumps([source.format, source.mapping, rules, code_digest(NOT_DERIVING)], sort_keys=True)
+    """What decides the derived rows of a dataset apart from its files: its rules, places that they name, our code."""
+    rules = source.rules()
+    kind, _, places = rules.sites.partition(":")
+    decisive = [
+        *(source.format, source.mapping, dataclasses.asdict(rules), code_digest(NOT_DERIVING)),
+        file_digest(Path(places)) if kind == "nearest" else "",
+    ]
+    text = json.dumps(decisive, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from roamq.core.errors import ConfigError
-from roamq.pipeline.landing import ARCHIVES, data_files, uncompressed
+from roamq.pipeline.input_files import ARCHIVES, data_files, uncompressed
 from roamq.pipeline.traces.mapping import Mapping
 
 

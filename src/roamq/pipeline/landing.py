@@ -6,45 +6,50 @@ the new lines. Archives are unpacked, because Spark reads compressed files but n
 `s3a://`) and folders of records are read in place.
 """
 
-import bz2
 import codecs
-import gzip
 import hashlib
 import io
 import math
 import re
 import secrets
-import shutil
-import tarfile
 import tempfile
 import time
-import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.books import FAILED, LANDED, LEAVING, READ, Book, FileEntry, Shelf, TraceSource
+from roamq.pipeline.input_files import (
+    ARCHIVES,
+    CHUNK_BYTES,
+    COUNTED,
+    NOT_COUNTED,
+    chunks,
+    codec_of,
+    count_lines,
+    data_files,
+    foreign,
+    strange_files,
+    uncompressed,
+    unpack,
+    why_unreadable,
+)
 from roamq.pipeline.ledger import ConflictError
 from roamq.pipeline.store import SCHEME, Place, Store
 
 LANDING: Final = "landing"
 DATASET_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 DIGEST_LENGTH: Final = 16
-CHUNK_BYTES: Final = 1 << 20
+SAME: Final = "same"
+LONGER: Final = "longer"
+OTHER: Final = "other"
 ATTEMPTS: Final = 50
 """How often a change of the books is made again because another run committed meanwhile."""
 PAUSE_S: Final = 0.2
 """At most so long it waits before that, so that two do not meet again."""
-ARCHIVES: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
-COUNTED: Final = {".gz": gzip.open, ".bz2": bz2.open}
-"""Compressed files that are read whole on landing, which finds those that are cut short."""
-NOT_COUNTED: Final = (".deflate", ".lz4", ".snappy", ".zst")
-"""Compressed files that only Spark can read: their lines are counted by Spark alone."""
-NOT_DATA: Final = ("readme", "license", "licence")
-"""Files beside the data that describe it; they are left alone when a folder lands."""
 
 
 def load_sources(warehouse: Place) -> list[TraceSource]:
@@ -118,6 +123,7 @@ def add_source(
     source = TraceSource(dataset=dataset, format=format_name, path=path, settings=settings, mapping=mapping)
     trace_format = source.trace_format()
     rules = source.rules(trace_format.rules)
+    source = _with_places(source, trace_format.has_coordinates)
     is_address = bool(SCHEME.match(path))
     if not is_address and not Path(path).exists():
         raise ConfigError(f"traces: there is no file or folder {path}")
@@ -149,6 +155,22 @@ def add_source(
     return added
 
 
+def _with_places(source: TraceSource, has_coordinates: bool) -> TraceSource:
+    """The dataset with a rule `sites` that holds wherever a later run is started; one that cannot hold is refused."""
+    from roamq.pipeline.placing import placing_by
+
+    sites = source.settings.get("sites", "given")
+    if sites == "given":
+        return source
+    if not has_coordinates:
+        raise ConfigError(f"rule sites: traces of {source.format} have no positions; leave the rule out")
+    placing_by(sites)
+    kind, _, file = sites.partition(":")
+    if kind != "nearest":
+        return source
+    return replace(source, settings=source.settings | {"sites": f"{kind}:{Path(file).resolve()}"})
+
+
 def _read_in_place(path: str) -> str:
     """A file or folder that is read in place; a campaign keeps its records beside its table of runs."""
     if SCHEME.match(path):
@@ -175,9 +197,13 @@ def land(
     origin = Path(path)
     if not origin.exists():
         raise ConfigError(f"traces: there is no file or folder {path}")
-    book = shelf.book(dataset)
-    landing = _Landing(book, shelf.ledger.store, client_in_name, codecs.lookup(encoding).name)
-    for file in data_files(origin):
+    files, strange = list(data_files(origin)), list(strange_files(origin))
+    if not files and not strange:
+        raise ConfigError(f"traces: {path} holds no data files")
+    landing = _Landing(shelf.book(dataset), shelf.ledger.store, client_in_name, codecs.lookup(encoding).name)
+    for file, reason in strange:
+        landing.refuse(file.absolute(), str(file.relative_to(origin)), reason)
+    for file in files:
         known_as = (name or file.name) if origin.is_file() else str(file.relative_to(origin))
         try:
             landing.take(file.resolve(), known_as)
@@ -185,8 +211,6 @@ def land(
             if origin.is_file():
                 raise
             landing.refuse(file.resolve(), known_as, str(error))  # the other files of the folder land
-    if not book.entries:
-        raise ConfigError(f"traces: {path} holds no data files")
     return landing.taken
 
 
@@ -219,7 +243,7 @@ class _Landing:
         ):
             return
         digests = self._digest(file, name, status.st_size, {entry.origin_bytes for entry in known})
-        digest = digests[status.st_size]
+        digest = digests[status.st_size].hexdigest()
         if digest in self._digests or self._is_begin(known, name, status.st_size, digest):
             return
         entry = FileEntry(
@@ -231,23 +255,37 @@ class _Landing:
             digest=digest,
         )
         if name.lower().endswith(ARCHIVES):
-            self._unpack(file, entry)
+            self._unpack(file, entry, known)
         else:
-            earlier = [other for other in known if digests.get(other.origin_bytes) == other.digest]
+            begins = {size: begun.hexdigest() for size, begun in digests.items()}
+            earlier = [other for other in known if begins.get(other.origin_bytes) == other.digest]
+            if codec_of(name) in COUNTED:
+                found = {other.path: self._compared(file, other) for other in known if other not in earlier}
+                if SAME in found.values():
+                    return
+                earlier += [other for other in known if found.get(other.path) == LONGER]
             stale = [other for other in known if other.state == FAILED and other not in earlier]
-            self._copy(file, entry, earlier, stale)
+            self._copy(file, entry, earlier, stale, digests)
         self._digests.add(digest)
 
     def refuse(self, file: Path, name: str, reason: str) -> None:
         """Enter a file that could not land."""
-        entry = uncopied(str(file), name, file.stat().st_size, file.stat().st_mtime_ns)
+        status = file.lstat()
+        entry = uncopied(str(file), name, status.st_size, status.st_mtime_ns)
         self._enter(replace(entry, state=FAILED, reason=reason))
 
     def _enter(self, entry: FileEntry) -> None:
         self.book.put(entry)
         self.taken += 1
 
-    def _copy(self, file: Path, entry: FileEntry, earlier: list[FileEntry], stale: list[FileEntry]) -> None:
+    def _copy(
+        self,
+        file: Path,
+        entry: FileEntry,
+        earlier: list[FileEntry],
+        stale: list[FileEntry],
+        digests: "dict[int, hashlib.blake2b]",
+    ) -> None:
         """Copy a file, or the part of it that is new since its earlier pieces landed."""
         begin = 0
         last = max(earlier, key=lambda other: other.origin_bytes, default=None)
@@ -258,65 +296,102 @@ class _Landing:
             entry = replace(entry, first=last.first or last.key, shift=last.shift + (size >> 20) + 1)
         elif earlier or stale:
             entry = replace(entry, replaces=tuple(other.path for other in (*earlier, *stale)))
-        if self._encoding != "utf-8":
-            entry = replace(entry, path=entry.path.removesuffix(_codec(entry.name)))
-        try:
-            entry = self._copied(file, entry, begin)
-        except (EOFError, UnicodeError, zlib.error, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise ConfigError(f"traces: {file} cannot be read: {error.strerror}") from error
-            entry = replace(entry, state=FAILED, reason=_why_unreadable(error))
+        size = entry.origin_bytes - begin
+        begun = (digests[begin] if begin else self._new_digest(entry.name)).copy()
+        self._take_the_place(self._copied(file, entry, begin, size, begun))
+
+    def _take_the_place(self, entry: FileEntry) -> None:
+        """Enter a file. What it replaces goes at once where it was never read."""
         for path in entry.replaces:
             if self.book.entries[path].state != READ and entry.state == LANDED:
                 del self.book.entries[path]
         self._enter(entry)
 
-    def _can_go_on(self, file: Path, earlier: list[FileEntry]) -> bool:
-        """New lines can be read alone if the file is plain text and the lines before them were whole."""
-        plain = _codec(file.name) == "" and self._encoding == "utf-8"
-        return plain and all(entry.ends_whole and entry.state != FAILED for entry in earlier)
-
-    def _copied(self, file: Path, entry: FileEntry, begin: int) -> FileEntry:
-        """Copy the bytes from `begin` to the size that was digested, and count the lines of the copy."""
-        if self._encoding != "utf-8":
+    def _compared(self, file: Path, other: FileEntry) -> str:
+        """How a file goes with a copy that landed before, both uncompressed: it is the same, begins with it, or is
+        another.
+        """
+        if other.lines is None or self._encoding != "utf-8":
+            return OTHER
+        try:
             with (
                 file.open("rb") as raw,
-                uncompressed(raw, file.name) as source,
-                self._store.open_to_write(entry.path) as sink,
+                uncompressed(raw, file.name) as new,
+                self._store.open_to_read(other.path) as copy,
+                uncompressed(copy, other.path) as old,
             ):
-                text = io.TextIOWrapper(source, self._encoding, newline="")
-                while part := text.read(CHUNK_BYTES):
-                    sink.write(part.encode())
-        else:
-            digest = self._new_digest(entry.name)
-            with file.open("rb") as source, self._store.open_to_write(entry.path) as sink:
-                source.seek(begin)
-                for chunk in _chunks(source, entry.origin_bytes - begin):
-                    sink.write(chunk)
-                    digest.update(chunk)
-            if begin == 0 and digest.hexdigest() != entry.digest:
-                return replace(entry, state=FAILED, reason="it changed while it was copied")
-        return self._counted(entry)
+                while chunk := old.read(CHUNK_BYTES):
+                    if new.read(len(chunk)) != chunk:
+                        return OTHER
+                return LONGER if new.read(1) else SAME
+        except (EOFError, zlib.error, OSError):
+            return OTHER  # whoever counts its lines says what is wrong with it
+
+    def _can_go_on(self, file: Path, earlier: list[FileEntry]) -> bool:
+        """New lines can be read alone if the file is plain text and the lines before them were whole."""
+        plain = codec_of(file.name) == "" and self._encoding == "utf-8"
+        return plain and all(entry.ends_whole and entry.state != FAILED for entry in earlier)
+
+    def _copied(
+        self, file: Path, entry: FileEntry, begin: int, size: int, digest: "hashlib.blake2b | None" = None
+    ) -> FileEntry:
+        """Copy `size` bytes from `begin` and count the lines of the copy. With `digest`, which goes up to `begin`, the
+        copy must be what was digested.
+        """
+        if self._encoding != "utf-8":
+            entry = replace(entry, path=entry.path.removesuffix(codec_of(entry.name)))
+        try:
+            if reason := foreign(file):
+                return replace(entry, state=FAILED, reason=reason)
+            if self._encoding != "utf-8":
+                self._transcode(file, entry.path)
+            else:
+                with file.open("rb") as source, self._store.open_to_write(entry.path) as sink:
+                    source.seek(begin)
+                    for chunk in chunks(source, size):
+                        sink.write(chunk)
+                        if digest is not None:
+                            digest.update(chunk)
+                if digest is not None and digest.hexdigest() != entry.digest:
+                    return replace(entry, state=FAILED, reason="it changed while it was copied")
+            return self._counted(entry)
+        except (EOFError, UnicodeError, zlib.error, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise ConfigError(f"traces: {file} cannot be read: {error.strerror}") from error
+            return replace(entry, state=FAILED, reason=why_unreadable(error))
+
+    def _transcode(self, file: Path, path: str) -> None:
+        """Copy a file as plain UTF-8."""
+        with (
+            file.open("rb") as raw,
+            uncompressed(raw, file.name) as source,
+            self._store.open_to_write(path) as sink,
+        ):
+            text = io.TextIOWrapper(source, self._encoding, newline="")
+            while part := text.read(CHUNK_BYTES):
+                sink.write(part.encode())
 
     def _counted(self, entry: FileEntry) -> FileEntry:
         """An entry with the lines of its copy."""
-        if _codec(entry.path) in NOT_COUNTED:
+        if codec_of(entry.path) in NOT_COUNTED:
             return replace(entry, ends_whole=False)
         with self._store.open_to_read(entry.path) as copy, uncompressed(copy, entry.path) as stream:
             lines, ends_whole = count_lines(stream)
         return replace(entry, lines=lines, ends_whole=ends_whole)
 
-    def _digest(self, file: Path, name: str, size: int, also_at: Iterable[int]) -> dict[int, str]:
+    def _digest(
+        self, file: Path, name: str, size: int, also_at: Iterable[int]
+    ) -> "dict[int, hashlib.blake2b]":
         """Digests of the first `size` bytes and of each shorter begin in `also_at`."""
         digest = self._new_digest(name)
-        found: dict[int, str] = {}
+        found: dict[int, hashlib.blake2b] = {}
         at = 0
         with file.open("rb") as stream:
             for stop in sorted({*(mark for mark in also_at if mark <= size), size}):
-                for chunk in _chunks(stream, stop - at):
+                for chunk in chunks(stream, stop - at):
                     digest.update(chunk)
                 at = stop
-                found[stop] = digest.hexdigest()
+                found[stop] = digest.copy()
         return found
 
     def _new_digest(self, name: str) -> "hashlib.blake2b":
@@ -337,97 +412,25 @@ class _Landing:
         left = size
         for piece in pieces:
             with self._store.open_to_read(piece.path) as copy:
-                for chunk in _chunks(copy, left):
+                for chunk in chunks(copy, left):
                     ours.update(chunk)
                     left -= len(chunk)
         return left == 0 and ours.hexdigest() == digest
 
-    def _unpack(self, archive: Path, entry: FileEntry) -> None:
-        """Land every member of an archive; members cannot leave the folder they are unpacked to."""
+    def _unpack(self, archive: Path, entry: FileEntry, known: list[FileEntry]) -> None:
+        """Land every member of an archive that an earlier version of it did not hold; members cannot leave the folder
+        they are unpacked to.
+        """
         with tempfile.TemporaryDirectory(prefix="roamq-unpacking-") as scratch:
-            _unpack(archive, Path(scratch))
+            unpack(archive, Path(scratch))
             for file in data_files(Path(scratch)):
                 inner = str(file.relative_to(scratch))
                 member = replace(entry, name=f"{entry.name}/{inner}", path=f"{entry.path}/{inner}")
-                with file.open("rb") as source, self._store.open_to_write(member.path) as sink:
-                    shutil.copyfileobj(source, sink)
-                try:
-                    member = self._counted(member)
-                except (EOFError, zlib.error, OSError) as error:
-                    member = replace(member, state=FAILED, reason=_why_unreadable(error))
-                self._enter(member)
-
-
-def count_lines(stream: IO[bytes]) -> tuple[int, bool]:
-    """How many lines a stream has, as Spark counts them, and whether the last one is complete.
-
-    A line ends with a line feed, a carriage return, or both.
-    """
-    lines, last = 0, b""
-    while chunk := stream.read(CHUNK_BYTES):
-        lines += chunk.count(b"\n")
-        returns = chunk.count(b"\r")
-        if returns:
-            lines += returns - chunk.count(b"\r\n")
-        if last == b"\r" and chunk[:1] == b"\n":
-            lines -= 1
-        last = chunk[-1:]
-    is_whole = last in (b"", b"\n")
-    # After a carriage return a line feed may still come: the line is there, but a piece cannot begin behind it.
-    return lines + (last not in (b"", b"\n", b"\r")), is_whole
-
-
-def _chunks(stream: IO[bytes], size: int) -> Iterator[bytes]:
-    while size > 0 and (chunk := stream.read(min(CHUNK_BYTES, size))):
-        yield chunk
-        size -= len(chunk)
-
-
-def _codec(name: str) -> str:
-    """The suffix by which Spark knows that a file is compressed; empty for plain text."""
-    suffix = Path(name).suffix
-    return suffix if suffix in COUNTED or suffix in NOT_COUNTED else ""
-
-
-def uncompressed(stream: IO[bytes], name: str) -> IO[bytes]:
-    """What a stream holds, uncompressed if its name says that it is compressed."""
-    unpack = COUNTED.get(_codec(name))
-    opened: IO[bytes] = stream if unpack is None else unpack(stream, "rb")  # type: ignore[operator]
-    return opened
-
-
-def _why_unreadable(error: Exception) -> str:
-    if isinstance(error, EOFError):
-        return "the compressed file is cut short"
-    if isinstance(error, UnicodeError):
-        return f"its bytes are not in the stated encoding: {error}"
-    return f"the compressed file is damaged: {error}"
-
-
-def visible_files(origin: Path) -> Iterator[Path]:
-    """A file, or the files of a folder in the order of their names, without those that are hidden."""
-    for file in [origin] if origin.is_file() else sorted(origin.rglob("*")):
-        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(origin).parts):
-            yield file
-
-
-def data_files(origin: Path) -> Iterator[Path]:
-    if origin.is_file():
-        yield origin
-        return
-    files = [file for file in visible_files(origin) if not file.stem.lower().startswith(NOT_DATA)]
-    # JSON beside other files describes them; JSON alone is the trace. TOML is a mapping.
-    others = [file for file in files if file.suffix not in (".json", ".toml")]
-    yield from others or [file for file in files if file.suffix == ".json"]
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    try:
-        if archive.suffix == ".zip":
-            with zipfile.ZipFile(archive) as members:
-                members.extractall(folder)  # noqa: S202 - zipfile strips absolute and parent paths itself
-        else:
-            with tarfile.open(archive) as members:
-                members.extractall(folder, filter="data")
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
-        raise ConfigError(f"traces: {archive} cannot be unpacked: {error}") from error
+                found = {
+                    other.path: self._compared(file, other) for other in known if other.name == member.name
+                }
+                if SAME in found.values():
+                    continue
+                replaced = tuple(path for path, how in found.items() if how == LONGER)
+                member = replace(member, replaces=replaced)
+                self._take_the_place(self._copied(file, member, 0, file.stat().st_size))

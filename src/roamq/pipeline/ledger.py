@@ -8,6 +8,7 @@ run that dies changes nothing, and of two runs at once the later one is told to 
 
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 LEDGER: Final = "ledger"
 LEDGER_COLUMNS: Final = "table string, version bigint, rows_in bigint, rows_out bigint, changed bigint"
 FOOTERS_AT_ONCE: Final = 16
+LONGEST_REASON: Final = 400
 
 
 class ConflictError(RoamqError):
@@ -94,13 +96,11 @@ class Ledger:
 
     def at(self, number: int) -> Snapshot:
         """An older version; raises `ConfigError` where it is not there (any more)."""
-        from deltalake.exceptions import DeltaError
-
         try:
             table = self._open(LEDGER, number)
             if table is not None:
                 return self._snapshot(table)
-        except (DeltaError, OSError):
+        except (ConfigError, OSError):
             pass
         raise ConfigError(f"{self.store.place} has no version {number}; `roamq pipeline versions` lists them")
 
@@ -117,8 +117,18 @@ class Ledger:
     def files(self, snapshot: Snapshot, table: str) -> list[DataFile]:
         """The files of a table in one version."""
         state = snapshot.tables.get(table)
-        found = None if state is None else self._open(table, state.version)
-        return [] if found is None else _files_in(found)
+        if state is None:
+            return []
+        found = self._open(table, state.version)
+        if found is None:
+            raise self._damaged(f"{table}/_delta_log")
+        return _files_in(found)
+
+    def _damaged(self, relative: str) -> ConfigError:
+        return ConfigError(
+            f"{self.store.within(relative)} is gone, and the tables need it: put it back from a copy, or read the "
+            "traces into another --warehouse"
+        )
 
     def read(self, snapshot: Snapshot, table: str) -> "pa.Table | None":
         """A small table, whole; None where it has no files."""
@@ -133,9 +143,13 @@ class Ledger:
 
         parts = []
         for file in files:
-            with self.store.open_to_read(f"{table}/{file.path}") as source:
-                parts.append(pq.read_table(source, columns=columns))
-        return pa.concat_tables(parts) if parts else None
+            try:
+                with self.store.open_to_read(f"{table}/{file.path}") as source:
+                    parts.append(pq.read_table(source, columns=columns))
+            except FileNotFoundError as error:
+                raise self._damaged(f"{table}/{file.path}") from error
+        # Spark writes a column that cannot be null as such, and another run of the same query may not know it.
+        return pa.concat_tables(parts, promote_options="default") if parts else None
 
     def write(self, table: str, rows: "pa.Table", dataset: str | None = None) -> DataFile:
         """Write a small table as a file that counts when a commit names it."""
@@ -251,7 +265,7 @@ class Ledger:
         except (DeltaError, OSError) as error:
             if isinstance(error, CommitFailedError) or "already exists" in str(error):
                 raise ConflictError(f"{self.store.place} was changed by another run") from error
-            raise ConfigError(f"{self.store.place} cannot be written: {error}") from error
+            raise ConfigError(f"{self.store.place} cannot be written: {_told_by(error)}") from error
 
     def expire(self, snapshot: Snapshot, keep_hours: int) -> int:
         """Delete files that no version needs any more that is younger than `keep_hours`; returns how many."""
@@ -272,15 +286,17 @@ class Ledger:
 
     def _open(self, name: str, version: int | None = None) -> "DeltaTable | None":
         from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         if self.store.is_local and not self.store.exists(f"{name}/_delta_log"):
             return None
         try:
             options = delta_options(os.environ)
             return DeltaTable(self.store.for_delta(name), version=version, storage_options=options)
-        except TableNotFoundError:
-            return None
+        except (DeltaError, OSError) as error:
+            if isinstance(error, TableNotFoundError) and "Unknown scheme" not in str(error):
+                return None
+            raise ConfigError(f"{self.store.within(name)} cannot be read: {_told_by(error)}") from error
 
 
 def _files_in(table: "DeltaTable") -> list[DataFile]:
@@ -296,6 +312,12 @@ def _files_in(table: "DeltaTable") -> list[DataFile]:
         )
         for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()
     ]
+
+
+def _told_by(error: Exception) -> str:
+    """What delta-rs says, in a line: its causes are lines of their own, with arrows in colours."""
+    lines = re.sub(r"\x1b\[\d*m|↳", "", str(error)).splitlines()
+    return ": ".join(line.strip() for line in lines if line.strip())[:LONGEST_REASON]
 
 
 def _stats(file: DataFile) -> str:

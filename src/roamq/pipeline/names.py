@@ -5,6 +5,7 @@ from roamq.pipeline.api import duration_curves as duration_curves
 from roamq.pipeline.api import fit_durations as fit_durations
 from roamq.pipeline.api import load_trace as load_trace
 from roamq.pipeline.api import predict_next_site as predict_next_site
+from roamq.pipeline.api import predict_online as predict_online
 from roamq.pipeline.api import study_trace as study_trace
 from roamq.pipeline.gold import days as days
 from roamq.pipeline.gold import neighbor_graph as neighbor_graph

@@ -6,7 +6,9 @@ as Arrow functions on whole batches. "Nearest broker" is the Voronoi region of t
 """
 
 import csv
+import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,23 +26,36 @@ METRES_PER_DEGREE: Final = 111_320.0
 H3_RESOLUTIONS: Final = range(16)
 
 
+Placing = Callable[[Column, Column], Column]
+"""From longitude and latitude, or x and y, to the site."""
+
+
 def site_of(longitude: Column, latitude: Column, sites: str) -> Column:
     """The site of a position under a rule `grid:METRES`, `h3:RESOLUTION`, `nearest:FILE` or `plane:METRES`."""
+    return placing_by(sites)(longitude, latitude)
+
+
+def placing_by(sites: str) -> Placing:
+    """What a rule means; raises `ConfigError` where it means nothing, or names a file that cannot be read."""
     kind, _, argument = sites.partition(":")
     if kind == "plane":
-        return plane_site(longitude, latitude, _positive(argument, sites))
+        return partial(plane_site, metres=_positive(argument, sites))
     if kind == "grid":
-        return grid_site(longitude, latitude, _positive(argument, sites))
+        return partial(grid_site, metres=_positive(argument, sites))
     if kind == "h3":
         resolution = int(_positive(argument, sites, zero_is_fine=True))
         if resolution not in H3_RESOLUTIONS:
             raise ConfigError(f"rule sites: H3 has resolutions 0 to 15, got {sites!r}")
-        return arrow_function(_hexagons(resolution), StringType())(longitude, latitude)
+        return partial(_by_function, _hexagons(resolution))
     if kind == "nearest" and argument:
-        return arrow_function(_nearest(*read_sites(Path(argument))), StringType())(longitude, latitude)
+        return partial(_by_function, _nearest(*read_sites(Path(argument))))
     raise ConfigError(
         f"rule sites: expected grid:METRES, h3:RESOLUTION, nearest:FILE or plane:METRES, got {sites!r}"
     )
+
+
+def _by_function(cells: Callable[[pa.Array, pa.Array], pa.Array], x: Column, y: Column) -> Column:
+    return arrow_function(cells, StringType())(x, y)
 
 
 def grid_site(longitude: Column, latitude: Column, metres: float) -> Column:
@@ -109,6 +124,6 @@ def _positive(text: str, rule: str, *, zero_is_fine: bool = False) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if number < 0 or (number == 0 and not zero_is_fine):
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero_is_fine):
         raise ConfigError(f"rule sites: {rule!r} needs a number after the colon")
     return number

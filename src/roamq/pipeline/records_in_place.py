@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.books import FAILED, LANDED, LEAVING, READ, Book, FileEntry, TraceSource
-from roamq.pipeline.landing import uncopied, visible_files
+from roamq.pipeline.input_files import visible_files
+from roamq.pipeline.landing import uncopied
 from roamq.pipeline.store import SCHEME, literally
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ any of them (`--set gap_s=900`). Importable without Spark.
 
 import codecs
 import dataclasses
+import math
 import re
 import typing
 import zoneinfo
@@ -33,7 +34,8 @@ class Rules:
     """If nobody at all was observed for longer than this, nobody was looked at: a silence of which no more than `gap_s`
     is left without such holes is missing data. 0: there are no holes."""
     credit_s: float = 0.0
-    """How long after its last observation a client is still taken to be there when silence follows."""
+    """How long after its last observation a client is still taken to be there when silence follows: where clients are
+    sampled, until the next sample is due. With 0, a period that was observed once has no length and is left out."""
     ping_pong_s: float = 0.0
     """A stay shorter than this between two stays at one other site belongs to that site; 0 keeps all."""
     max_speed_mps: float = 0.0
@@ -57,10 +59,14 @@ class Rules:
     """At most so many durations of a group are fitted, chosen by hash."""
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"rule {field.name}: must be a finite number, got {value}")
         for name in ("gap_s", "bin_s", "half_life_days", "fit_samples"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"rule {name}: must be above 0, got {getattr(self, name)}")
-        for name in ("credit_s", "ping_pong_s", "max_speed_mps", "min_observations"):
+        for name in ("hole_s", "credit_s", "ping_pong_s", "max_speed_mps", "min_observations"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"rule {name}: must not be negative, got {getattr(self, name)}")
         if not 0 < self.test_share < 1:

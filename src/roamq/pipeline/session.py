@@ -68,6 +68,11 @@ class SparkSettings:
     """Further Spark settings; they override ours."""
 
 
+def require_spark() -> None:
+    """Raise `ModuleNotFoundError` where Spark is not installed: for commands that do more before a first session."""
+    import pyspark.sql  # noqa: F401
+
+
 @contextlib.contextmanager
 def open_session(settings: SparkSettings | None = None) -> Iterator["SparkSession"]:
     """A Spark session for the time of the `with` block.

@@ -35,7 +35,7 @@ Holes = Sequence[tuple[int, int]]
 def sojourns(observations: DataFrame, rules: Rules, *, dataset: str, holes: Holes = ()) -> DataFrame:
     """Observations -> silver `sojourns`: all rules in their order.
 
-    `holes`: when nobody at all was observed (`holes_of`, over all clients).
+    `holes`: when nobody at all was observed (`known_holes`, over all clients).
     """
     seen = observations
     if rules.at_one_instant == "sticky":
@@ -61,8 +61,16 @@ def holes_of(observations: DataFrame, hole_s: float) -> DataFrame:
     bins = observations.groupBy(F.floor(micros / (hole_s * 500_000)).alias("bin")).agg(
         F.min(micros).alias("first"), F.max(micros).alias("last")
     )
-    gaps = bins.select(F.lag("last").over(Window.orderBy("bin")).alias("begin"), F.col("first").alias("end"))
+    in_order = Window.partitionBy(F.lit(0)).orderBy("bin")  # Spark warns of a window without partitions
+    gaps = bins.select(F.lag("last").over(in_order).alias("begin"), F.col("first").alias("end"))
     return gaps.where(F.col("end") - F.col("begin") > hole_s * 1_000_000)
+
+
+def known_holes(observations: DataFrame, hole_s: float) -> Holes:
+    """The holes of a trace, for `sojourns`; none where the rule `hole_s` is 0. This looks at all times at once."""
+    if hole_s <= 0:
+        return ()
+    return sorted((row.begin, row.end) for row in holes_of(observations, hole_s).collect())
 
 
 def last_of_each_instant(observations: DataFrame) -> DataFrame:

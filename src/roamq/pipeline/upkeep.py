@@ -1,14 +1,16 @@
 """Upkeep of a warehouse without Spark: what its books say, which files to read once more, what to remove."""
 
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from roamq.core.errors import ConfigError
-from roamq.pipeline.books import FAILED, LANDED, LEAVING, Book, FileEntry, Shelf
-from roamq.pipeline.landing import ARCHIVES, LANDING, committed, land
+from roamq.pipeline.books import FAILED, LANDED, LEAVING, Book, FileEntry, Shelf, TraceSource
+from roamq.pipeline.input_files import ARCHIVES
+from roamq.pipeline.landing import LANDING, committed, land
 from roamq.pipeline.ledger import Ledger
-from roamq.pipeline.store import Place, Store
+from roamq.pipeline.store import SCHEME, Place, Store
 from roamq.pipeline.warehouse import require_warehouse, table_names
 
 
@@ -34,6 +36,11 @@ def files_of(warehouse: Place) -> list[dict[str, Any]]:
     ]
 
 
+def all_quarantined(warehouse: Place) -> list[str]:
+    """The files of which not a single line was a row: they may be of another format than was said."""
+    return [row["file"] for row in files_of(warehouse) if row["quarantined"] and not row["rows"]]
+
+
 def tables_of(warehouse: Place) -> list[dict[str, Any]]:
     """One row per table: rows in, out and changed in the run that changed it last."""
     snapshot = Ledger(Store.at(warehouse)).latest()
@@ -55,28 +62,49 @@ def retry_failed(warehouse: Place) -> list[str]:
             book, trace_format = shelf.book(source.dataset), source.trace_format()
             failed = [entry for entry in book if entry.state == FAILED]
             names.extend(entry.name for entry in failed)
-            for entry in failed:
-                if not entry.path.startswith(f"{LANDING}/") or Path(entry.origin).exists():
-                    del book.entries[entry.path]
-                else:
-                    book.put(replace(entry, state=LANDED, reason=""))
-            if trace_format.read is None:
-                rules = source.rules(trace_format.rules)
-                for origin, name in sorted({(entry.origin, entry.name) for entry in failed}):
-                    if Path(origin).exists():
-                        member = Path(origin).name.lower().endswith(ARCHIVES)
-                        land(
-                            origin,
-                            shelf,
-                            source.dataset,
-                            name=None if member else name,
-                            client_in_name=trace_format.client_in_name,
-                            encoding=rules.encoding,
-                        )
+            for origin, entries in groupby(sorted(failed, key=_origin), key=_origin):
+                if trace_format.read is None and Path(origin).is_file():
+                    _land_again(shelf, source, list(entries))
+                    continue
+                for entry in entries:
+                    if trace_format.read is not None or SCHEME.match(origin):
+                        del book.entries[entry.path]  # the run finds it again where it lies
+                    elif entry.path != origin:
+                        book.put(replace(entry, state=LANDED, reason=""))  # the copy is all there is
         return f"{len(names)} failed files are to be read once more" if names else ""
 
     committed(warehouse, retry)
     return names
+
+
+def _origin(entry: FileEntry) -> str:
+    return entry.origin
+
+
+def _land_again(shelf: Shelf, source: TraceSource, failed: list[FileEntry]) -> None:
+    """Land a source of which files failed. Those that fail again, or of which nothing changed, stay as they are."""
+    book, trace_format = shelf.book(source.dataset), source.trace_format()
+    origin = Path(failed[0].origin)
+    for entry in failed:
+        del book.entries[entry.path]
+    reason = ""
+    try:
+        land(
+            str(origin),
+            shelf,
+            source.dataset,
+            name=origin.name if origin.name.lower().endswith(ARCHIVES) else failed[0].name,
+            client_in_name=trace_format.client_in_name,
+            encoding=source.rules(trace_format.rules).encoding,
+        )
+    except ConfigError as error:
+        reason = str(error)
+    status = origin.stat()
+    have = {entry.name for entry in book if entry.origin == str(origin)}
+    for entry in failed:
+        is_as_before = (entry.origin_bytes, entry.modified_ns) == (status.st_size, status.st_mtime_ns)
+        if entry.name not in have and (reason or is_as_before):
+            book.put(replace(entry, reason=reason or entry.reason))
 
 
 def remove_what(warehouse: Place, what: str) -> str:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,8 @@ class Evidence(Protocol):
     quick: bool
     beyond: bool
     """Whether the runs that go beyond the paper were made."""
+    recordings: Path | None
+    """Recorded connectivity, which is not part of the repository; None if nobody gave it."""
 
     def summary(self, jobs: Iterable[Job], metrics: Sequence[str] | None = None) -> list[SummaryRow]:
         """These runs' metrics over their seeds; all of them, or those named (`roamq.pipeline.metrics`)."""
@@ -61,10 +64,12 @@ class ScriptedEvidence:
         interval: float | None = 0.0,
         quick: bool = False,
         beyond: bool = False,
+        recordings: Path | None = None,
     ) -> None:
         """`interval`: half of the confidence interval, as a share of the mean; None leaves the interval open."""
         self.quick = quick
         self.beyond = beyond
+        self.recordings = recordings
         self.asked: list[Job] = []
         """The runs that a claim looked at."""
         self._value = value

@@ -28,6 +28,9 @@ from roamq.reproduce.settings import decides, within
 SETTINGS_TOLD: Final = 4
 """With more settings than this, a reason names the parameters that decide, not every setting."""
 
+SENTENCES_TOLD: Final = 3
+"""A reason names this many sentences that fail, and this many that are undecided."""
+
 NOT_HERE: Final = "not measured in these runs"
 
 
@@ -168,8 +171,12 @@ class Judgement:
         return Verdict.UNDECIDED
 
     def why(self) -> str:
-        """The sentences that decided against a plain "reproduced", with their numbers; and what was calibrated on."""
-        parts = []
+        """The sentences that decided against a plain "reproduced", with their numbers; and what was calibrated on.
+
+        Of many sentences that fail, or are undecided, a few are told; `table` has all.
+        """
+        parts: list[str] = []
+        told: dict[Holds, list[str]] = {Holds.NO: [], Holds.UNDECIDED: []}
         verdict = self.verdict
         if verdict is Verdict.DEPENDS:
             parts.append(self._decides())
@@ -180,7 +187,12 @@ class Judgement:
             if short:
                 where = f" with {short[0]}" if short[0] else ""
                 more = f" (and in {len(short) - 1} other settings)" if len(short) > 1 else ""
-                parts.append(f"{sentence.judged(short[0])}{where}: {sentence.told(short[0])}{more}")
+                judged = sentence.judged(short[0])
+                told[judged].append(f"{judged}{where}: {sentence.told(short[0])}{more}")
+        for judged, lines in told.items():
+            parts += lines[:SENTENCES_TOLD]
+            if len(lines) > SENTENCES_TOLD:
+                parts.append(f"{judged}: {len(lines) - SENTENCES_TOLD} sentences more")
         if not self._complete:
             parts.append("these runs leave out settings that the paper allows")
         calibrated = [sentence.says for sentence in self.sentences if sentence.calibrated]

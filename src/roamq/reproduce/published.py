@@ -216,6 +216,12 @@ PUBLISHED: Final[tuple[Published, ...]] = (
         "TON/TOFF 146.38/96 and 155.88/72.15, D 0.125 and 0.0625",
     ),
     Published(
+        "TIME-F12-recorded",
+        "TIME",
+        "Fig. 12 on recorded connectivity of phones",
+        "analysis at most about 10% from simulation",
+    ),
+    Published(
         "TIME-fit",
         "TIME",
         "Exponential fits of ON and OFF periods from connectivity traces",

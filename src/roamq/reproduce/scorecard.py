@@ -62,9 +62,11 @@ class CampaignEvidence:
         *,
         quick: bool,
         beyond: bool = False,
+        recordings: Path | None = None,
     ) -> None:
         self.quick = quick
         self.beyond = beyond
+        self.recordings = recordings
         self._spark = spark
         self._folder = folder
         self._declared = {job.run_id: job for job in jobs}
@@ -127,10 +129,12 @@ def score(
     beyond: bool = False,
     session: Callable[[], AbstractContextManager["SparkSession"]],
     progress: Progress | None = None,
+    recordings: Path | None = None,
 ) -> tuple[list[Scored], list[RunRow]]:
     """Check every claim. Spark starts only if a claim needs runs; all their runs are one campaign in `folder`.
 
-    With `beyond`, the runs that the papers did not make are among them.
+    With `beyond`, the runs that the papers did not make are among them. `recordings` is a folder of recorded
+    connectivity, for the claim that needs one.
 
     Returns the verdicts in the order of `claims`, and the runs that failed or broke an invariant.
     """
@@ -142,7 +146,7 @@ def score(
     with contextlib.ExitStack() as stack:
         # Claims that look at no run need not wait for them.
         models = _workers(stack, 1)
-        without_runs = CampaignEvidence(None, folder, quick=quick)
+        without_runs = CampaignEvidence(None, folder, quick=quick, recordings=recordings)
         awaited = {c.id: models.submit(_check, c, without_runs) for c in claims if c.jobs is None}
         spark = stack.enter_context(session()) if jobs else None
         campaign = run_campaign(spark, jobs, folder, progress=progress) if spark is not None else None

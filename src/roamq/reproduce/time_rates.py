@@ -63,14 +63,43 @@ def compare_bins(rates: Sequence[float], *, runs: int) -> Comparison:
     return Comparison(bins, bin_by_bin_s, mean_response_s(bins), sim.mean_of_runs(means))
 
 
-@claim("TIME-F9")
-def rates_that_vary(evidence: Evidence) -> Outcome:
-    days = 2 if evidence.quick else 7
-    compared = {
-        name: compare_bins(antenna_rates(rate, days=days, seed=seed), runs=12 if evidence.quick else 30)
+def _run(quick: bool) -> dict[str, Comparison]:
+    """Antenna -> its comparison."""
+    days, runs = (2, 12) if quick else (7, 30)
+    return {
+        name: compare_bins(antenna_rates(rate, days=days, seed=seed), runs=runs)
         for seed, (name, rate) in enumerate(F9_ANTENNAS.items())
     }
+
+
+def _judge(compared: Mapping[str, Comparison]) -> Judgement:
+    judgement = Judgement()
+    for name, comparison in compared.items():
+        judgement.says(
+            f"simulation over analysis, {name}", over(comparison.simulated, comparison.bin_by_bin_s), WITHIN
+        )
+    return judgement
+
+
+@claim("TIME-F9")
+def rates_that_vary(evidence: Evidence) -> Outcome:
+    compared = _run(evidence.quick)
     off = [abs(comparison.simulated.mean / comparison.bin_by_bin_s - 1) for comparison in compared.values()]
+    return _judge(compared).outcome(
+        "; ".join(
+            f"{name}: analysis {comparison.bin_by_bin_s:.1f} s, simulation {comparison.simulated.mean:.1f} s"
+            for name, comparison in compared.items()
+        )
+        + f"; at most {100 * max(off):.1f}% apart",
+        figures=[
+            _rates_figure({name: comparison.bins[-144:] for name, comparison in compared.items()}),
+            _day_figure(compared["antenna 24"].bins[-144:]),
+        ],
+        tables=[_table(compared)],
+    )
+
+
+def _table(compared: Mapping[str, Comparison]) -> Table:
     rows: list[list[Cell]] = [
         [
             name,
@@ -83,36 +112,18 @@ def rates_that_vary(evidence: Evidence) -> Outcome:
         ]
         for name, comparison in compared.items()
     ]
-    judgement = Judgement()
-    for name, comparison in compared.items():
-        judgement.says(
-            f"simulation over analysis, {name}", over(comparison.simulated, comparison.bin_by_bin_s), WITHIN
-        )
-    return judgement.outcome(
-        "; ".join(
-            f"{name}: analysis {comparison.bin_by_bin_s:.1f} s, simulation {comparison.simulated.mean:.1f} s"
-            for name, comparison in compared.items()
-        )
-        + f"; at most {100 * max(off):.1f}% apart",
-        figures=[
-            _rates_figure({name: comparison.bins[-144:] for name, comparison in compared.items()}),
-            _day_figure(compared["antenna 24"].bins[-144:]),
+    return Table(
+        title="Mean response time with 10-minute rates, T = 40 s, D = 1 s (Fig. 9)",
+        columns=[
+            "antenna",
+            "mean events/s",
+            "analysis, mean over bins s",
+            "analysis, mean over events s",
+            "with carry-over s",
+            "simulation s",
+            "± s",
         ],
-        tables=[
-            Table(
-                title="Mean response time with 10-minute rates, T = 40 s, D = 1 s (Fig. 9)",
-                columns=[
-                    "antenna",
-                    "mean events/s",
-                    "analysis, mean over bins s",
-                    "analysis, mean over events s",
-                    "with carry-over s",
-                    "simulation s",
-                    "± s",
-                ],
-                rows=rows,
-            )
-        ],
+        rows=rows,
     )
 
 

@@ -287,7 +287,7 @@ class HomeBroker(Scheme):
         self.nowhere(resident)
         for filter in list(context.filters):
             self.contexts.remove_filter(context, filter)
-        context.consume_all()
+        self.contexts.consume_all(context)
         context.session = None
 
     def move_out(self, resident: Resident) -> None:

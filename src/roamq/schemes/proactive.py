@@ -14,7 +14,7 @@ Invariant (docs/pro.md): the context of a connection, and every whole active cop
 above one common position that have passed their brokers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
@@ -405,10 +405,14 @@ class ProActive(Scheme):
         requested.unsubscribed, requested.leaves = arriving.unsubscribed, arriving.leaves
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
-        """Bk gave the context up (case 8): go on with what we have, and spread it."""
+        """Bk gave the context up (case 8): go on with what we have, and spread it. If Bk has forgotten where it is,
+        the context is sought first, unless the client showed that the copy is of its last connection."""
+        arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
+        if isinstance(arriving, TakenOver) and arriving.confirmed:
+            reply = replace(reply, forgot=False)
         self.handover.on_no_context(old_broker, reply)
         context = self.context_of(reply.client, reply.epoch)
-        if context is not None:
+        if context is not None and not reply.forgot:
             holders = self.sent.holders.get(context, ())
             self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))
 

@@ -84,9 +84,12 @@ class Checkers:
         if self._index.version != self._matches_version or len(self._matches) > 4096:
             self._matches.clear()
             self._matches_version = self._index.version
-        clients = self._matches.get(event.match_key)
+        key = event.match_key
+        clients = self._matches.get(key)
         if clients is None:
-            clients = self._matches[event.match_key] = tuple(dict.fromkeys(self._index.match(event)))
+            clients = tuple(dict.fromkeys(self._index.match(event)))
+            if key is not None:
+                self._matches[key] = clients
         return clients
 
     def published(self, event: Event, expected: Iterable[ClientId]) -> None:

@@ -59,6 +59,8 @@ class SimulatedCentre:
     """Poisson events of other flows, which are served here and leave."""
     capacity: int | None = None
     """Events that fit in, the one in service included; one that finds the centre full is lost."""
+    drops_oldest: bool = False
+    """An event that finds the centre full takes the place of the oldest that waits; that one is lost."""
 
 
 def exponential_centre(
@@ -231,6 +233,7 @@ class _Station:
         "draw_on",
         "draw_other",
         "draw_service",
+        "drops_oldest",
         "engine",
         "expires",
         "is_on",
@@ -252,6 +255,7 @@ class _Station:
         self.after = after
         self.sink = sink
         self.capacity = math.inf
+        self.drops_oldest = False
         self.expires = False
         """Whether events have a deadline."""
         self.draw_on: Draw | None = None
@@ -279,7 +283,7 @@ class _Station:
     def arrive(self, now: float, birth: float, deadline: float) -> None:
         """An event from the centre before, or of another flow. Never works ahead: the caller is at work."""
         self._admit(now)
-        if len(self.queue) >= self.capacity and self._is_full(now):
+        if len(self.queue) >= self.capacity and self._is_full(now) and not self._makes_room():
             self.sink.drop(birth, expired=False)
             return
         queue = self.queue
@@ -301,7 +305,7 @@ class _Station:
             self.pulled += 1
             if birth >= warmup_s:
                 self.sink.waiting += 1
-            if len(self.queue) >= self.capacity and self._is_full(birth):
+            if len(self.queue) >= self.capacity and self._is_full(birth) and not self._makes_room():
                 self.sink.drop(birth, expired=False)
             else:
                 deadline = math.inf if lifetime is None else birth + lifetime()
@@ -327,6 +331,14 @@ class _Station:
             self.remaining = self.draw_service()
         self.queue = alive
         return len(alive) >= self.capacity
+
+    def _makes_room(self) -> bool:
+        """Drop the oldest event that waits, if that is the rule and one does."""
+        if not self.drops_oldest or len(self.queue) < 2:
+            return False
+        self.sink.drop(self.queue[1][0], expired=False)
+        del self.queue[1]
+        return True
 
     def _schedule(self, now: float) -> None:
         """Put the end of the service under way, or the event's deadline if that is first, on the heap."""
@@ -431,6 +443,7 @@ def _make_station(
     service_seed, connectivity_seed, other_seed = next(seeds), next(seeds), next(seeds)
     station = _Station(engine, _draws(centre.service, service_seed), after, sink)
     station.capacity = math.inf if centre.capacity is None else centre.capacity
+    station.drops_oldest = centre.drops_oldest
     if centre.on is not None and centre.off is not None:
         on_seed, off_seed = connectivity_seed.spawn(2)
         station.draw_on, station.draw_off = _draws(centre.on, on_seed), _draws(centre.off, off_seed)

@@ -4,23 +4,41 @@ A first-come-first-served centre is the recursion d_i = max(a_i, d_{i-1}) + s_i,
 centre is the same on a clock that stands still while the peer is away.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roamq.sim.queueing import MeanOfRuns, mean_of_runs
+
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Station:
     demand_s: float
     t_on_s: float = 0.0
     t_off_s: float = 0.0
     other_rate: float = 0.0
+    recorded_s: tuple[Floats, Floats] | None = None
+    """Connected and disconnected periods as they were recorded, to be repeated; else they are exponential."""
 
 
-def responses(stations: list[Station], *, rate: float, events: int, seed: int) -> Floats:
+def mean_response(
+    stations: Sequence[Station], *, rate: float, until_s: float, runs: int, first_seed: int = 1
+) -> MeanOfRuns:
+    """The mean response time over runs that differ in their seed alone."""
+    events = max(200, round(rate * until_s))
+    return mean_of_runs(
+        [
+            float(responses(stations, rate=rate, events=events, seed=first_seed + run).mean())
+            for run in range(runs)
+        ]
+    )
+
+
+def responses(stations: Sequence[Station], *, rate: float, events: int, seed: int) -> Floats:
     """Response times of Poisson events through all stations; the first tenth is left out."""
     rng = np.random.default_rng(seed)
     births = np.cumsum(rng.exponential(1 / rate, events))
@@ -41,7 +59,7 @@ def _through(station: Station, arrivals: Floats, rng: np.random.Generator) -> Fl
         return _served(station, arrivals, rng)[own]
     # Twice the time, so that the last events are served as well.
     cycles = int(2 * arrivals[-1] / (station.t_on_s + station.t_off_s)) + 100
-    on, off = rng.exponential(station.t_on_s, cycles), rng.exponential(station.t_off_s, cycles)
+    on, off = _periods(station, cycles, rng)
     first = rng.random() * (station.t_on_s + station.t_off_s) < station.t_on_s
     if not first:
         on[0] = 1e-9
@@ -53,6 +71,23 @@ def _through(station: Station, arrivals: Floats, rng: np.random.Generator) -> Fl
     period = np.searchsorted(worked[::2], departures, side="left") - 1
     back = np.asarray(real[::2][period] + departures - worked[::2][period], dtype=np.float64)
     return back[own]
+
+
+def _periods(station: Station, cycles: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    if station.recorded_s is None:
+        return rng.exponential(station.t_on_s, cycles), rng.exponential(station.t_off_s, cycles)
+    begin = int(rng.integers(station.recorded_s[0].size))
+    on, off = (np.resize(np.roll(periods, -begin), cycles) for periods in station.recorded_s)
+    return on, off
+
+
+def recorded_station(demand_s: float, on_s: Floats, off_s: Floats) -> Station:
+    """A station whose peer connects and disconnects as it was recorded."""
+    if on_s.size != off_s.size or not on_s.size:
+        raise ValueError(
+            "on_s, off_s: as many connected as disconnected periods are needed, and at least one"
+        )
+    return Station(demand_s, float(on_s.mean()), float(off_s.mean()), recorded_s=(on_s, off_s))
 
 
 def _served(station: Station, arrivals: Floats, rng: np.random.Generator) -> Floats:

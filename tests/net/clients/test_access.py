@@ -1,12 +1,28 @@
 """Access rules: names are text, wills are publications, and a change of rules takes effect at once."""
 
+import msgspec
 import pytest
 
 from roamq.core.events import BrokerId
 from roamq.net.clients.access import Access
-from roamq.net.clients.mqtt.codec import Disconnect, Properties, ReasonCode, Will
+from roamq.net.clients.mqtt.codec import (
+    Connect,
+    Disconnect,
+    Properties,
+    Pubcomp,
+    Publish,
+    Pubrel,
+    ReasonCode,
+    Subscribe,
+    SubscriptionRequest,
+    Version,
+    Will,
+    encode,
+)
+from roamq.net.machine import Machine
 from roamq.net.ops.settings import AccessRules, Rule
 from tests.net.fleet import Fleet
+from tests.support.live_world import settings
 
 B1 = BrokerId("b1")
 DEVICES = AccessRules(rules=(Rule(topics=("dev/%c/#", "home/%u/#", "log-%c", "%c/own")),))
@@ -121,6 +137,50 @@ def test_a_user_who_is_gone_is_cut_and_others_stay() -> None:
     fleet.settle()
     assert ann.device.closed_because is None
     assert isinstance(nameless.device.closed_because, Disconnect)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_may_no_longer_be_read_is_not_sent_again_either(qos: int) -> None:
+    """It was under way when the connection broke: perhaps the client never had it."""
+    rules = AccessRules(rules=(Rule(topics=("open/#",)),))
+    machine = Machine(msgspec.structs.replace(settings("b1", 1, "standard"), access=rules), 1000.0)
+
+    def connected(number: int, name: str) -> None:
+        machine.opened(number, 1000.0, "test", "client")
+        properties = Properties(session_expiry_interval=1000)
+        connect = Connect(client_id=name, clean_start=False, properties=properties)
+        machine.received(number, encode(connect, Version.V5), 1000.0)
+        machine.authenticated(number, "bob", 1000.0, allowed=True)
+
+    def written(number: int) -> bytes:
+        dirty = machine.take_outputs().dirty
+        return b"".join(dirty[number].take_output()) if number in dirty else b""
+
+    connected(1, "reader")
+    connected(2, "writer")
+    wanted = (SubscriptionRequest("open/#", qos),)
+    machine.received(1, encode(Subscribe(1, wanted), Version.V5), 1000.0)
+    written(1)
+    machine.received(2, encode(Publish("open/x", b"SECRET", qos, packet_id=1), Version.V5), 1000.0)
+    if qos == 2:
+        machine.received(2, encode(Pubrel(1), Version.V5), 1000.0)
+    assert b"SECRET" in written(1)
+    machine.lost(1, 1000.0)
+    connected(3, "reader")
+    assert b"SECRET" in written(3), "as long as it may"
+    machine.lost(3, 1000.0)
+    machine.set_rules(AccessRules(rules=(Rule(topics=("other/#",)),)), 1000.0)
+    connected(4, "reader")
+    again = written(4)
+
+    assert b"SECRET" not in again
+    assert again.endswith(encode(Pubrel(1), Version.V5)) == (qos == 2), (
+        "the client may wait for the end of it"
+    )
+    if qos == 2:
+        machine.received(4, encode(Pubcomp(1), Version.V5), 1000.0)
+    machine.take_outputs()
+    assert not machine.status().stored_events
 
 
 @pytest.mark.parametrize("scheme", ["standard", "proactive"])

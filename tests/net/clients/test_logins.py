@@ -121,3 +121,35 @@ def test_one_address_does_not_take_all_places_in_the_queue(monkeypatch: pytest.M
         assert await asyncio.wait_for(verdict(desk, login("ann", b"right")), 1.0)
 
     with_logins(act)
+
+
+def test_a_login_whose_client_is_gone_leaves_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who connects, guesses and hangs up a thousand times leaves no queue, and keeps no neighbour out."""
+    slow = SlowUsers(monkeypatch)
+
+    async def act(desk: Logins) -> None:
+        guesses = [desk.check(login("bob", b"wrong %d" % n, "6.6.6.6")) for n in range(1000 + module.THREADS)]
+        assert desk.check(login("ann", b"right", "6.6.6.6")) is False, "the address has its share"
+        for found in guesses:
+            assert isinstance(found, asyncio.Future)
+            found.cancel()
+        await asyncio.sleep(0)  # whoever is told of the end of a future is told in the next turn of the loop
+        assert await asyncio.wait_for(verdict(desk, login("ann", b"right", "6.6.6.6")), 1.0)
+        assert len(slow.turns) < 6
+
+    with_logins(act)
+
+
+def test_of_a_wrong_user_name_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """User names may have 65,535 bytes, and ten thousand guesses are remembered."""
+    SlowUsers(monkeypatch)
+
+    async def act(desk: Logins) -> None:
+        for n in range(module.FREE_GUESSES + 1):
+            assert not await verdict(desk, login("x" * 60_000, b"wrong %d" % n))
+        ((_, user),) = desk._guesses
+        assert len(user) <= module.GUESSED_CHARACTERS_MAX
+        waits = desk.check(login("x" * 60_000, b"again"))
+        assert isinstance(waits, asyncio.Future) and not waits.done() and not desk._running, "it has to wait"
+
+    with_logins(act)

@@ -90,7 +90,7 @@ def test_frames_and_acknowledgements_arrive_in_order_however_the_bytes_are_cut()
 def test_large_batches_are_cut_into_messages_that_a_receiver_can_handle_one_by_one() -> None:
     caller, called = session("a", calls="b"), session("b")
     converse(caller, called)
-    caller.send((number, bytes(100_000)) for number in range(1, 11))
+    caller.send((number, bytes(25_000)) for number in range(1, 11))
 
     heard = called.receive(caller.take_output(), 2.0)
 

@@ -50,9 +50,11 @@ def test_a_handoff_is_told_with_both_brokers_its_time_and_its_messages(
             )
             assert f'roamq_handoff_seconds_count{{scheme="{scheme}"}} 1.0' in metrics
             assert f'roamq_handoff_first_message_seconds_bucket{{le="+Inf",scheme="{scheme}"}} 1.0' in metrics
-            again = PlainClient("shop")
+            again, elsewhere = PlainClient("shop"), PlainClient("shop")
             await again.connect(port_of(network, "b1"))
-            again.drop()
+            await elsewhere.connect(port_of(network, "b2"))
+            await eventually(lambda: again.closed)
+            elsewhere.drop()
             car.drop()
 
     with caplog.at_level(logging.INFO, "roamq"):
@@ -63,6 +65,7 @@ def test_a_handoff_is_told_with_both_brokers_its_time_and_its_messages(
     assert lines(caplog, "connect: client 'car'")[1].endswith("was at b1")
     assert lines(caplog, "disconnect: client 'car': closed")
     assert lines(caplog, "takeover: client 'shop' is connected here; its older connection was closed")
+    assert lines(caplog, "takeover: client 'shop' is connected at b2; its older connection was closed")
     told = next(record for record in caplog.records if record.getMessage() == handoff)
     line = json.loads(JsonLines("b2").format(told))
     expected = {"broker": "b2", "event": "handoff", "client": "car", "previous": "b1", "messages": 3}
@@ -105,7 +108,7 @@ topics = ["news/#"]
     ]
     assert lines(caplog, "handed over: session of 'car' to b2, 0 messages")
     assert lines(caplog, "drain") == [
-        "drain: 1 sessions go to other brokers",
+        "drain: 1 session to be moved to other brokers",
         "drained: no session is left; 1 to b2",
     ]
 

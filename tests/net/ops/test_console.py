@@ -7,22 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from roamq.cli.main import cli
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.net.ops.api import HttpRequest
+from roamq.net.ops.configuration import load_network
 from roamq.net.ops.local import local_network
 from tests.net.live import BrokerProcesses, PlainClient, running, write_network
 from tests.support import chromium
 from tests.support.waiting import eventually
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - for these tests
-LONGEST_FREEZE_MS = 1000
-SMOOTHNESS = """new Promise((done) => {
-  const begin = performance.now(); let last = begin, worst = 0;
-  const frame = () => { const now = performance.now(); worst = Math.max(worst, now - last); last = now;
-    now - begin < 3000 ? requestAnimationFrame(frame) : done(worst); };
-  requestAnimationFrame(frame); })"""
+UPDATES = 3
+BUSY_S_PER_UPDATE_MAX = 0.5
+"""Processor time of the page. Updates come once a second: a page that needs longer than that for one has frozen."""
+UPDATES_SEEN = f"""new Promise((done) => {{
+  const stream = new EventSource("/console/stream"); let seen = 0;
+  stream.addEventListener("change", () => {{ if (++seen === {UPDATES}) {{ stream.close(); done(true); }} }}); }})"""
 
 CONTRASTS = """(() => {
   const style = getComputedStyle(document.documentElement), bad = [], weights = [0.2126, 0.7152, 0.0722];
@@ -54,7 +57,7 @@ def page(tmp_path: Path) -> Iterator[chromium.Page]:
 @pytest.mark.live
 @pytest.mark.slow
 @needs_browser
-def test_an_operator_logs_in_and_sees_a_client_move_and_a_broker_die(
+def test_an_operator_logs_in_and_sees_a_client_move_a_broker_join_and_one_die(
     tmp_path: Path, page: chromium.Page
 ) -> None:
     with BrokerProcesses(tmp_path, 3, scheme="standard", console_token=TOKEN) as brokers:
@@ -68,8 +71,8 @@ def test_an_operator_logs_in_and_sees_a_client_move_and_a_broker_die(
         assert not page.run("document.querySelector('#reader').hidden")
         assert page.run("document.querySelector('#acts').hidden"), "a reader may not act"
 
-        async def ride() -> None:
-            car = PlainClient("car")
+        async def ride(name: str) -> None:
+            car = PlainClient(name)
             await car.connect(brokers.port("b2"))
             await car.subscribe("news/#", 1)
             await asyncio.to_thread(
@@ -81,7 +84,7 @@ def test_an_operator_logs_in_and_sees_a_client_move_and_a_broker_die(
             await eventually(lambda: len(car.received) == 1)
             await car.disconnect()
 
-        asyncio.run(ride())
+        asyncio.run(ride("car"))
         page.wait_for("document.querySelector('#events').textContent.includes('from b2 to b1 in')")
         rows = "[...document.querySelectorAll('#ledger tbody tr')]"
         moved = f"{rows}.map((r) => [...r.cells].map((c) => c.textContent))"
@@ -98,6 +101,19 @@ def test_an_operator_logs_in_and_sees_a_client_move_and_a_broker_die(
         assert page.run("document.documentElement.dataset.theme") != before
         page.resize(360, 740)
         assert page.run("document.documentElement.scrollWidth <= 360")
+
+        page.run("window.row = document.querySelector('#ledger tbody tr')")
+        joined = CliRunner().invoke(cli, ["join", str(brokers.path), "--broker", "b4", "--at", "b1"])
+        assert joined.exit_code == 0, joined.output
+        brokers.network = load_network(brokers.path)
+        brokers.start("b4")
+        page.wait_for(
+            "[...document.querySelectorAll('#brokers tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+            ".some((r) => r[0] === 'b4' && r[2] === 'up')"
+        )
+        asyncio.run(ride("bus"))
+        page.wait_for(f"{moved}.some((r) => r[1] === 'bus' && r[2] === 'b2' && r[3] === 'b1')")
+        assert page.run("window.row.isConnected"), "what is new replaces no row that is being clicked"
 
         brokers.kill("b3")
         page.wait_for("document.querySelector('#state').textContent.includes('link down: b3')")
@@ -231,7 +247,9 @@ def test_ten_thousand_clients_that_move_do_not_freeze_the_page(tmp_path: Path, p
         page.open(url)
         page.wait_for("(document.querySelector('#brokers td:nth-child(2)') || {}).textContent === '5,000'")
         page.wait_for("document.querySelector('#moved').textContent.includes('moved')")
-        assert page.run(SMOOTHNESS) < LONGEST_FREEZE_MS
+        before_s = page.processor_s()
+        page.run(UPDATES_SEEN)
+        assert page.processor_s() - before_s < UPDATES * BUSY_S_PER_UPDATE_MAX
     finally:
         ended.set()
         thread.join()

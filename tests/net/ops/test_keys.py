@@ -4,8 +4,10 @@ import stat
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from cryptography import x509
 
+from roamq.cli.main import cli
 from roamq.core.errors import ConfigError
 from roamq.net.ops.configuration import parse_network
 from roamq.net.ops.keys import host_of, make_keys
@@ -51,6 +53,49 @@ def test_the_authoritys_key_lies_apart(tmp_path: Path) -> None:
     (folder / "ca.key").write_bytes(key.read_bytes())
     with pytest.raises(ConfigError, match="does not belong beside the brokers' keys"):
         make_keys(parse_network(NETWORK), folder)
+
+
+def test_the_authority_is_found_where_init_puts_it_and_needed_for_what_is_missing_alone(
+    tmp_path: Path,
+) -> None:
+    folder, kept = tmp_path / "net" / "keys", tmp_path / "net-authority"
+    make_keys(parse_network(NETWORK), folder, kept)
+    assert make_keys(parse_network(NETWORK), folder) == []
+    (folder / "south.pem").unlink()
+    assert make_keys(parse_network(NETWORK), folder, brokers=["north"]) == []
+    assert [path.name for path in make_keys(parse_network(NETWORK), folder)] == ["south.pem", "south.key"]
+
+    away = kept.rename(tmp_path / "safe")
+    assert make_keys(parse_network(NETWORK), folder) == []
+    (folder / "south.key").unlink()
+    with pytest.raises(ConfigError, match=r"ca\.key: is not there, .* name its folder with --authority"):
+        make_keys(parse_network(NETWORK), folder)
+    assert not kept.exists() and not folder.with_name("keys-authority").exists()
+    assert len(make_keys(parse_network(NETWORK), folder, away)) == 2
+
+
+def test_the_key_of_another_authority_makes_no_certificate(tmp_path: Path) -> None:
+    make_keys(parse_network(NETWORK), tmp_path / "a" / "keys")
+    make_keys(parse_network(NETWORK), tmp_path / "b" / "keys")
+    (tmp_path / "a" / "keys" / "north.pem").unlink()
+    with pytest.raises(ConfigError, match=r"ca\.key: is not the key of .*ca\.pem"):
+        make_keys(parse_network(NETWORK), tmp_path / "a" / "keys", tmp_path / "b" / "keys-authority")
+
+
+def test_the_command_writes_where_the_network_looks(tmp_path: Path) -> None:
+    config = tmp_path / "network.toml"
+    config.write_text(NETWORK)
+    made = CliRunner().invoke(cli, ["keys", str(config)])
+    assert made.exit_code == 0 and (tmp_path / "keys" / "north.pem").exists(), made.output
+    config.write_text(
+        NETWORK.replace('keys = "keys"', 'secret = "0123456789abcdef"').replace("10.0.0.1", "::1")
+    )
+    config.write_text(config.read_text().replace("south.internal", "127.0.0.1"))
+    refused = CliRunner().invoke(cli, ["keys", str(config)])
+    assert (
+        refused.exit_code == 2
+        and "network.keys: names no folder; name it there, or by --out" in refused.output
+    )
 
 
 @pytest.mark.parametrize(

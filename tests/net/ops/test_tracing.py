@@ -58,7 +58,7 @@ def test_a_message_is_followed_from_its_publisher_to_the_acknowledgement(tmp_pat
     ]
     assert way == sorted(way), told.output
     if scheme == "standard":
-        assert at("b2 handed the session of car over to b3, with 1 messages") > way[2]
+        assert at("b2 handed the session of car over to b3, with 1 message") > way[2]
 
 
 @pytest.mark.live

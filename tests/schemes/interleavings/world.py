@@ -26,6 +26,7 @@ from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.overlay.interest import ByInterest
 from roamq.overlay.topology import Topology
+from roamq.schemes.parts.handover import HandOver
 
 CLIENT = ClientId("s")
 FILTER = Filter.parse("t")
@@ -406,7 +407,8 @@ HANDLERS: dict[type[Any], dict[type[Message], tuple[int, str]]] = {}
 
 def parts_of(broker: Broker) -> list[Any]:
     scheme: Any = broker.scheme
-    return [scheme, *scheme.parts]
+    inside = [part.inquiries for part in scheme.parts if isinstance(part, HandOver)]
+    return [scheme, *scheme.parts, *inside]
 
 
 def note_handlers(broker: Broker) -> None:

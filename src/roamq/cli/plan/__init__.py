@@ -1,7 +1,10 @@
 """`roamq plan`: what the models say, before anything is built or simulated."""
 
+import os
+
 import click
 
+from roamq.cli.groups import SentenceGroup
 from roamq.cli.plan.capacity import capacity
 from roamq.cli.plan.check import check
 from roamq.cli.plan.mobility import mobility
@@ -11,7 +14,7 @@ from roamq.cli.plan.schemes import schemes
 from roamq.cli.plan.transfer_cost import transfer_cost
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """Ask the models about brokers, throughput, response times and buffers. An answer takes about a second.
 
@@ -25,6 +28,9 @@ def command() -> None:
       roamq plan capacity --preset city --clients 30000 --json
       roamq plan check runs/testbed
     """
+    # The matrices are small: threads that wait for each other cost up to fifty times what they save on a busy machine.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 for _subcommand in (mobility, response_time, regions, transfer_cost, schemes, capacity, check):

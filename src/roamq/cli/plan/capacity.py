@@ -1,5 +1,6 @@
 """`roamq plan capacity`: the number of brokers, and the size of buffers."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Final
 
@@ -7,6 +8,7 @@ import msgspec
 
 from roamq.cli.plan.answer import Answer
 from roamq.cli.plan.question import about, asks
+from roamq.cli.plan.sweep import Measures
 from roamq.report.exhibits import Figure, Series, Table
 
 PRESETS: Final = {
@@ -51,7 +53,32 @@ class CapacityQuestion(msgspec.Struct, kw_only=True):
     ] = "flooding"
 
 
-@asks("capacity", CapacityQuestion, PRESETS)
+ALIASES: Final = {"rate": "event_rate", "t_off": "t_off_s", "t_on": "t_on_s"}
+
+
+def measures(question: CapacityQuestion, _names: Sequence[str]) -> Mapping[str, float | None]:
+    """The brokers that are needed, and what they give; None where no number of brokers meets the targets."""
+    from roamq.models.capacity import Demand, plan_capacity
+
+    try:
+        plan = plan_capacity(Demand(**msgspec.structs.asdict(question)))
+    except ValueError:
+        return dict.fromkeys(("brokers", "utilisation", "mean_s", "at_share_s", "buffer_events"))
+    return {
+        "brokers": plan.brokers,
+        "utilisation": plan.broker_utilisation,
+        "mean_s": plan.response_s,
+        "at_share_s": plan.response_s_at_share,
+        "buffer_events": plan.client_buffer_events,
+    }
+
+
+@asks(
+    "capacity",
+    CapacityQuestion,
+    PRESETS,
+    measures=Measures(measures, ALIASES, unit="brokers, seconds, events"),
+)
 def capacity(question: CapacityQuestion, preset: str | None) -> Answer:
     """How many brokers and how large a buffer a number of clients needs, for given targets.
 
@@ -60,6 +87,8 @@ def capacity(question: CapacityQuestion, preset: str | None) -> Answer:
       roamq plan capacity --preset city
       roamq plan capacity --clients 5000 --event-rate 20 --match-share 0.05 --t-on-s 300 --t-off-s 30 \\
           --response-target-s 60
+      roamq plan capacity --preset city --sweep clients=5000:40000:8 --figure growth.png
+      roamq plan capacity --preset city --solve-for clients --target brokers=40
     """
     from roamq.models.capacity import CapacityPlan, Demand, evaluate, plan_capacity
 

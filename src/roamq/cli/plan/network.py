@@ -23,7 +23,7 @@ PAIRS_WITH_PERCENTILES: Final = 60
 class PublisherSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     name: str
     broker: str
-    rates: dict[str, float]
+    rates: dict[str, Annotated[float, msgspec.Meta(ge=0)]]
     demand_s: Annotated[float, about("To transmit one event.", gt=0)] = 0.0625
     on_s: Annotated[float, about("Mean connected period.", gt=0)] = 60.0
     off_s: Annotated[float, about("Mean disconnected period.", ge=0)] = 0.0
@@ -39,12 +39,22 @@ class SubscriberSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     off_s: Annotated[float, about("Mean disconnected period.", ge=0)] = 0.0
 
 
+class BrokerSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A broker that is not as fast as the others."""
+
+    name: str
+    demand_in_s: Annotated[float, about("Broker's time per event.", gt=0)] | None = None
+    demand_out_s: Annotated[float, about("Broker's time per event sent on.", gt=0)] | None = None
+
+
 class NetworkSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     links: list[tuple[str, str]]
     publishers: list[PublisherSpec]
     subscribers: list[SubscriberSpec]
     demand_in_s: Annotated[float, about("Broker's time per event.", gt=0)] = 0.002
     demand_out_s: Annotated[float, about("Broker's time per event sent on.", gt=0)] = 0.002
+    brokers: list[BrokerSpec] = []
+    """Those that have demands of their own."""
     overlay: str = "flooding"
     """`flooding`, `hierarchy` with the first broker of `links` as its root, or `advertisements`."""
 
@@ -85,7 +95,7 @@ def answer_network(spec: NetworkSpec, percentiles: Sequence[float], ttl_s: float
                 doubted |= {f"{pair.publisher} to {pair.subscriber}: {doubt}" for doubt in doubts(solved)}
                 entry["response_s"], entry["response_without_bursts_s"] = law.mean(), pair.response_s
                 mean = law.mean()
-            values = [law.quantile(percentile / 100) for percentile in percentiles]
+            values = law.quantiles([percentile / 100 for percentile in percentiles])
             entry["percentiles_s"] = {f"{p:g}": value for p, value in zip(percentiles, values, strict=True)}
             more = [*values]
             if ttl_s is not None:
@@ -95,6 +105,8 @@ def answer_network(spec: NetworkSpec, percentiles: Sequence[float], ttl_s: float
         rows.append([pair.publisher, pair.subscriber, pair.rate, mean, *more, ", ".join(pair.saturated_by)])
     known = [(f"{p.publisher} → {p.subscriber}", p.response_s) for p in pairs if p.response_s is not None]
     notes = [f"take the answer with care: {doubt}" for doubt in sorted(doubted)]
+    if not pairs:
+        notes.append("no subscriber wants a topic that somebody publishes")
     if any(peer.off_s > 0 for peer in spec.publishers):
         notes.append(
             f"bursts of a pair's own publisher are computed for the {PAIRS_WITH_BURSTS} slowest pairs that have them; "
@@ -141,6 +153,8 @@ def make_network(spec: NetworkSpec) -> "PubSubNetwork":
 
     links: dict[str, list[str]] = {}
     for peer, other in spec.links:
+        if peer == other:
+            raise ValueError(f"links: {peer} is linked with itself")
         links.setdefault(peer, []).append(other)
         links.setdefault(other, []).append(peer)
     for home in (*(peer.broker for peer in spec.publishers), *(peer.broker for peer in spec.subscribers)):
@@ -172,5 +186,18 @@ def make_network(spec: NetworkSpec) -> "PubSubNetwork":
         ],
         demand_in_s=spec.demand_in_s,
         demand_out_s=spec.demand_out_s,
+        demands_s=_demands_s(spec),
         overlay=spec.overlay,
     )
+
+
+def _demands_s(spec: NetworkSpec) -> dict[str, tuple[float, float]]:
+    demands_s: dict[str, tuple[float, float]] = {}
+    for broker in spec.brokers:
+        if broker.name in demands_s:
+            raise ValueError(f"brokers: {broker.name} is named twice; give each its own name")
+        demands_s[broker.name] = (
+            spec.demand_in_s if broker.demand_in_s is None else broker.demand_in_s,
+            spec.demand_out_s if broker.demand_out_s is None else broker.demand_out_s,
+        )
+    return demands_s

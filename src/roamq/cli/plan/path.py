@@ -45,7 +45,7 @@ class ResponseTimeQuestion(msgspec.Struct, kw_only=True):
     priority_rate: (
         Annotated[float, about("Also: events per second (alarms) that overtake the others.", gt=0)] | None
     ) = None
-    brokers: Annotated[int, about("Brokers on the path.", ge=1)] = 3
+    brokers: Annotated[int, about("Brokers on the path.", ge=1, le=64)] = 3
     percentiles: Annotated[list[float], about("Percentiles of the response time.")] = msgspec.field(
         default_factory=lambda: [50.0, 95.0, 99.0]
     )
@@ -92,12 +92,20 @@ def unused(question: ResponseTimeQuestion) -> dict[str, str]:
     return reasons
 
 
+def unused_by_many(question: ResponseTimeQuestion) -> dict[str, str]:
+    """The fields that a sweep, or a question asked backwards, does not depend on besides."""
+    names = ("loss", "buffer_events", "day_rates", "bin_s", "simulate")
+    return dict.fromkeys(names, "is not used with --sweep and --solve-for")
+
+
 def uncertainties(question: ResponseTimeQuestion) -> dict[str, float]:
     """Field -> its relative standard error, from `uncertain`."""
     errors: dict[str, float] = {}
     for text in question.uncertain:
         name, _, number = text.partition("=")
         field = ALIASES.get(name, name)
+        if field in errors:
+            raise ValueError(f"uncertain: {field} is given twice")
         value = getattr(question, field, None)
         if not isinstance(value, float) or not value > 0:
             raise ValueError(f"uncertain: {name!r} is not a positive number of this question")
@@ -108,6 +116,12 @@ def uncertainties(question: ResponseTimeQuestion) -> dict[str, float]:
         if not 0 < errors[field] < 1:
             raise ValueError(f"uncertain: {text!r} must be between 0 and 1: it is a relative standard error")
     return errors
+
+
+def check_percentiles(question: ResponseTimeQuestion) -> None:
+    for percentile in question.percentiles:
+        if not 0 < percentile < 100:
+            raise ValueError(f"percentiles: {percentile:g} is not between 0 and 100")
 
 
 def path_of(question: ResponseTimeQuestion) -> "EndToEndPath":
@@ -158,12 +172,15 @@ def measures(question: ResponseTimeQuestion, names: Sequence[str]) -> Mapping[st
         raise ValueError("sweep, solve_for: take one path, not a [network]")
     from roamq.models.bursts import law_of
 
+    check_percentiles(question)
     solved = solve(question)
     law = law_of(solved)
     asked = [*question.percentiles, *(float(name[1:]) for name in names if _is_percentile(name))]
     answers: dict[str, float | None] = {"mean": law.mean() if law else None}
-    for percentile in sorted(set(asked)):
-        answers[f"p{percentile:g}"] = law.quantile(percentile / 100) if law else None
+    percentiles = sorted(set(asked))
+    within = law.quantiles([percentile / 100 for percentile in percentiles]) if law else None
+    for place, percentile in enumerate(percentiles):
+        answers[f"p{percentile:g}"] = within[place] if within else None
     if question.ttl_s is not None:
         answers["late_share"] = 1 - float(law.cdf(question.ttl_s)) if law else None
     answers["utilisation"] = max(solution.centre.utilisation for solution in solved)

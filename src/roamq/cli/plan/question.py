@@ -8,6 +8,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -16,7 +17,7 @@ import msgspec
 
 from roamq.cli.options import json_option
 from roamq.cli.plan.answer import Answer, show
-from roamq.cli.plan.sweep import Measures, solve
+from roamq.cli.plan.sweep import Measures, field_named, solve, unused_where_varied
 from roamq.cli.plan.sweep import sweep as sweep_over
 from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError
@@ -63,13 +64,21 @@ def asks(
             if figure is not None:
                 check_name(figure)
             given = {key: value for key, value in options.items() if value is not None}
-            asked = read(
-                question, config, dict((presets or {}).get(preset or "", {})), given, learned, unused
-            )
             if (solve_for is None) != (target is None):
                 raise ConfigError("--solve-for, --target: give both, as --solve-for rate --target p95=30")
             if sweep is not None and solve_for is not None:
                 raise ConfigError("--sweep, --solve-for: give one of them")
+            key = solve_for if sweep is None else sweep.partition("=")[0]
+            varied = None if key is None or measures is None else field_named(question, key, measures)
+            asked = read(
+                question,
+                config,
+                dict((presets or {}).get(preset or "", {})),
+                given,
+                learned,
+                partial(unused_where_varied, unused or _none, measures, varied),
+                varied,
+            )
             try:
                 if measures is not None and sweep is not None:
                     answer = sweep_over(asked, sweep, measures)
@@ -87,6 +96,10 @@ def asks(
         return json_option_on(command)
 
     return decorate
+
+
+def _none(_: Any) -> dict[str, str]:
+    return {}
 
 
 def _sweep_parameters() -> list[click.Parameter]:
@@ -117,8 +130,12 @@ def read(
     options: dict[str, Any],
     learned: Learned | None = None,
     unused: Unused | None = None,
+    varied: str | None = None,
 ) -> Q:
-    """Preset, tables, file and options as one question, the later ones over the earlier."""
+    """Preset, tables, file and options as one question, the later ones over the earlier.
+
+    `varied` is the field that a sweep, or a question asked backwards, gives values to: it must be of use as well.
+    """
     given = {**(_toml(config) if config else {}), **_parsed(question, options)}
     tables = learned(given) if learned and given.get("warehouse") else {}
     values = {**preset, **tables, **given}
@@ -142,7 +159,7 @@ def read(
     for field in _infinite(msgspec.to_builtins(asked)):
         raise ConfigError(f"{source}{field}: must be a finite number")
     for field, reason in (unused(asked) if unused else {}).items():
-        if field in given:
+        if field in given or field == varied:
             raise ConfigError(f"{source}{field}: {reason}; leave it out")
     return asked
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,9 +9,20 @@ import click
 import msgspec
 
 from roamq.cli.plan.answer import Answer
+from roamq.cli.plan.extras import add_extras
 from roamq.cli.plan.network import answer_network
-from roamq.cli.plan.path import ALIASES, ResponseTimeQuestion, measures, path_of, solve, uncertainties, unused
+from roamq.cli.plan.path import (
+    ALIASES,
+    ResponseTimeQuestion,
+    check_percentiles,
+    measures,
+    solve,
+    uncertainties,
+    unused,
+    unused_by_many,
+)
 from roamq.cli.plan.question import asks
+from roamq.cli.plan.simulated import simulated
 from roamq.cli.plan.sweep import Measures
 from roamq.cli.plan.warehouse import response_time_fields
 from roamq.models.examples import TABLE_3, PublishedPath
@@ -21,16 +31,13 @@ from roamq.report.numbers import rounded
 
 if TYPE_CHECKING:
     from roamq.models.bursts import SolvedCentre
-    from roamq.models.network import EndToEndPath
     from roamq.models.phase_type import MatrixExponential
-    from roamq.sim.queueing import MeanOfRuns
 
 SCV_QUICK: Final = 0.2
 
 LEVELS_QUICK: Final = 50_000
 
-SIMULATED_EVENTS: Final = 30_000
-"""Events that `--simulate` sends through the path in each of its runs."""
+FIGURE_POINTS: Final = 80
 
 
 def _preset(example: PublishedPath) -> dict[str, Any]:
@@ -57,7 +64,7 @@ PRESETS: Final = {example.name: _preset(example) for example in TABLE_3}
     PRESETS,
     response_time_fields,
     unused,
-    Measures(measures, ALIASES, uncertainties),
+    Measures(measures, ALIASES, uncertainties, unused_by_many),
 )
 def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
     """Response time from a publisher to a subscriber that are not always connected ([TIME]).
@@ -78,9 +85,7 @@ def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
     """
     from roamq.models.bursts import law_of
 
-    for percentile in question.percentiles:
-        if not 0 < percentile < 100:
-            raise ValueError(f"percentiles: {percentile:g} is not between 0 and 100")
+    check_percentiles(question)
     if question.network is not None:
         return answer_network(question.network, question.percentiles, question.ttl_s)
     for reason in _slow(question):
@@ -89,7 +94,7 @@ def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
     tables, data, notes = [_centres_table(solved)], _centres_data(solved), list[str]()
     figure = None
     saturated = [solution for solution in solved if solution.centre.is_saturated]
-    if saturated and question.simulate:
+    if saturated and question.simulate and question.ttl_s is None and question.buffer_events is None:
         raise ValueError(
             f"simulate: {saturated[0].centre.name} is saturated, so a simulation has no mean either"
         )
@@ -106,7 +111,10 @@ def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
         data |= more
         figure = _figure(law)
         notes += _burst_notes(solved, law)
-    notes += _extras(question, solved, data, tables)
+    notes += add_extras(question, solved, data, tables)
+    if question.simulate:
+        table, data["simulated"] = simulated(question, is_saturated=bool(saturated))
+        tables.append(table)
     notes += _preset_notes(preset)
     day = _day(question, solved)
     if day is not None:
@@ -176,8 +184,8 @@ def _response_table(
         "percentiles_s": {},
         "saturated_by": [],
     }
-    for percentile in question.percentiles:
-        value = law.quantile(percentile / 100)
+    within = law.quantiles([percentile / 100 for percentile in question.percentiles])
+    for percentile, value in zip(question.percentiles, within, strict=True):
         rows.append([f"{percentile:g}% within", value])
         data["percentiles_s"][f"{percentile:g}"] = value
     if question.ttl_s is not None:
@@ -191,20 +199,6 @@ def _response_table(
         rows.append(["with four M/M/1 centres", printed_s])
         rows.append(["published analysis", published.analysis_s])
         rows.append(["published simulation", published.simulation_s])
-    if question.simulate:
-        if (question.on_scv, question.off_scv) != (1.0, 1.0):
-            raise ValueError("simulate: takes exponential periods only; leave on_scv and off_scv at 1")
-        run, in_time = _simulate(path_of(question), question.ttl_s)
-        data["simulated_s"] = {"mean": run.mean, "half_width": run.half_width}
-        rows.append(["simulated mean", f"{run.mean:.4g} ± {run.half_width:.2g}"])
-        if in_time is not None:
-            data["simulated_delivered_share_if_dropped"] = {
-                "mean": in_time.mean,
-                "half_width": in_time.half_width,
-            }
-            rows.append(
-                ["simulated share, late ones dropped", f"{in_time.mean:.4f} ± {in_time.half_width:.2g}"]
-            )
     columns = ["response time", "seconds"]
     if question.uncertain:
         _add_intervals(question, rows, columns, data)
@@ -255,149 +249,6 @@ def _burst_notes(solved: "list[SolvedCentre]", law: "MatrixExponential") -> list
     return [f"take the answer with care: {doubt}; `--simulate` tells" for doubt in doubts(solved)]
 
 
-def _simulate(path: "EndToEndPath", ttl_s: float | None) -> "tuple[MeanOfRuns, MeanOfRuns | None]":
-    """The mean response time and, with a time-to-live, the share delivered if late events are dropped on the way."""
-    import numpy as np
-
-    from roamq.sim.queueing import exponential_centre, mean_of_runs, replicate, simulate
-
-    centres = [
-        exponential_centre(
-            centre.demand_s, t_on_s=centre.t_on_s, t_off_s=centre.t_off_s, other_rate=centre.other_rate
-        )
-        for centre in path.centres
-    ]
-    rate = path.centres[0].rate
-    until_s = SIMULATED_EVENTS / rate
-    responses = replicate(centres, rate=rate, until_s=until_s)
-    if ttl_s is None:
-        return responses, None
-    shares = [
-        simulate(
-            centres,
-            seed=100 + run,
-            rate=rate,
-            until_s=until_s,
-            warmup_s=until_s / 20,
-            ttl=lambda _, size: np.full(size, ttl_s),
-        ).delivered_share
-        for run in range(8)
-    ]
-    return responses, mean_of_runs(shares)
-
-
-def _extras(
-    question: ResponseTimeQuestion, solved: "list[SolvedCentre]", data: dict[str, Any], tables: list[Table]
-) -> list[str]:
-    """Add the share that survives a time-to-live, and the buffers, for every ON/OFF centre, also a saturated one."""
-    from roamq.models.buffers import capacity_for_loss
-    from roamq.models.lifetimes import with_lifetime
-
-    notes = []
-    centres = [(solution.centre.name, solution.queue) for solution in solved if solution.queue is not None]
-    if question.ttl_s is not None and centres:
-        shares = {name: with_lifetime(queue, question.ttl_s).delivered_share for name, queue in centres}
-        data["delivered_share_if_dropped"] = shares
-        tables.append(
-            Table(
-                title=f"Expired events dropped: delivered share (exponential lifetimes of {question.ttl_s:g} s)",
-                columns=["centre", "delivered"],
-                rows=[list(item) for item in shares.items()],
-            )
-        )
-    if question.priority_rate is not None:
-        table, data["priorities"] = _priorities(question, solved)
-        tables.append(table)
-    if question.buffer_events is not None:
-        table, data["buffers"] = _buffers_along(question, solved)
-        tables.append(table)
-    if question.loss is not None:
-        if not centres:
-            notes.append("no buffer is needed: publisher and subscriber are always connected")
-        data["buffer_events"] = {name: capacity_for_loss(queue, question.loss) for name, queue in centres}
-        if centres:
-            tables.append(
-                Table(
-                    title=f"Buffer for a loss of {question.loss:g}",
-                    columns=["centre", "events"],
-                    rows=[list(item) for item in data["buffer_events"].items()],
-                )
-            )
-    return notes
-
-
-def _priorities(question: ResponseTimeQuestion, solved: "list[SolvedCentre]") -> tuple[Table, dict[str, Any]]:
-    """Alarms before news, at every centre of the path."""
-    from roamq.models.priorities import EventClass, mean_responses_s
-
-    if (question.on_scv, question.off_scv) != (1.0, 1.0):
-        raise ValueError("priority_rate: takes exponential periods only; leave on_scv and off_scv at 1")
-    totals: list[float | None] = [0.0, 0.0]
-    for solution in solved:
-        centre = solution.centre
-        alarm_rate = question.priority_rate or 0.0
-        classes = [
-            EventClass(name="alarms", rate=alarm_rate, demand_s=centre.demand_s),
-            EventClass(
-                name="others", rate=centre.rate - alarm_rate + centre.other_rate, demand_s=centre.demand_s
-            ),
-        ]
-        answers = mean_responses_s(classes, t_on_s=centre.t_on_s, t_off_s=centre.t_off_s)
-        totals = [
-            None if total is None or answer is None else total + answer
-            for total, answer in zip(totals, answers, strict=True)
-        ]
-    fifo = (
-        None
-        if any(part.poisson_mean_s is None for part in solved)
-        else sum(p.poisson_mean_s or 0 for p in solved)
-    )
-    data = {"alarms_s": totals[0], "others_s": totals[1], "first_come_first_served_s": fifo}
-    rows: list[list[Cell]] = [
-        ["alarms, first", question.priority_rate, _or_saturated(totals[0])],
-        ["others", question.rate, _or_saturated(totals[1])],
-        ["all, in order of arrival", question.rate + (question.priority_rate or 0), _or_saturated(fifo)],
-    ]
-    return Table(
-        title="With priorities (without bursts)", columns=["events", "events/s", "mean s"], rows=rows
-    ), data
-
-
-def _or_saturated(value: float | None) -> Cell:
-    return "saturated" if value is None else value
-
-
-def _buffers_along(
-    question: ResponseTimeQuestion, solved: "list[SolvedCentre]"
-) -> tuple[Table, dict[str, Any]]:
-    """What buffers of one size lose at every ON/OFF centre in turn; a centre gets what those before it let through."""
-    from roamq.models.buffers import finite
-
-    assert question.buffer_events is not None
-    delivered, rows = 1.0, list[list[Cell]]()
-    for solution in solved:
-        if solution.queue is None:
-            continue
-        queue = replace(solution.queue, rate=solution.queue.rate * delivered)
-        here = finite(queue, question.buffer_events)
-        delivered *= 1 - here.loss
-        rows.append([solution.centre.name, here.loss, here.mean_present, here.response_s])
-    rows.append(["delivered end to end", delivered, None, None])
-    data = {
-        "delivered_share": delivered,
-        "centres": {str(row[0]): {"loss": row[1], "response_s": row[3]} for row in rows[:-1]},
-    }
-    return (
-        Table(
-            title=f"Buffers of {question.buffer_events} events",
-            columns=["centre", "lost share", "mean present", "mean response s"],
-            rows=rows,
-            note="the lost share is the same for drop-newest and drop-oldest; the response is that of drop-newest",
-        ),
-        data,
-    )
-
-
 def _day(
     question: ResponseTimeQuestion, solved: "list[SolvedCentre]"
 ) -> tuple[Table, Figure, list[Any]] | None:
@@ -441,15 +292,19 @@ def _day(
 
 
 def _figure(law: "MatrixExponential") -> Figure:
-    import numpy as np
-
-    times = np.linspace(0, law.quantile(0.99), 80)
+    step = law.quantile(0.99) / (FIGURE_POINTS - 1)
     return Figure(
         title="Share of events within a time",
         kind="line",
         x_label="seconds",
         y_label="share delivered",
-        series=[Series(name="delivered", x=times.tolist(), y=law.cdf(times).tolist())],
+        series=[
+            Series(
+                name="delivered",
+                x=[i * step for i in range(FIGURE_POINTS)],
+                y=(1 - law.sf_steps(step, FIGURE_POINTS)).tolist(),
+            )
+        ],
     )
 
 

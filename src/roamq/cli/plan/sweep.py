@@ -1,10 +1,12 @@
 """`--sweep` and `--solve-for`: one question asked many times, or backwards."""
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, get_type_hints
 
+import click
 import msgspec
 
 from roamq.cli.plan.answer import Answer
@@ -19,8 +21,14 @@ POINTS_MAX: Final = 200
 
 INTERVALS: Final = "intervals"
 
+SILENT_S: Final = 3.0
+"""Longer than this, nobody is left without a word."""
+
 WHOLE_MAX: Final = 64
 """A whole number, such as the brokers on a path, is searched up to this."""
+
+WHOLE_TIMES: Final = 100
+"""A larger one, such as a number of clients, is searched up to so many times its value."""
 
 NO_VALUE: Final = (1e-3, 1e6)
 """The range that is searched where the question has no value of its own to start from."""
@@ -39,29 +47,83 @@ class Measures:
     """Short names of fields."""
     errors: Callable[[Any], Mapping[str, float]] = lambda _: {}
     """question -> relative standard errors of its fields, which are carried to the answer."""
+    unused: Callable[[Any], dict[str, str]] = lambda _: {}
+    """question -> the fields that these measures do not depend on, each with the reason."""
+    unit: str = "seconds"
+    """Of the measures that a figure shows."""
+
+    def patiently(self) -> "Measures":
+        """The same measures, which say how far they are if they take long."""
+        patience = _Patience()
+
+        def of(question: Any, names: Sequence[str]) -> Mapping[str, float | None]:
+            answers = self.of(question, names)
+            patience.one_more()
+            return answers
+
+        return replace(self, of=of)
+
+
+class _Patience:
+    """Says on standard error how many answers there are, if they take long."""
+
+    def __init__(self) -> None:
+        self._began_s = self._told_s = time.monotonic()
+        self._answers = 0
+
+    def one_more(self) -> None:
+        self._answers += 1
+        now_s = time.monotonic()
+        if now_s - self._told_s >= SILENT_S:
+            self._told_s = now_s
+            each_s = (now_s - self._began_s) / self._answers
+            click.echo(
+                f"this takes a while: {self._answers} answers so far, of {each_s:.2g} s each", err=True
+            )
+
+
+def unused_where_varied(
+    unused: Callable[[Any], dict[str, str]], measures: Measures | None, varied: str | None, question: Any
+) -> dict[str, str]:
+    """The fields that the answer does not depend on, while `varied` takes values other than its own."""
+    if varied is None or measures is None:
+        return unused(question)
+    now = getattr(question, varied)
+    at_work = msgspec.structs.replace(question, **{varied: now or 1})
+    return {**measures.unused(at_work), **unused(at_work)}
 
 
 def sweep(question: Q, text: str, measures: Measures) -> Answer:
     """`key=a:b:n`: the question at n values of one field."""
     key, first, last, points = _parsed_sweep(text)
-    field = _field(question, key, measures)
+    field, measures = field_named(type(question), key, measures), measures.patiently()
     values = [first + (last - first) * i / (points - 1) for i in range(points)]
     if _is_whole(question, field):
         values = sorted({float(round(value)) for value in values})
     rows, data = _rows(question, field, values, measures, ())
+    if (
+        len({tuple(answer for name, answer in point.items() if name != field) for point in _plain(data)})
+        == 1
+        < len(data)
+    ):
+        raise ConfigError(f"{field}: nothing depends on it in this question")
     columns = [name for name in data[0] if name != INTERVALS]
     return Answer(
         data={"sweep": {"field": field, "points": data}},
         tables=[Table(title=f"By {field}", columns=columns, rows=rows, note=_note(data))],
-        figure=_figure(field, data, None),
+        figure=_figure(field, data, None, measures.unit),
     )
+
+
+def _plain(data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in point.items() if name != INTERVALS} for point in data]
 
 
 def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
     """The value of one field that just meets a target such as `p95=30`."""
     from roamq.models.inverse import interval, meet_target
 
-    field = _field(question, key, measures)
+    field, measures = field_named(type(question), key, measures), measures.patiently()
     name, equals, number = target.partition("=")
     try:
         wanted = float(number)
@@ -80,8 +142,12 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
         return answers[name]
 
     now = getattr(question, field)
-    low, high = (1.0, float(WHOLE_MAX)) if is_whole else (now / RANGE, now * RANGE) if now else NO_VALUE
+    low, high = (now / RANGE, now * RANGE) if now else NO_VALUE
+    if is_whole:
+        low, high = 1.0, float(WHOLE_MAX if now <= WHOLE_MAX else WHOLE_TIMES * now)
     solution = meet_target(answer, wanted, low=low, high=high, is_whole=is_whole)
+    if solution.is_bound and answer(low) == answer(high):
+        raise ConfigError(f"{field}: {name} does not depend on it in this question")
 
     def solved_with(changes: Mapping[str, float]) -> float | None:
         def changed(value: float) -> float | None:
@@ -96,12 +162,14 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
 
     errors = {key: error for key, error in measures.errors(question).items() if key != field}
     ends = interval(solved_with, _values(question, errors), errors) if errors else None
-    told = f"{solution.value:.4g}"
+    told = f"{solution.value:,.0f}" if is_whole else f"{solution.value:.4g}"
     if errors:
         told = span(solution.value, *ends) if ends else f"{solution.value:.1g} (the data do not say more)"
     around = [solution.value * factor for factor in (0.25, 0.5, 0.75, 0.9, 1, 1.1)]
-    if is_whole:
+    if is_whole and solution.value <= WHOLE_MAX:
         around = sorted({max(1.0, solution.value + step) for step in (-2, -1, 0, 1)})
+    elif is_whole:
+        around = [float(round(value)) for value in around]
     rows, data = _rows(question, field, around, measures, (name,))
     unit = (
         " (the end of what was searched: a larger or smaller value may do as well)"
@@ -127,13 +195,13 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
                 note=_note(data),
             )
         ],
-        figure=_figure(field, data, wanted),
+        figure=_figure(field, data, wanted, measures.unit),
     )
 
 
 def _note(data: Sequence[Mapping[str, Any]]) -> str:
     is_saturated = any(value is None for point in data for key, value in point.items() if key != INTERVALS)
-    return "no value: a centre is saturated" if is_saturated else ""
+    return "no value: a centre is saturated, or no number of brokers is enough" if is_saturated else ""
 
 
 def _rows(
@@ -180,7 +248,7 @@ def _cell(answer: float | None, ends: Sequence[float] | None, errors: Mapping[st
     return span(answer, *ends) if ends else f"{answer:.1g} (may saturate)"
 
 
-def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None) -> Figure:
+def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None, unit: str) -> Figure:
     x = [point[field] for point in data]
     names = [name for name in data[0] if name not in (field, "utilisation", INTERVALS)]
     series = [
@@ -189,7 +257,7 @@ def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None)
     ]
     if target is not None:
         series.append(Series(name="target", x=[x[0], x[-1]], y=[target, target]))
-    return Figure(title=f"By {field}", kind="line", x_label=field, y_label="seconds", series=series)
+    return Figure(title=f"By {field}", kind="line", x_label=field, y_label=unit, series=series)
 
 
 def _with(question: Q, field: str, value: float) -> Q:
@@ -206,10 +274,11 @@ def _is_whole(question: msgspec.Struct, field: str) -> bool:
     return get_type_hints(type(question))[field] is int
 
 
-def _field(question: msgspec.Struct, key: str, measures: Measures) -> str:
+def field_named(question: type[msgspec.Struct], key: str, measures: Measures) -> str:
+    """The field that `key` stands for; it must be a number."""
     field = measures.aliases.get(key, key.replace("-", "_"))
-    kinds = get_type_hints(type(question))
-    known = [name for name, kind in kinds.items() if kind in (int, float)]
+    kinds = get_type_hints(question)
+    known = [name for name, kind in kinds.items() if kind in (int, float, float | None)]
     if field not in known:
         raise ConfigError(
             f"{key}: no number of this question{did_you_mean(field, [*known, *measures.aliases])}"

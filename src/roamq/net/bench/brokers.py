@@ -4,6 +4,7 @@ Each is started on a free loopback port with a configuration of its own in a scr
 can be configured to be: no broker is to lose time to a limit that another one does not have.
 """
 
+import math
 import os
 import shutil
 import signal
@@ -32,12 +33,21 @@ class Running(NamedTuple):
     process: "subprocess.Popen[bytes]"
 
     def cpu_s(self) -> float:
-        """Processor time it has used, threads and all, in user and system."""
-        try:
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            return float("nan")
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Processor time it has used, threads and processes and all, in user and system."""
+        return _cpu_s(self.process.pid)
+
+
+def _cpu_s(process: int) -> float:
+    """Of a process, and of those that it has started and that run; not a number if it has ended."""
+    folder = Path(f"/proc/{process}")
+    try:
+        fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+        children = (folder / "task" / str(process) / "children").read_text().split()
+    except OSError:
+        return float("nan")
+    own_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    of_children = [_cpu_s(int(child)) for child in children]
+    return own_s + sum(used_s for used_s in of_children if not math.isnan(used_s))
 
 
 class UnavailableError(RoamqError):

@@ -11,6 +11,8 @@ from roamq.net.ops.settings import ANONYMOUS, ANYBODY, AccessRules, Rule
 from roamq.net.outputs import Claims
 
 CACHE_SIZE: Final = 10_000
+CACHED_CHARACTERS_MAX: Final = 512
+"""Of user, client and topic together: answers about longer ones are found anew, so that nobody fills the memory."""
 MARK: Final = re.compile(r"%c|%u|%\{([^{}/+#]+)\}")
 """What a pattern of topics leaves open: the client id, the user name, a claim of the user's token."""
 _NOT_IN_A_LEVEL: Final = frozenset("+#/\0")
@@ -54,9 +56,11 @@ class Access:
         key = (what, user or ANONYMOUS, client, topic, claims)
         answer = self._answers.get(key)
         if answer is None:
-            if len(self._answers) >= CACHE_SIZE:
-                self._answers.clear()
-            answer = self._answers[key] = self._decide(*key)
+            answer = self._decide(*key)
+            if len(key[1]) + len(client) + len(topic) <= CACHED_CHARACTERS_MAX:
+                if len(self._answers) >= CACHE_SIZE:
+                    self._answers.clear()
+                self._answers[key] = answer
         return answer
 
     def _decide(self, what: str, user: str, client: str, topic: str, claims: Claims) -> bool:

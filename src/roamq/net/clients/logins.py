@@ -30,6 +30,8 @@ BACK_OFF_S_MAX: Final = 8.0
 FREE_GUESSES: Final = 3
 """Typing errors cost nothing."""
 GUESSERS_MAX: Final = 10_000
+GUESSED_CHARACTERS_MAX: Final = 128
+"""So much of a user name is remembered of a wrong guess; it may have 65,535 bytes."""
 
 Verdict = bool | UserIdentity
 """Whether the client is who it says, or who it is."""
@@ -96,6 +98,7 @@ class Logins:
         waiting = _WaitingLogin(login, self._loop.create_future())
         by_user = self._by_address.setdefault(address, OrderedDict())
         by_user.setdefault(login.username or "", deque()).append(waiting)
+        waiting.verdict.add_done_callback(partial(self._given_up, waiting))
         self._start()
         return waiting.verdict
 
@@ -118,6 +121,17 @@ class Logins:
         return (
             mine >= self._waiting_max // (len(self._by_address) + 1) or self._waiting >= 2 * self._waiting_max
         )
+
+    def _given_up(self, waiting: _WaitingLogin, done: "asyncio.Future[Verdict]") -> None:
+        """The client is gone: its login has no place in the queue, and its password none in the memory."""
+        address, user = address_of(waiting.login), waiting.login.username or ""
+        by_user = self._by_address.get(address)
+        queue = None if by_user is None else by_user.get(user)
+        if done.cancelled() and queue is not None and waiting in queue:
+            queue.remove(waiting)
+            self._waiting -= 1
+            if not queue:
+                self._end_turn(address, user)
 
     def _start(self) -> None:
         """Give free threads the logins whose turn it is."""
@@ -143,7 +157,7 @@ class Logins:
         soonest = None
         for address, by_user in self._by_address.items():
             for user, queue in by_user.items():
-                until = self._guesses.get((address, user), (0, 0.0))[1]
+                until = self._guesses.get((address, user[:GUESSED_CHARACTERS_MAX]), (0, 0.0))[1]
                 if until > now:
                     soonest = until if soonest is None else min(until, soonest)
                     continue
@@ -213,7 +227,7 @@ class Logins:
     def _note(self, login: Login, is_right: bool) -> None:
         """Remember a wrong guess; a right password makes up for the wrong ones."""
         assert login.username is not None
-        guesser = (address_of(login), login.username)
+        guesser = (address_of(login), login.username[:GUESSED_CHARACTERS_MAX])
         wrong = self._guesses.pop(guesser, (0, 0.0))[0] + 1
         if is_right:
             return

@@ -234,7 +234,7 @@ class Sessions:
             wanted.update(dict.fromkeys(filters_of(session)))
         for filter in wanted:
             self._broker.on_unsubscribe(client, filter)
-        context.consume_all()
+        self._broker.contexts.consume_all(context)
         if isinstance(session, SessionState):
             # The new session counts its retained messages on: under `home-broker`, home knows the old numbers.
             for read in (context.position, context.reach):

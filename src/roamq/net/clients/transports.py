@@ -99,6 +99,8 @@ class ClientSocket(asyncio.Protocol):
         self._gathered = 0
         self._expected_bytes = 0
         """How long the first packet says it is, while it is not whole."""
+        self._login_bytes = 0
+        """How long CONNECT was, while the client is not let in: the machine and the login desk hold it."""
         self._allowance = door.publish_rate_max
         self._allowance_at = 0.0
         self._is_through = False
@@ -239,6 +241,7 @@ class ClientSocket(asyncio.Protocol):
         mqtt = self.shell.mqtt(self.number)
         if mqtt is not None and mqtt.reading_paused:
             self.waits_for_login = True
+            self._login_bytes = end
             self.pause("login")
         if len(whole) > end:
             self._mqtt.add(whole[end:])
@@ -252,7 +255,7 @@ class ClientSocket(asyncio.Protocol):
         """So much is held of a client that is not let in: a stranger gets no more, and all of them share a bound."""
         door, bounds = self.door, self.door.bounds
         connect_bytes = 0 if self._is_through else self._gathering_bytes()
-        held_bytes = connect_bytes + len(self._mqtt) + len(self._slices)
+        held_bytes = connect_bytes + self._login_bytes + len(self._mqtt) + len(self._slices)
         door.gathered_bytes += held_bytes - self._gathered
         self._gathered = held_bytes
         bound = None
@@ -270,7 +273,7 @@ class ClientSocket(asyncio.Protocol):
     def _forget_first(self) -> None:
         self.door.gathered_bytes -= self._gathered
         self._gathered = 0
-        self._expected_bytes = 0
+        self._expected_bytes = self._login_bytes = 0
         self._first = bytearray()
 
     def _take_limited(self, data: bytes) -> None:

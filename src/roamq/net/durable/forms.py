@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from roamq.broker.broker import Broker
 from roamq.broker.contexts import Contexts
+from roamq.broker.discards import Discards
 from roamq.broker.mailbox import Mailbox
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import Context, Epoch, Held, Mode
@@ -63,7 +64,7 @@ from roamq.net.topics.retained import RetainedMessages, Search, TopicNode
 from roamq.net.topics.shared import Group, SharedGroups
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
-from roamq.overlay.interest import ByInterest
+from roamq.overlay.interest import ByInterest, PutOff
 from roamq.overlay.topology import Topology
 from roamq.schemes.base import SchemeOptions
 from roamq.schemes.durable import Durable
@@ -71,6 +72,7 @@ from roamq.schemes.home_broker import ForwardingOutlet, HomeBroker, Resident, Vi
 from roamq.schemes.logging import Logging
 from roamq.schemes.parts.copies import Activation, HeldCopies, SentCopies
 from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.inquiries import Inquiry
 from roamq.schemes.parts.locations import Expectation, LocationTable, Sighting
 from roamq.schemes.parts.neighbors import Edge, NeighborGraph, Neighborhood
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
@@ -103,7 +105,9 @@ _CONTEXT_FIELDS: Final = (
     "limit_bytes",
 )
 _context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
-assert {*_CONTEXT_FIELDS, "stored", "local_queue", "sent_early", "buffer", "bytes"} == set(Context.__slots__)
+assert {*_CONTEXT_FIELDS, "stored", "local_queue", "sent_early", "buffer", "bytes", "_sent"} == set(
+    Context.__slots__
+)
 
 
 def _pack_context(packer: Packer, context: Context) -> Row:
@@ -129,6 +133,7 @@ def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     context.local_queue = None if later is None else deque([events[number] for number in later])
     context.sent_early = [events[number] for number in early]
     context.buffer = unpacker.parts["buffer"]
+    context._sent = frozenset()
     kept = (*(entry[0] for entry in context.stored), *(context.local_queue or ()), *context.sent_early)
     context.bytes = sum(event.cost_bytes for event in kept)
 
@@ -155,6 +160,7 @@ VALUES: Final = (
     Form("RetainedSearch", Search, ("filter", "number", "_root", "open")),
     record_form("Leaving", Leaving),
     record_form("Arriving", Arriving),
+    record_form("Inquiry", Inquiry),
     record_form("TakenOver", TakenOver),
     record_form("Replacing", Replacing),
     record_form("Activation", Activation),
@@ -174,6 +180,7 @@ TUPLES: Final[dict[str, type]] = {
     "Held": Held,
     "KnownConnection": KnownConnection,
     "Crowded": Crowded,
+    "PutOff": PutOff,
     "Sighting": Sighting,
 }
 
@@ -220,16 +227,20 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "contexts",
         _but(
             *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
-            "_reserve_bytes",
+            *("_reserve_bytes", "works_in_slices"),
         ),
     ),
+    Discards: ("discards", _NOTHING),
     EventBuffer: ("buffer", _but("limit_bytes", "entry_bytes")),
     Flooding: ("flooding", _but("me", "_via", "_toward")),
     Hierarchy: (
         "hierarchy",
         _but("me", "_via", "_routes", "_routes_version", "advertisements", "covering", "children", "parent"),
     ),
-    ByInterest: ("interest", _but("me", "_via", "_routes", "_core", "_bytes", "_from")),
+    ByInterest: (
+        "interest",
+        _but("me", "_via", "_routes", "_core", "_bytes", "_from", "_sent_index", "_wanted_index", "_relayed"),
+    ),
     HandOver: ("handover", _but("me", "on_device", "pending")),
     Whereabouts: ("whereabouts", _but("me")),
     HeldCopies: ("held_copies", _NOTHING),

@@ -20,16 +20,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from roamq.core.events import NO_ATTRIBUTES, BrokerId, Event, EventId
+from roamq.core.events import Event
 from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
 from roamq.core.messages import Message
-from roamq.net.clients.mqtt.codec.publishing import EncodedMessage
 from roamq.net.links import wire
+from roamq.net.links.wire import Plain
 
 Row = list[Any]
-Plain = Any
-"""What MessagePack has a form for."""
 
 
 class Tag(IntEnum):
@@ -173,7 +171,6 @@ def parts_of(root: object, forms: Forms) -> dict[str, Any]:
     return found
 
 
-EVENT_ROW: Final = 14
 _SMALL: Final = 1 << 63
 
 
@@ -289,58 +286,12 @@ class Packer:
 
 
 def _event_row(event: Event) -> Plain:
-    message = event.properties
-    origin, sequence = event.id
-    return (
-        origin,
-        sequence,
-        event.topic,
-        event.payload,
-        event.published_at,
-        event.qos,
-        event.retain,
-        event.publisher,
-        event.expires_at,
-        event.attributes or None,
-        event.assigned,
-        message.carried if message.__class__ is EncodedMessage else None,
-        event.is_handed_on,
-        event.cost_bytes,
-    )
+    """The values that a link carries, and what the event costs."""
+    return (*wire.event_values(event, None), event.cost_bytes)
 
 
 def _event_of(row: Row) -> Event:
-    (
-        origin,
-        sequence,
-        topic,
-        payload,
-        published_at,
-        qos,
-        retain,
-        publisher,
-        expires_at,
-        attributes,
-        assigned,
-        carried,
-        is_handed_on,
-        cost,
-    ) = row[:EVENT_ROW]
-    return Event(
-        id=EventId(BrokerId(origin), sequence),
-        topic=topic,
-        attributes=attributes or NO_ATTRIBUTES,
-        payload=payload,
-        published_at=published_at,
-        expires_at=expires_at,
-        publisher=publisher,
-        qos=qos,
-        retain=retain,
-        properties=None if carried is None else EncodedMessage(topic, payload, carried),
-        assigned=assigned,
-        is_handed_on=is_handed_on,
-        cost_bytes=cost,
-    )
+    return wire.event_of_values(row, row[wire.EVENT_VALUES])
 
 
 class Unpacker:

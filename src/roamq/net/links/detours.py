@@ -22,7 +22,8 @@ from roamq.net.links.patience import STEADY_S
 from roamq.net.links.protocol import DETOURS_SINCE, Carried, LinkedWith, LinkSession, Up
 
 if TYPE_CHECKING:
-    from roamq.net.links.sockets import LinkSocket, LinkSockets
+    from roamq.net.links.connection import LinkSocket
+    from roamq.net.links.sockets import LinkSockets
 
 log = logging.getLogger("roamq.links")
 

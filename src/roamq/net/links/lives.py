@@ -70,6 +70,6 @@ class Lives:
             "What was stored here since is lost; the other brokers tell what they know"
         )
         self._retained.clear()
-        self._broker.router.doubt()
+        self._broker.doubt()
         for neighbour in self._outboxes.frames:
             self._tables.ask(neighbour)

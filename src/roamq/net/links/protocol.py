@@ -51,7 +51,7 @@ MESSAGE_BYTES_MAX: Final = 512 * 1024 * 1024
 PING_EVERY_S: Final = 5.0
 SILENCE_S_MAX: Final = 15.0
 """A peer that says nothing for so long counts as gone."""
-BATCH_BYTES: Final = 256 * 1024
+BATCH_BYTES: Final = 64 * 1024
 """Frames are gathered into messages of about this size."""
 
 Frame = tuple[int, bytes]

@@ -1,4 +1,4 @@
-"""Links on sockets: which broker calls which, calls again after a break, and what waits for a socket to take more.
+"""Links on sockets: which broker calls which, calls again after a break, and what is sent and acknowledged on them.
 
 Of two neighbours the one whose name comes first calls. A neighbour that is down costs a call now and then and
 the frames kept for it; nobody else waits. While it cannot be called directly, others may carry the link (`detours`).
@@ -9,14 +9,14 @@ import logging
 import os
 import secrets
 import ssl
-from collections import deque
 from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 from zlib import crc32
 
-from roamq.core.errors import ConfigError, RemoteProtocolError
+from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
+from roamq.net.links.connection import LinkSocket
 from roamq.net.links.detours import Detours
 from roamq.net.links.hosts import notice_soon
 from roamq.net.links.lives import MICROSECONDS
@@ -25,12 +25,8 @@ from roamq.net.links.patience import Patience
 from roamq.net.links.protocol import (
     NONCE_BYTES,
     PING_EVERY_S,
-    Acked,
-    Asked,
     Frame,
-    Frames,
     Identity,
-    Linked,
     LinkPhase,
     LinkSession,
     Up,
@@ -45,137 +41,11 @@ log = logging.getLogger("roamq.links")
 P = TypeVar("P", bound=asyncio.Protocol)
 
 HANDSHAKE_S_MAX: Final = 5.0
-WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
-CHUNK_FRAMES: Final = 1000
+TURNED_AWAY: Final = (
+    "it closed the connection before the link was up, and its log says why: perhaps this broker was forgotten, or "
+    "never admitted (`roamq join`)"
+)
 _RANDOM: Final = secrets.SystemRandom()
-
-
-class LinkSocket(asyncio.Protocol):
-    """One connection to a neighbour."""
-
-    def __init__(
-        self,
-        links: "LinkSockets",
-        calls: BrokerId | None = None,
-        *,
-        is_local: bool = False,
-        through: tuple[BrokerId, ...] = (),
-        carrier: asyncio.Transport | None = None,
-    ) -> None:
-        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller, on the
-        connection `carrier`."""
-        self.links = links
-        self.is_local = is_local
-        self.calls = calls
-        self._through = through
-        self._carrier = carrier
-        self.ended = asyncio.Event()
-        """Set when the connection is gone."""
-        self.session: LinkSession
-        self.transport: asyncio.Transport
-        self.backlog: deque[Frame] = deque()
-        """Frames that wait for the socket to take more."""
-        self.has_resumed = False
-        """Whether what the peer missed has been sent: only then may new frames follow."""
-        self.acknowledged = 0
-        self.last_received = 0
-        """The number of the last frame that came on this connection."""
-        self.sent_at = 0.0
-        self.began_at = 0.0
-        self.interrupts = False
-        """Whether a connection that worked was given up for this one."""
-        self._blocked = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self.began_at = self.links.shell.now()
-        if self.calls is not None:
-            self.interrupts = self.links.hang_up(self.calls)
-        self.session = self.links.session_on(
-            transport, calls=self.calls, is_local=self.is_local, through=self._through
-        )
-        self.links.strangers.add(self)
-        self.write()
-
-    @property
-    def _ending(self) -> asyncio.Transport:
-        """What is ended to end the connection: Python 3.11 cannot abort TLS within TLS."""
-        return self._carrier or self.transport
-
-    def abort(self) -> None:
-        """End the connection at once."""
-        self._ending.abort()
-
-    def close(self) -> None:
-        """End the connection after what was written."""
-        self._ending.close()
-
-    @property
-    def through(self) -> tuple[BrokerId, ...]:
-        """Who carries the link, in order from this broker."""
-        return self.session.through if self.calls is not None else self.session.through[::-1]
-
-    @property
-    def is_direct(self) -> bool:
-        return not self.session.through and not self.is_local
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            inputs = self.session.receive(data, self.links.shell.now())
-        except RemoteProtocolError as error:
-            log.warning("link with %s refused: %s", self.session.peer or "a stranger", error)
-            self.links.shell.counts["link_refused"] += 1
-            if self.session.peer is not None:
-                self.links.refused[self.session.peer] = str(error)
-            self.abort()
-            return
-        shell = self.links.shell
-        for said in inputs:
-            if isinstance(said, Frames):
-                if not self.links.is_leaving:
-                    self.last_received = said.frames[-1][0] if said.frames else self.last_received
-                    shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
-            elif isinstance(said, Acked):
-                shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
-            elif isinstance(said, Linked):
-                self.links.detours.learn(said.entries)
-            elif isinstance(said, Asked):
-                self.links.strangers.discard(self)
-                self.links.detours.carry(self, said.path)
-            elif isinstance(said, Up) and not self.session.asks:
-                self.links.came_up(self, said)
-        self.write()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.links.gone(self, exc)
-
-    def pause_writing(self) -> None:
-        self._blocked = True
-
-    def resume_writing(self) -> None:
-        self._blocked = False
-        self.pump()
-
-    def send(self, frames: list[Frame]) -> None:
-        if self.backlog or self._blocked or len(frames) > CHUNK_FRAMES:
-            self.backlog.extend(frames)
-            self.pump()
-        else:
-            self.session.send(frames)
-
-    def pump(self) -> None:
-        """Write from the backlog as long as the socket takes it."""
-        backlog = self.backlog
-        while backlog and not self._blocked:
-            self.session.send([backlog.popleft() for _ in range(min(len(backlog), CHUNK_FRAMES))])
-            self.write()
-
-    def write(self) -> None:
-        if self.session.output and not self._ending.is_closing():
-            data = self.session.take_output()
-            self.sent_at = self.links.shell.now()
-            self.transport.write(data)
 
 
 _Staged = tuple[list[tuple[LinkSocket, list[Frame]]], dict[BrokerId, int]]
@@ -207,7 +77,7 @@ class LinkSockets:
         self._servers: list[asyncio.Server] = []
         self._callers: list[asyncio.Task[None]] = []
         self.detours = Detours(self, shell.live.machine.settings.brokers)
-        self._is_paused = False
+        self.is_paused = False
         self.is_leaving = False
         """Whether the broker stops: it takes nothing in any more, and waits until its neighbours have what it sent."""
 
@@ -339,6 +209,10 @@ class LinkSockets:
         if peer is not None and self.up.get(peer) is link:
             log.warning("link with %s is down%s", peer, f": {error}" if error else "")
             self._take_down(peer, link)
+        is_direct_call = link.calls is not None and not link.through
+        if is_direct_call and link.session.phase is not LinkPhase.UP and link.calls not in self.refused:
+            assert link.calls is not None
+            self._note_refused(link.calls, TURNED_AWAY)
 
     def hang_up(self, peer: BrokerId) -> bool:
         """Before a neighbour is called (again): whatever is said on an older connection from now on is not heard.
@@ -364,6 +238,12 @@ class LinkSockets:
         """Whether a direct call to the neighbour was answered and is not refused."""
         return any(link.calls == peer and not link.through for link in self.strangers)
 
+    def _note_refused(self, peer: BrokerId, why: str) -> None:
+        """A neighbour is there and there will be no link: operators are told once, not with every call."""
+        if self.refused.get(peer) != why:
+            self.refused[peer] = why
+            log.warning("link with %s refused: %s", peer, why)
+
     async def _call(self, peer: BrokerId) -> None:
         """Keep a direct link to `peer`, for ever; call less and less often while it does not answer."""
         patience = Patience()
@@ -373,6 +253,9 @@ class LinkSockets:
                 # `wait_for` would swallow the cancellation that comes in the moment in which the call succeeds.
                 async with asyncio.timeout(HANDSHAKE_S_MAX):
                     link = await self._connect(peer)
+            except ssl.SSLError as error:
+                self._note_refused(peer, f"TLS: {error.reason or error}; see network.keys")
+                patience.unanswered()
             except (OSError, TimeoutError) as error:
                 log.debug("%s does not answer: %s", peer, error)
                 patience.unanswered()
@@ -452,7 +335,7 @@ class LinkSockets:
 
     def tick(self, now: float) -> None:
         for link in list(self.up.values()):
-            if link.session.is_silent(now) and not self._is_paused:
+            if link.session.is_silent(now) and not self.is_paused:
                 log.warning("link with %s: silent", link.session.peer)
                 link.abort()
             elif now - link.sent_at >= PING_EVERY_S:
@@ -463,12 +346,12 @@ class LinkSockets:
                 link.abort()
 
     def pause(self) -> None:
-        self._is_paused = True
+        self.is_paused = True
         for link in self.up.values():
             link.transport.pause_reading()
 
     def resume(self) -> None:
-        self._is_paused = False
+        self.is_paused = False
         now = self.shell.now()
         for link in self.up.values():
             link.session.heard_at = now

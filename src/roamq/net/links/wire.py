@@ -8,6 +8,7 @@ and what follows the known values of an event is, too. So a release may add fiel
 before understands it for as long as they are not used.
 """
 
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final
@@ -23,11 +24,21 @@ from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.net.clients.mqtt import state
 from roamq.net.clients.mqtt.codec.publishing import EncodedMessage, cost_of
+from roamq.net.clients.mqtt.subscriptions import asked_for
 
-_EVENT_VALUES: Final = 13
+EVENT_VALUES: Final = 13
+_EXT_8: Final = 0xC7
+"""MessagePack: an extension of up to 255 bytes; its length, its type and its bytes follow."""
+_EXT_8_HEADER: Final = 3
+Plain = Any
+"""What MessagePack has a form for."""
 _FILTER, _EVENT, _MESSAGE, _SESSION, _EPOCH, _EVENT_ID = range(1, 7)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _encode: Final = _ENCODER.encode
+_decode_plain: Final = msgspec.msgpack.Decoder().decode
+"""Of values without extensions of ours."""
+_PLAIN: Final = frozenset((str, int, float, bool, bytes, type(None)))
+"""Kinds of values that MessagePack has: they are sent as they are."""
 
 _TYPES: Final[dict[str, type[Message]]] = {}
 
@@ -47,6 +58,8 @@ def message_type(name: str) -> type[Message] | None:
 
 
 def encode(message: Message | Event) -> bytes:
+    if message.__class__ is Event:
+        return _encode(Ext(_EVENT, _encode(event_values(message))))
     return _encode(_pack(message))
 
 
@@ -58,14 +71,16 @@ def _fields_of(kind: type[Message]) -> tuple[tuple[str, Any], ...]:
 
 def _pack(value: Any) -> Any:
     kind = value.__class__
+    if kind in _PLAIN:
+        return value
     if kind is Event:
-        return Ext(_EVENT, _event(value))
+        return Ext(_EVENT, _encode(event_values(value)))
     if isinstance(value, Message):
         body = {}
         for name, default in _fields_of(kind):
             said = getattr(value, name)
             if said is not default:
-                body[name] = _pack(said)
+                body[name] = said if said.__class__ in _PLAIN else _pack(said)
         return Ext(_MESSAGE, _encode((kind.__name__, body)))
     if kind is Filter:
         return Ext(_FILTER, _encode((value.topic, value.selector, value.group)))
@@ -82,28 +97,29 @@ def _pack(value: Any) -> Any:
     return value
 
 
-def _event(event: Event) -> bytes:
+def event_values(event: Event, no_message: bytes | None = b"") -> tuple[Plain, ...]:
+    """An event as plain values; `no_message` stands for the MQTT side of one that has none."""
     mqtt = event.properties
-    return _encode(
-        (
-            event.id[0],
-            event.id[1],
-            event.topic,
-            event.payload,
-            event.published_at,
-            event.qos,
-            event.retain,
-            event.publisher,
-            event.expires_at,
-            event.attributes or None,
-            event.assigned,
-            mqtt.carried if isinstance(mqtt, EncodedMessage) else b"",
-            event.is_handed_on,
-        )
+    origin, sequence = event.id
+    return (
+        origin,
+        sequence,
+        event.topic,
+        event.payload,
+        event.published_at,
+        event.qos,
+        event.retain,
+        event.publisher,
+        event.expires_at,
+        event.attributes or None,
+        event.assigned,
+        mqtt.carried if mqtt.__class__ is EncodedMessage else no_message,
+        event.is_handed_on,
     )
 
 
-def _read_event(data: bytes) -> Event:
+def event_of_values(values: Sequence[Plain], cost_bytes: int | None = None) -> Event:
+    """The event that `event_values` gave the values of; what follows them is passed over."""
     (
         origin,
         sequence,
@@ -118,46 +134,58 @@ def _read_event(data: bytes) -> Event:
         assigned,
         carried,
         is_handed_on,
-    ) = msgspec.msgpack.decode(data)[:_EVENT_VALUES]
+    ) = values[:EVENT_VALUES]
+    # By position, as in `event_of`: id, topic, attributes, payload, published_at, expires_at, publisher, qos, retain,
+    # properties, assigned, is_handed_on, cost_bytes.
     return Event(
-        id=EventId(BrokerId(origin), sequence),
-        topic=topic,
-        attributes=attributes or NO_ATTRIBUTES,
-        payload=payload,
-        published_at=published_at,
-        expires_at=expires_at,
-        publisher=publisher,
-        qos=qos,
-        retain=retain,
-        assigned=assigned,
-        is_handed_on=is_handed_on,
-        properties=EncodedMessage(topic, payload, carried),
-        cost_bytes=cost_of(topic, payload, carried, attributes or ()),
+        EventId(origin, sequence),
+        topic,
+        attributes or NO_ATTRIBUTES,
+        payload,
+        published_at,
+        expires_at,
+        publisher,
+        qos,
+        retain,
+        None if carried is None else EncodedMessage(topic, payload, carried),
+        assigned,
+        is_handed_on,
+        cost_of(topic, payload, carried, attributes or ()) if cost_bytes is None else cost_bytes,
     )
 
 
-def _extension(code: int, view: memoryview) -> Any:
-    data = bytes(view)
+def _read_message(data: memoryview) -> Message:
+    name, body = _DECODER.decode(data)
+    kind = _TYPES.get(name) or _known_types()[name]
+    known = kind.__dataclass_fields__
+    for key, value in list(body.items()):
+        if value.__class__ is list:
+            body[key] = tuple(value)
+        if key not in known:
+            del body[key]
+    return kind(**body)
+
+
+def _extension(code: int, data: memoryview) -> Any:
     if code == _EVENT:
-        return _read_event(data)
+        return event_of_values(_decode_plain(data))
     if code == _MESSAGE:
-        name, body = _DECODER.decode(data)
-        kind = _TYPES.get(name) or _known_types()[name]
-        known = kind.__dataclass_fields__
-        return kind(
-            **{key: tuple(v) if isinstance(v, list) else v for key, v in body.items() if key in known}
-        )
+        return _read_message(data)
     if code == _FILTER:
-        topic, selector, group = msgspec.msgpack.decode(data)
+        topic, selector, group = _decode_plain(data)
+        if selector is None and group is None:
+            return asked_for(
+                topic, None
+            )  # the same object wherever it is read, which makes tables of filters quick
         return Filter(topic, selector, group)
     if code == _EPOCH:
-        connected_at, broker = msgspec.msgpack.decode(data)
+        connected_at, broker = _decode_plain(data)
         return Epoch(float(connected_at), BrokerId(broker))
     if code == _EVENT_ID:
-        origin, sequence = msgspec.msgpack.decode(data)
+        origin, sequence = _decode_plain(data)
         return EventId(BrokerId(origin), sequence)
     if code == _SESSION:
-        return state.load(data)
+        return state.load(bytes(data))
     raise RemoteProtocolError(f"extension type {code} is unknown")
 
 
@@ -167,6 +195,10 @@ _DECODER: Final = msgspec.msgpack.Decoder(ext_hook=_extension)
 def decode(data: bytes) -> Message | Event:
     """The message; whatever is wrong with the bytes raises `RemoteProtocolError`."""
     try:
+        if data[0] == _EXT_8 and data[2] == _EVENT and len(data) == data[1] + _EXT_8_HEADER:
+            return event_of_values(
+                _decode_plain(memoryview(data)[_EXT_8_HEADER:])
+            )  # what most frames are, without a detour
         message = _DECODER.decode(data)
     except RemoteProtocolError:
         raise

@@ -30,7 +30,11 @@ BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 _TOLD: Final = frozenset(
     {"connected", "disconnected", "refused", "denied", "transferred", "handoff", "dropped"}
 )
-_TAKEN_OVER: Final = {"connected again": "here", "connected elsewhere": "elsewhere", "moved": "elsewhere"}
+_TAKEN_OVER: Final = {
+    "connected again": "here",
+    "connected elsewhere": "elsewhere",
+    "taken over": "elsewhere",
+}
 
 
 class Happening(NamedTuple):
@@ -131,7 +135,11 @@ class Activity:
         self._handed_over.clear()
         now = self.machine.time
         self.happened(
-            now, "drain", None, f"drain: {sessions} sessions go to other brokers", sessions=sessions
+            now,
+            "drain",
+            None,
+            f"drain: {_counted(sessions, 'session')} to be moved to other brokers",
+            sessions=sessions,
         )
         self.tick(now)
 
@@ -224,13 +232,16 @@ class Activity:
             )
             return
         epoch = self.machine.directory.last_epoch(client)
-        at = "here" if where == "here" or epoch is None else f"at {epoch.broker}"
+        at = record.broker if where == "here" else None
+        if at is None and epoch is not None and epoch.broker != record.broker:
+            at = epoch.broker
+        place = where if where == "here" or at is None else f"at {at}"
         self.happened(
             record.time_s,
             "takeover",
             client,
-            f"takeover: client {client!r} is connected {at}; its older connection was closed",
-            at=record.broker if at == "here" else at.removeprefix("at "),
+            f"takeover: client {client!r} is connected {place}; its older connection was closed",
+            at=at,
         )
 
     def _on_transferred(self, record: Record) -> None:
@@ -325,4 +336,8 @@ def explain(
 
 
 def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count:,} messages"
+    return _counted(count, "message")
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}" + ("" if count == 1 else "s")

@@ -6,6 +6,7 @@ GET /api/sessions?after=&limit=&search=      whose sessions are here, with how m
 GET /api/where/CLIENT                        what this broker knows of a client
 GET /api/events?after=&limit=                what happened last
 GET /api/network                             all brokers, and how many clients are at each
+GET /api/trace/WHAT?last=                    what the records tell of a message, a client or a topic
 GET /api/openapi.json                        this list as OpenAPI
 POST /api/kick/CLIENT                        end the connection of a client; its session stays
 POST /api/reload                             read users and access rules again
@@ -22,7 +23,7 @@ along with a form of another page, so that an action needs the header `X-RoamQ` 
 
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -35,16 +36,19 @@ from roamq.net.ops.inspection import (
     ApiAnswer,
     ClientsAnswer,
     DoneAnswer,
+    ErrorAnswer,
     EventsAnswer,
     Inspector,
     NetworkAnswer,
     SessionsAnswer,
     StatusAnswer,
+    TraceAnswer,
     WhereAnswer,
 )
 
 COOKIE: Final = "roamq"
 PREFIX: Final = "/api/"
+TRACE: Final = "/api/trace/"
 ACT_HEADER: Final = "x-roamq"
 _PAGE: Final = {
     "after": "the last client id of the page before; empty for the first page",
@@ -62,6 +66,11 @@ _PATHS: Final[dict[str, tuple[type[ApiAnswer], str, dict[str, str]]]] = {
         {"after": "only what happened after this number", "limit": f"at most {PAGE_MAX}"},
     ),
     "/api/network": (NetworkAnswer, "All brokers, and how many clients are at each", {}),
+    "/api/trace/{what}": (
+        TraceAnswer,
+        "What the records in this broker's folder tell of a message, a client or a topic",
+        {"last": f"rows, at most {PAGE_MAX}"},
+    ),
 }
 _ACTIONS: Final = {
     "/api/kick/{client}": "End the connection of a client; its session stays",
@@ -71,6 +80,12 @@ _ACTIONS: Final = {
     "/api/leave": "Hand everything over, leave the network and stop; for a broker that joined later",
     "/api/forget/{broker}": "Declare a broker dead that joined later; tells whose sessions are lost",
 }
+_ERRORS: Final = {
+    "400": "It cannot be done, or a parameter is wrong; `error` says why.",
+    "401": "A token is needed: of [console] to read, of [operation] to act.",
+    "403": "A page of somebody else asks: the `Host` is not this machine's, or an action lacks the header `X-RoamQ`.",
+    "503": "Records are being read for somebody else, or are too many to be read in time; `error` says which.",
+}
 _CLIENT: Final[dict[str, Any]] = {
     "name": "client",
     "in": "path",
@@ -78,7 +93,15 @@ _CLIENT: Final[dict[str, Any]] = {
     "description": "a client id",
     "schema": {"type": "string"},
 }
-_BROKER: Final[dict[str, Any]] = {**_CLIENT, "name": "broker", "description": "the name of a broker"}
+_IN_PATH: Final[dict[str, dict[str, Any]]] = {
+    "{client}": _CLIENT,
+    "{broker}": {**_CLIENT, "name": "broker", "description": "the name of a broker"},
+    "{what}": {
+        **_CLIENT,
+        "name": "what",
+        "description": "the id of a message, a client id, a topic or filter",
+    },
+}
 _JOINING: Final = [
     {"name": name, "in": "query", "description": about, "schema": {"type": "string"}}
     for name, about in {
@@ -181,9 +204,12 @@ class Api:
         rights: Rights,
         actions: Mapping[str, Action],
         detailed: Mapping[str, DetailedAction] | None = None,
+        trace: Callable[[str, int], Awaitable[HttpResponse]] | None = None,
     ) -> None:
-        """`actions`: kick, reload, drain, leave and forget; `detailed`: join, which is told more."""
+        """`actions`: kick, reload, drain, leave and forget; `detailed`: join, which is told more; `trace`: reads
+        records."""
         self.detailed = detailed or {}
+        self._trace = trace
         self.inspector = inspector
         self.rights = rights
         self.actions = actions
@@ -196,6 +222,19 @@ class Api:
             ),
             "/api/network": lambda _: inspector.network(),
         }
+
+    async def serve(self, request: HttpRequest) -> HttpResponse:
+        """The answer, also to what takes a while."""
+        is_trace = request.path.startswith(TRACE) and request.method == "GET"
+        if self._trace is None or not is_trace or not self.rights.may_read(request):
+            return self.answer(request)
+        try:
+            last = _number(request.query, "last", 100)
+            if not 1 <= last <= PAGE_MAX:
+                raise ValueError(f"last: is {last}, and may be 1 to {PAGE_MAX}")
+        except ValueError as error:
+            return answered({"error": str(error)}, "400 Bad Request")
+        return await self._trace(unquote(request.path.removeprefix(TRACE)), last)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         name, _, about = request.path.removeprefix(PREFIX).partition("/")
@@ -236,40 +275,28 @@ class Api:
 
 def openapi() -> dict[str, Any]:
     """The description of the API (OpenAPI 3.1), made from the classes of its answers."""
-    kinds = [kind for kind, _, _ in _PATHS.values()]
-    template = "#/components/schemas/{name}"
-    schemas, components = msgspec.json.schema_components([*kinds, DoneAnswer], ref_template=template)
-    done = schemas[-1]
+    kinds = {kind: f"#/components/schemas/{kind.__name__}" for kind, _, _ in _PATHS.values()}
+    _, components = msgspec.json.schema_components(
+        [*kinds, DoneAnswer, ErrorAnswer], ref_template="#/components/schemas/{name}"
+    )
     described = json.loads(msgspec.json.encode(components))
     for kind in ApiAnswer.__subclasses__():
         for name, about in strings_under_fields(kind).items():
             described[kind.__name__]["properties"][name]["description"] = about
     paths: dict[str, Any] = {}
-    for (path, (_, text, query)), schema in zip(_PATHS.items(), schemas[:-1], strict=True):
+    for path, (kind, text, query) in _PATHS.items():
         parameters: list[dict[str, Any]] = [
-            {
-                "name": name,
-                "in": "query",
-                "description": about,
-                "schema": {"type": "integer" if name == "limit" else "string"},
-            }
+            {"name": name, "in": "query", "description": about, "schema": _schema_of(path, name)}
             for name, about in query.items()
         ]
-        if "{client}" in path:
-            parameters.append(_CLIENT)
-        answers = {"200": {"description": text, "content": {"application/json": {"schema": schema}}}}
-        answers["401"] = {"description": "The token of [console] is needed."}
-        paths[path] = {"get": {"summary": text, "parameters": parameters, "responses": answers}}
+        parameters += [one for name, one in _IN_PATH.items() if name in path]
+        errors = ("401", "403", *(("400",) if query else ()), *(("503",) if path.startswith(TRACE) else ()))
+        paths[path] = {"get": _operation(path, text, parameters, kind, errors)}
     for path, text in _ACTIONS.items():
-        answers = {"200": {"description": text, "content": {"application/json": {"schema": done}}}}
-        answers |= {
-            "400": {"description": "It cannot be done; `error` says why."},
-            "401": {"description": "The token of [operation] is needed."},
-        }
-        parameters = [_CLIENT] if "{client}" in path else [_BROKER] if "{broker}" in path else []
+        parameters = [one for name, one in _IN_PATH.items() if name in path]
         if path.startswith("/api/join"):
             parameters += _JOINING
-        paths[path] = {"post": {"summary": text, "parameters": parameters, "responses": answers}}
+        paths[path] = {"post": _operation(path, text, parameters, DoneAnswer, ("400", "401", "403"))}
     return {
         "openapi": "3.1.0",
         "info": {"title": "RoamQ broker", "version": __version__},
@@ -279,6 +306,28 @@ def openapi() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
+    }
+
+
+def _schema_of(path: str, name: str) -> dict[str, str]:
+    """A page begins after a client id; events are counted."""
+    is_number = name in ("limit", "last") or path == "/api/events"
+    return {"type": "integer" if is_number else "string"}
+
+
+def _operation(
+    path: str, text: str, parameters: list[dict[str, Any]], answer: type[ApiAnswer], errors: tuple[str, ...]
+) -> dict[str, Any]:
+    def said(about: str, kind: type[ApiAnswer]) -> dict[str, Any]:
+        schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+        return {"description": about, "content": {"application/json": {"schema": schema}}}
+
+    return {
+        "operationId": path.split("/")[2],
+        "summary": text,
+        "parameters": parameters,
+        "responses": {"200": said(text, answer)}
+        | {code: said(_ERRORS[code], ErrorAnswer) for code in errors},
     }
 
 

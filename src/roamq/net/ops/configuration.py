@@ -46,7 +46,8 @@ class NetworkConfig:
     def __init__(
         self, data: dict[str, Any], source: Source, folder: Path, *, files_exist: bool = True
     ) -> None:
-        """`files_exist`: certificates that listeners name must be there; `roamq keys` is about to make them."""
+        """`files_exist`: certificates that a broker's listeners name must be there when its options are asked for; a
+        host needs those of its own brokers alone, and `roamq keys` is about to make them."""
         self.source = source
         self._files_exist = files_exist
         self.folder = folder
@@ -101,11 +102,17 @@ class NetworkConfig:
             return (*itertools.combinations(core, 2), *within)
         return (*((a, b) for a, b in self.network.links), *within)
 
+    @property
+    def keys_folder(self) -> Path | None:
+        return self._path(self.network.keys)
+
     def server_options(self, broker: str) -> ServerOptions:
         """What one broker is run with."""
         table = self.brokers.get(broker)
         if table is None:
             raise ConfigError(f"{self.source.name}: no broker {broker!r}{suggestion(broker, self.brokers)}")
+        if self._files_exist:
+            self._check_files(broker, table)
         listeners = tuple(self._listener(number, entry) for number, entry in enumerate(table.listeners))
         recording = self.records and Recording(
             folder=self.folder / self.records.folder,
@@ -243,7 +250,7 @@ class NetworkConfig:
         neighbours = [b if a == broker else a for a, b in self.links if broker in (a, b)]
         neighbours += self.edges.get(broker, ())
         run = processes.run_folder(self.network.name, self.folder) if len(mates) > 1 else None
-        keys = None if self.network.keys is None else self.folder / self.network.keys
+        keys = self.keys_folder
         return NeighbourOptions(
             network=self.network.name,
             me=BrokerId(broker),
@@ -386,12 +393,14 @@ class NetworkConfig:
             if listener.certificate_user is not None and listener.client_ca is None:
                 reason = "only certificates of `client_ca` say who a client is; give one"
                 raise self._error(f"{field}.certificate_user", reason)
+
+    def _check_files(self, name: str, table: BrokerTable) -> None:
+        for number, listener in enumerate(table.listeners):
             for file in ("certificate", "key", "client_ca"):
                 path = self._path(getattr(listener, file))
-                if self._files_exist and path is not None and not path.is_file():
-                    raise self._error(
-                        f"{field}.{file}", f"{path} is not there; `roamq keys` makes such files"
-                    )
+                if path is not None and not path.is_file():
+                    field = f"brokers.{name}.listeners[{number}].{file}"
+                    raise self._error(field, f"{path} is not there; `roamq keys` makes such files")
 
     def _check_ports(self) -> None:
         """No two sockets of one machine want the same port; brokers with the same `host` are on one machine."""

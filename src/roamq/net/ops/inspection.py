@@ -8,7 +8,7 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -185,12 +185,60 @@ class EventsAnswer(ApiAnswer, frozen=True):
     """The value of `after` for what happens next."""
 
 
+class StepRow(ApiAnswer, frozen=True):
+    """One record of a message or a client."""
+
+    time: float
+    kind: str
+    broker: str
+    client: str | None
+    message: str | None
+    """Its id, as in `/api/trace/{what}`."""
+    text: str
+    """The record as a sentence."""
+
+
+class TracedRow(ApiAnswer, frozen=True):
+    """A message of a topic."""
+
+    message: str
+    """Its id, as in `/api/trace/{what}`."""
+    time: float
+    broker: str
+    """Where it was published."""
+    client: str | None
+    topic: str
+    delivered: int
+    dropped: int
+    slowest_s: float | None
+    """From its publication to its last delivery."""
+    receivers: list[str]
+
+
+class TraceAnswer(ApiAnswer, frozen=True):
+    """What the records of this broker's folder tell of a message, a client or a topic."""
+
+    about: Literal["message", "client", "topic"]
+    """What was asked for."""
+    steps: list[StepRow] = []
+    """Of a message or a client, in time."""
+    messages: list[TracedRow] = []
+    """Of a topic, in time."""
+
+
 class DoneAnswer(ApiAnswer, frozen=True):
     """What became of an action."""
 
     done: str
     """In words."""
     details: dict[str, Any]
+
+
+class ErrorAnswer(ApiAnswer, frozen=True):
+    """Why a question was not answered, or an action not done."""
+
+    error: str
+    """In words."""
 
 
 class PlaceRow(ApiAnswer, frozen=True):

@@ -7,6 +7,7 @@ host of the `reference` that clients are told, so that clients may use it for TL
 import datetime
 import ipaddress
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -24,41 +25,34 @@ SKEW: Final = datetime.timedelta(minutes=5)
 """Clocks of other hosts may be behind."""
 
 
-def make_keys(network: NetworkConfig, folder: Path, authority_folder: Path | None = None) -> list[Path]:
-    """Write ca.pem and NAME.pem, NAME.key for every broker, and ca.key apart; what is there is never overwritten.
+def make_keys(
+    network: NetworkConfig,
+    folder: Path,
+    authority_folder: Path | None = None,
+    brokers: Collection[str] | None = None,
+) -> list[Path]:
+    """Write ca.pem and NAME.pem, NAME.key for every broker, or for `brokers`; and ca.key apart. Nothing is overwritten.
 
     With ca.key in its folder the authority is used again: a new broker gets its certificate, the others keep theirs.
     Whoever has ca.key can make brokers, so that it lies in a folder of its own, which no broker needs.
     """
-    authority_folder = authority_folder or folder.with_name(f"{folder.name}-authority")
-    for made in (folder, authority_folder):
-        made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    written: list[Path] = []
-    authority_file, authority_key_file = folder / "ca.pem", authority_folder / "ca.key"
-    misplaced = folder / "ca.key"
+    missing = [
+        name
+        for name in network.brokers
+        if (brokers is None or name in brokers)
+        and not ((folder / f"{name}.pem").exists() and (folder / f"{name}.key").exists())
+    ]
+    misplaced, authority_folder = folder / "ca.key", authority_folder or authority_of(folder)
     if misplaced.exists():
         raise ConfigError(
-            f"{misplaced}: does not belong beside the brokers' keys; move it to {authority_key_file}"
+            f"{misplaced}: does not belong beside the brokers' keys; move it to {authority_folder / 'ca.key'}"
         )
-    if authority_file.exists() and authority_key_file.exists():
-        authority = x509.load_pem_x509_certificate(authority_file.read_bytes())
-        key = serialization.load_pem_private_key(authority_key_file.read_bytes(), None)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ConfigError(f"{authority_key_file}: is not a key that this command made")
-    elif authority_file.exists() or authority_key_file.exists():
-        raise ConfigError(
-            f"{folder}: there is one of {authority_file} and {authority_key_file}; both are needed, or neither"
-        )
-    else:
-        key = ec.generate_private_key(ec.SECP256R1())
-        authority = _authority(network.network.name, key)
-        _write(authority_key_file, _pem(key), 0o600)
-        _write(authority_file, authority.public_bytes(serialization.Encoding.PEM), 0o644)
-        written += [authority_file, authority_key_file]
-    for name, table in network.brokers.items():
+    if (folder / "ca.pem").exists() and not missing:
+        return []
+    authority, key, written = _old_or_new_authority(network.network.name, folder, authority_folder)
+    for name in missing:
+        table = network.brokers[name]
         certificate_file, key_file = folder / f"{name}.pem", folder / f"{name}.key"
-        if certificate_file.exists() and key_file.exists():
-            continue
         broker_key = ec.generate_private_key(ec.SECP256R1())
         hosts = [table.host, *([host_of(table.reference)] if table.reference else [])]
         certificate = _certificate(name, hosts, broker_key, authority, key)
@@ -66,6 +60,43 @@ def make_keys(network: NetworkConfig, folder: Path, authority_folder: Path | Non
         _write(certificate_file, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
         written += [certificate_file, key_file]
     return written
+
+
+def authority_of(folder: Path) -> Path:
+    """Where the ca.key of these keys lies: beside their folder, or beside that of the network, where `init` puts it."""
+    beside = [
+        one.with_name(f"{one.name}-authority") for one in (folder, folder.absolute().parent) if one.name
+    ]
+    return next((one for one in beside if (one / "ca.key").exists()), beside[0])
+
+
+def _old_or_new_authority(
+    network: str, folder: Path, authority_folder: Path
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey, list[Path]]:
+    """The authority's certificate and key, and the files that were made for it now."""
+    authority_file, key_file = folder / "ca.pem", authority_folder / "ca.key"
+    if authority_file.exists() and key_file.exists():
+        authority = x509.load_pem_x509_certificate(authority_file.read_bytes())
+        old = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        if not isinstance(old, ec.EllipticCurvePrivateKey):
+            raise ConfigError(f"{key_file}: is not a key that this command made")
+        if old.public_key() != authority.public_key():
+            raise ConfigError(f"{key_file}: is not the key of {authority_file}")
+        return authority, old, []
+    if authority_file.exists():
+        raise ConfigError(
+            f"{key_file}: is not there, and {authority_file} was made with it; bring it, or name its folder with "
+            "--authority"
+        )
+    if key_file.exists():
+        raise ConfigError(f"{authority_file}: is not there, and belongs to {key_file}; bring it")
+    for made in (folder, authority_folder):
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    authority = _authority(network, key)
+    _write(key_file, _pem(key), 0o600)
+    _write(authority_file, authority.public_bytes(serialization.Encoding.PEM), 0o644)
+    return authority, key, [authority_file, key_file]
 
 
 def host_of(reference: str) -> str:

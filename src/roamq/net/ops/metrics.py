@@ -273,7 +273,7 @@ class Observatory:
                     "403 Forbidden", "application/json", _json({"error": "not for this host"})
                 )
             elif self.api is not None and request.path.startswith(API):
-                response = self.api.answer(request)
+                response = await self.api.serve(request)
             elif self.console is not None and request.path.startswith(CONSOLE):
                 response = await self.console.serve(request, body, writer)
             else:

@@ -5,17 +5,20 @@ is on its way is in no record yet; `roamq where CLIENT` shows what waits.
 """
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import msgspec
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from roamq.core.errors import ConfigError
 from roamq.core.filters import Filter
+from roamq.net.ops.inspection import StepRow, TraceAnswer, TracedRow
 
 Row = dict[str, Any]
 COLUMNS: Final = [
@@ -31,6 +34,15 @@ COLUMNS: Final = [
     "bytes",
     "duration_s",
 ]
+
+
+MODES: Final = {
+    "serving": "serves",
+    "active": "stores messages for",
+    "passive": "keeps a copy of",
+    "closed": "let go of",
+}
+"""What a broker does with a session, by the mode that the record names."""
 
 
 @dataclass
@@ -119,8 +131,23 @@ class RecordFolder:
                     one.slowest_s = max(one.slowest_s or 0.0, row["duration_s"] or 0.0)
         return list(found.values())
 
-    def knows_client(self, name: str) -> bool:
-        return bool(self._data.count_rows(filter=pc.field("client") == name))
+    def kind_of(self, what: str) -> Literal["message", "client", "topic"]:
+        """What a person means: the id of a message, a client that is recorded, or else a topic or filter."""
+        if message_id(what) is not None:
+            return "message"
+        if "/" in what or what in ("#", "+") or not self._data.count_rows(filter=pc.field("client") == what):
+            return "topic"
+        return "client"
+
+    def traced(self, what: str, last: int) -> TraceAnswer:
+        """What is recorded of a message, a client or a topic, for a program to read."""
+        about = self.kind_of(what)
+        if about == "topic":
+            found = [TracedRow(**_as_answer(one)) for one in self.topic(what, last)]
+            return TraceAnswer(about=about, messages=found)
+        named = message_id(what)
+        rows = self.client(what, last) if named is None else self.message(*named).rows[-last:]
+        return TraceAnswer(about=about, steps=[_step(row) for row in rows])
 
     def _rows(self, which: ds.Expression) -> list[Row]:
         found: list[Row] = self._data.to_table(columns=COLUMNS, filter=which).to_pylist()
@@ -159,16 +186,42 @@ def sentence(row: Row) -> str:
     if kind == "disconnected":
         return f"{client} left {broker}: {row['detail']}"
     if kind == "transferred":
-        return f"{broker} handed the session of {client} over to {peer}, with {row['count'] or 0} messages"
+        count = row["count"] or 0
+        messages = "1 message" if count == 1 else f"{count:,} messages"
+        return f"{broker} handed the session of {client} over to {peer}, with {messages}"
     if kind == "handoff":
         return f"{client} got its first message at {broker}{took}"
     if kind == "mode":
-        return f"{broker} keeps the session of {client} as {row['detail']}"
+        return f"{broker} {MODES.get(row['detail'], 'has, as ' + str(row['detail']) + ',')} the session of {client}"
     if kind == "denied":
         return f"{broker} denied {client}: {row['detail']}"
     return f"{kind} {client or ''} at {broker}: {row['detail'] or ''}".strip()
 
 
+def _as_answer(one: TracedPublication) -> dict[str, Any]:
+    told = vars(one) | {"message": one.id, "time": one.time_s, "receivers": sorted(one.receivers)}
+    return {name: value for name, value in told.items() if name not in ("id", "time_s")}
+
+
+def _step(row: Row) -> StepRow:
+    return StepRow(
+        time=row["time_s"],
+        kind=row["kind"],
+        broker=row["broker"],
+        client=row["client"],
+        message=f"{row['origin']}:{row['sequence']}" if row["origin"] is not None else None,
+        text=sentence(row),
+    )
+
+
 def _in_time(rows: Iterable[Row]) -> list[Row]:
     order = {"published": 0, "routed": 1, "stored": 2, "delivered": 4, "acknowledged": 5, "disconnected": 6}
     return sorted(rows, key=lambda row: (row["time_s"], order.get(row["kind"], 3)))
+
+
+if __name__ == "__main__":  # a broker has records read by a process of its own, see `trace_reader`
+    try:
+        _answer = RecordFolder(Path(sys.argv[1])).traced(sys.argv[3], int(sys.argv[2]))
+    except ConfigError as _error:
+        sys.exit(str(_error))
+    sys.stdout.buffer.write(msgspec.json.encode(_answer) + b"\n")

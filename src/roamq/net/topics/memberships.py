@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Container, Iterable
 from dataclasses import replace
+from itertools import chain
 
 from roamq.broker.broker import Broker
 from roamq.core.context import FORWARDED, Context, Epoch, Held
@@ -92,8 +93,10 @@ class Memberships:
         # What was on its way when the client left a group, and was never sent, has not been seen to be unwanted.
         sent = {entry.event_id for entry in session.outbound.values()}
         keys, client = set(map(str, shared)), context.client
-        stored = [*context.stored, *(Held(event, "stored") for event in context.local_queue or ())]
-        for event, how in stored:
+        later = (Held(event, "stored") for event in context.local_queue or ())
+        # A queue may be long, and most of it is for nobody else.
+        shares = [held for held in chain(context.stored, later) if held[0].assigned is not None]
+        for event, how in shares:
             if event.id not in sent:
                 self._give_up(event, client, keys, is_forwarded=how == FORWARDED)
 

@@ -171,9 +171,12 @@ class SharedGroups:
         if self._index.version != self._matches_version or len(self._matches) > MATCH_CACHE_SIZE:
             self._matches.clear()
             self._matches_version = self._index.version
-        found = self._matches.get(event.match_key)
+        key = event.match_key
+        found = self._matches.get(key)
         if found is None:
-            found = self._matches[event.match_key] = tuple(self._index.match(event))
+            found = tuple(self._index.match(event))
+            if key is not None:
+                self._matches[key] = found
         return found
 
     def assign(self, event: Event) -> Mapping[GroupKey, ClientId] | None:

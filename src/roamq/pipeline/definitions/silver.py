@@ -112,13 +112,9 @@ def observations(rows: DataFrame, source: TraceSource) -> DataFrame:
     return trace_format.observe(good, rules_of(source))
 
 
-def holes(rows: DataFrame, source: TraceSource) -> list[tuple[int, int]]:
+def holes(rows: DataFrame, source: TraceSource) -> silver.Holes:
     """When nobody of a dataset was observed, from its bronze rows; none where its rules know no holes."""
-    rules = rules_of(source)
-    if rules.hole_s <= 0:
-        return []
-    found = silver.holes_of(observations(rows, source).select("time"), rules.hole_s)
-    return sorted((row.begin, row.end) for row in found.collect())
+    return silver.known_holes(observations(rows, source).select("time"), rules_of(source).hole_s)
 
 
 def changed_clients(scope: Scope) -> DataFrame | None:

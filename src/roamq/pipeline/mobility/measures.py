@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from roamq.core.errors import ConfigError
+from roamq.pipeline.api import predict_online
 from roamq.pipeline.books import TraceSource
 from roamq.pipeline.definitions.bronze import table_of
 from roamq.pipeline.definitions.silver import observations, rules_of
@@ -87,7 +88,10 @@ def _summary(spark: "SparkSession", source: TraceSource, options: Options) -> Da
         (F.col("dataset") == source.dataset) & (F.col("set_size") == 1)
     )
     best = tried.agg(F.max("hit_rate").alias("best predictor"))
-    both = moved.crossJoin(best)
+    moves = spark.read.table("moves").where(F.col("dataset") == source.dataset)
+    rules = rules_of(source)
+    online = predict_online(moves, rules.time_zone, rules.test_share).where("set_size = 1")
+    both = moved.crossJoin(best).crossJoin(online.agg(F.max("hit_rate").alias("best that learns on")))
     if source.trace_format().has_coordinates:
         both = both.crossJoin(
             _gyration(spark, source, options).agg(F.percentile("radius_m", 0.5).alias("radius_m, median"))

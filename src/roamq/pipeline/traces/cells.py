@@ -120,7 +120,7 @@ CELLS = TraceFormat(
     parse=parse,
     observe=observe,
     # Several rows in one second are all valid, in file order; a minute without any row is a disconnection.
-    rules=Rules(at_one_instant="all", gap_s=60, ping_pong_s=0, time_zone="Europe/Dublin"),
+    rules=Rules(at_one_instant="all", gap_s=60, credit_s=1, ping_pong_s=0, time_zone="Europe/Dublin"),
     client_in_name=True,
     has_coordinates=True,
 )

@@ -77,7 +77,12 @@ GPS = TraceFormat(
     observe=observe,
     # Reports come once a minute: five minutes without one is off shift, a tunnel or a garage.
     rules=Rules(
-        gap_s=300, max_speed_mps=70, sites="h3:7", time_zone="America/Los_Angeles", min_observations=100
+        gap_s=300,
+        credit_s=60,  # reports come once a minute: each holds until the next one is due
+        max_speed_mps=70,
+        sites="h3:7",
+        time_zone="America/Los_Angeles",
+        min_observations=100,
     ),
     client_in_name=True,
     has_coordinates=True,

@@ -185,7 +185,7 @@ SUMO = TraceFormat(
     observe=observe,
     read=read,
     # A vehicle reports in every step until it arrives: silence is the end of its trip.
-    rules=Rules(gap_s=60, sites="plane:500"),
+    rules=Rules(gap_s=60, credit_s=1, sites="plane:500"),
     has_coordinates=True,
     unit="plane",
     suffixes=(".xml", ".xml.gz", ".parquet"),

@@ -84,6 +84,7 @@ WIFI = TraceFormat(
     rules=Rules(
         at_one_instant="sticky",
         gap_s=1800,
+        credit_s=600,  # a snapshot holds until the next one is due
         hole_s=1800,  # no snapshot at all: nobody was polled
         ping_pong_s=0,
         time_zone="Europe/Berlin",

@@ -49,6 +49,26 @@ class NoContext(Message):
     client: ClientId
     epoch: Epoch
     newer: Epoch | None = None
+    forgot: bool = False
+    """Whether the old broker may have known in an earlier life where the context is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoHolds(Message):
+    """New broker -> every other, when the old one has forgotten: where is the client's context that `epoch` claims?"""
+
+    client: ClientId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding(Message):
+    """The answer to `WhoHolds`: the broker to ask for the context, or the later connection that it went to."""
+
+    client: ClientId
+    epoch: Epoch
+    at: BrokerId | None = None
+    newer: Epoch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from roamq.schemes.messages.copies import (
     Forwarded,
     PassiveCopy,
 )
-from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.handover import HandOver, in_parts
 from roamq.schemes.parts.part import Departure, Part
 from roamq.schemes.proactive_states import MODES, State, Stimulus, after
 
@@ -233,7 +233,11 @@ class SentCopies(Part):
     ) -> None:
         if events or last:
             context = activation.context
-            message = Forwarded(client=context.client, epoch=context.epoch, events=events, last=last)
+            *parts, rest = in_parts(events, self.contexts)
+            for part in parts:
+                message = Forwarded(client=context.client, epoch=context.epoch, events=part, last=False)
+                self.mailbox.send(neighbor, message)
+            message = Forwarded(client=context.client, epoch=context.epoch, events=rest, last=last)
             self.mailbox.send(neighbor, message)
 
     def on_event(self, event: Event) -> None:

@@ -1,7 +1,7 @@
 """Brokers that are gone for good: what becomes of hand-overs with them.
 
 A broker that has *left* has answered or passed on all that it was asked, and has told where contexts went from there.
-One that is *lost* answers nothing: what was asked of it does not come, and what it asked for is nobody's.
+One that is *lost* answers nothing: what was asked of it is sought elsewhere, and what it asked for is nobody's.
 """
 
 from collections.abc import Mapping
@@ -37,11 +37,12 @@ class DepartedBrokers(Part):
         handover = self.handover
         self.past[broker] = dict(departure.went)
         handover.whereabouts.lead_past(broker, departure.went)
+        handover.inquiries.broker_departed(broker)
         if not departure.is_lost:
             return
         for arriving in list(handover.whereabouts.arriving.values()):
             if arriving.asked == broker:
-                nothing = NoContext(client=arriving.context.client, epoch=arriving.transfer)
+                nothing = NoContext(client=arriving.context.client, epoch=arriving.transfer, forgot=True)
                 handover.mailbox.receive(broker, nothing)
         pending = cast("list[Leaving]", handover.pending)
         for client, leavings in list(handover.leaving.items()):
@@ -71,7 +72,7 @@ class DepartedBrokers(Part):
         elif claimer != handover.me:
             handover.redirect(claim)
         else:
-            handover.mailbox.receive(to, NoContext(client=claim.client, epoch=claim.epoch))
+            handover.mailbox.receive(to, NoContext(client=claim.client, epoch=claim.epoch, forgot=True))
 
     def on_events_returned(self, to: BrokerId, message: StoredEvents) -> None:
         """The broker that these events were for is gone, and the session with it: the records say so."""

@@ -9,6 +9,7 @@ gets a context when claims of several connections are under way is settled in th
 A scheme may do some steps its own way: it says which in `OwnSteps`, and calls the standard step from its own.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from roamq.broker.contexts import Contexts
@@ -26,11 +27,14 @@ from roamq.schemes.messages.handover import (
     StoredEvents,
     Subscriptions,
 )
+from roamq.schemes.parts.inquiries import Inquiries
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
 from roamq.schemes.parts.part import Part
 from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
 
 NOTHING: frozenset[EventId] = frozenset()
+PART_EVENTS = 500
+"""Where brokers work in slices, one message has no more stored events: reading them takes some three milliseconds."""
 
 
 class HandOver(Part):
@@ -57,6 +61,7 @@ class HandOver(Part):
         self.on_device = on_device
         """[DIS] section 3.2.4: a release may come without a request before it, and is a claim then."""
         self.whereabouts = Whereabouts(contexts)
+        self.inquiries = Inquiries(contexts, mailbox, self.whereabouts, self.step_2_retrieve)
         self.leaving: dict[ClientId, dict[tuple[Epoch, BrokerId], Leaving]] = {}
         """Contexts on their way out, by the transfer and the broker they go to."""
         self.pending = self._before_fence = list[Leaving]()
@@ -265,7 +270,10 @@ class HandOver(Part):
             self.close(context, mobile=True)
         if self.care.at_once:
             self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
-            self.mailbox.send(release.new_broker, message)
+            # Who puts events together in its own way has to have them all.
+            whole = self.own.admit_all is not None
+            for part in (message,) if whole else messages_of(message, self.contexts):
+                self.mailbox.send(release.new_broker, part)
         else:
             self._send_one_by_one(message, release.new_broker)
 
@@ -370,35 +378,26 @@ class HandOver(Part):
             (self.own.hand_over or self.step_2_hand_over)(context, claim)
 
     def redirect(self, claim: Claim) -> None:
-        """The client's old broker was not the last one: pass the claim on to where the context went.
-
-        Each step leads to a later connection, and none later than the claim's, so it ends. A later context that is
-        whole here has come back from wherever an earlier one went: that trail is cold. One that is still awaited
-        may have been asked for before the claimer's connection; then what comes is what the claim is looking for.
-        """
-        account = self.whereabouts
-        later = [context for context in account.held_for(claim.client) if context.epoch > claim.epoch]
-        whole = [context.epoch for context in later if context not in account.incomplete]
-        gone = account.gone_to.get(claim.client)
-        if gone is not None and not whole and account.leads_on(gone, claim):
-            self.mailbox.send(gone.broker, addressed(replace(claim, after=gone), gone.broker, self.contexts))
-            return
-        newer = whole if gone is None or gone <= claim.epoch else [*whole, gone]
-        if not newer:
-            for context in later:
-                if account.incomplete[context].transfer < claim.epoch:
-                    account.waiting.setdefault(context, []).append(claim)
-                    return
-            newer = [context.epoch for context in later]
-        reply = NoContext(client=claim.client, epoch=claim.epoch, newer=min(newer, default=None))
-        self.mailbox.send(claim.new_broker, reply)
+        """The client's old broker was not the last one: pass the claim on to where the context went."""
+        lead = self.whereabouts.lead(claim)
+        if lead.gone is not None:
+            to = lead.gone.broker
+            self.mailbox.send(to, addressed(replace(claim, after=lead.gone), to, self.contexts))
+        elif lead.awaited is not None:
+            self.whereabouts.waiting.setdefault(lead.awaited, []).append(claim)
+        else:
+            forgot = lead.newer is None and self.contexts.is_doubted
+            reply = NoContext(client=claim.client, epoch=claim.epoch, newer=lead.newer, forgot=forgot)
+            self.mailbox.send(claim.new_broker, reply)
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
         """Broker 1 knows nothing of the client (it gave the context up): go on with what is here."""
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
         if arriving is None:
             return
-        if reply.newer is None:
+        if reply.forgot and self.care.followed:
+            self.inquiries.denied(arriving, old_broker)
+        elif reply.newer is None:
             self.replay(arriving)
         elif reply.newer > arriving.context.epoch:
             (self.own.step_aside or self.step_aside)(arriving, reply.newer)
@@ -412,6 +411,7 @@ class HandOver(Part):
         """
         account, context = self.whereabouts, arriving.context
         account.mark_anew(arriving, context.epoch)
+        arriving.inquiry = None
         account.remember(context.client, newer)
         self.step_2_retrieve(arriving, newer.broker)
         claims = account.waiting.pop(context, [])
@@ -451,6 +451,21 @@ class HandOver(Part):
         """Contexts left behind by their clients, and contexts that belong to another broker already."""
         leaving = (leaving.context for of_client in self.leaving.values() for leaving in of_client.values())
         return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
+
+
+def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEvents]:
+    """The message, or several that say the same: the first of them has what is not events."""
+    *parts, last = in_parts(message.events, contexts)
+    for part in parts:
+        yield replace(message, events=part, last=False)
+        message = replace(message, position={}, session=None)
+    yield replace(message, events=last)
+
+
+def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
+    """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
+    size = PART_EVENTS if contexts.works_in_slices else len(events)
+    return [events[at : at + size] for at in range(0, len(events), size)] if events else [()]
 
 
 def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:

@@ -7,12 +7,16 @@ for one of them gets an answer from this account (docs/decisions/0007).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from roamq.broker.contexts import Contexts
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.schemes.messages.handover import ContextRequest, Release
+
+if TYPE_CHECKING:
+    from roamq.schemes.parts.inquiries import Inquiry
 
 REMEMBERED_MAX = 100_000
 """How many clients' whereabouts a broker remembers after they left."""
@@ -36,6 +40,19 @@ class Arriving:
     """Whether the client has gone for good before its context came."""
     asked: BrokerId | None = None
     """The broker that this one has asked for the context."""
+    inquiry: "Inquiry | None" = None
+    """What all brokers have said about the context, if the broker that was asked has forgotten."""
+
+
+class Lead(NamedTuple):
+    """What a broker knows of a context that is claimed, and that is not here to be handed over."""
+
+    gone: Epoch | None = None
+    """It went to this connection, elsewhere: the claim is to follow."""
+    awaited: Context | None = None
+    """What comes for this context is what the claim is looking for."""
+    newer: Epoch | None = None
+    """It went to a later connection than the claim's."""
 
 
 class Whereabouts:
@@ -123,6 +140,26 @@ class Whereabouts:
         if named != self.me or gone is None or client in self.contexts or gone.broker == self.me:
             return named
         return gone.broker
+
+    def lead(self, claim: Claim) -> Lead:
+        """What is known here of a context that is claimed.
+
+        Each step leads to a later connection, and none later than the claim's, so it ends. A later context that is
+        whole here has come back from wherever an earlier one went: that trail is cold. One that is still awaited
+        may have been asked for before the claimer's connection; then what comes is what the claim is looking for.
+        """
+        later = [context for context in self.held_for(claim.client) if context.epoch > claim.epoch]
+        whole = [context.epoch for context in later if context not in self.incomplete]
+        gone = self.gone_to.get(claim.client)
+        if gone is not None and not whole and self.leads_on(gone, claim):
+            return Lead(gone=gone)
+        newer = whole if gone is None or gone <= claim.epoch else [*whole, gone]
+        if not newer:
+            for context in later:
+                if self.incomplete[context].transfer < claim.epoch:
+                    return Lead(awaited=context)
+            newer = [context.epoch for context in later]
+        return Lead(newer=min(newer, default=None))
 
     def leads_on(self, gone: Epoch, claim: Claim) -> bool:
         """Is `gone` a later connection than the claim has asked at, elsewhere, and not later than its own?"""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roamq.core.events import ClientId, EventId, Value
-from roamq.net.clients.mqtt.attributes import JSON_BYTES_MAX, attributes_of, event_of, typed
+from roamq.net.clients.mqtt.attributes import FIELDS_MAX, JSON_BYTES_MAX, attributes_of, event_of, typed
 from roamq.net.clients.mqtt.codec import NO_PROPERTIES, EncodedMessage, Properties, Publish, Version
 from tests.net.clients.mqtt.peer import NOW, ORIGIN
 
@@ -61,7 +61,11 @@ def test_only_if_the_content_type_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"{", b"[1]", b"1", b"\xff", b"[" * 60_000, b'{"a": 1}' + b" " * JSON_BYTES_MAX]
+    "payload",
+    [
+        *(b"", b"{", b"[1]", b"1", b"\xff", b"[" * 60_000, b'{"a": 1}' + b" " * JSON_BYTES_MAX),
+        b"{" + b",".join(b'"%d":1' % field for field in range(FIELDS_MAX + 1)) + b"}",
+    ],
 )
 def test_no_json_object_no_fields(payload: bytes) -> None:
     assert json(payload) == {}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.net.clients.mqtt.state import SessionState, Subscription
-from roamq.net.clients.mqtt.subscriptions import SCANNED_MAX, SubscriptionSet
+from roamq.net.clients.mqtt.subscriptions import INDEXED_AT_ONCE, SCANNED_MAX, SubscriptionSet
 
 FILTERS = ["a", "a/b", "a/+", "+/b", "#", "a/#", "b/+/c", "+/+/c", "b/#", "$SYS/#"]
 TOPICS = ["a", "a/b", "b/x/c", "c", "$SYS/x", "a/b/c"]
@@ -37,6 +37,29 @@ def test_a_few_subscriptions_need_no_index() -> None:
     subscriptions = SubscriptionSet(SessionState(client_id=ClientId("c")))
     for number in range(SCANNED_MAX):
         subscriptions.add(Subscription(f"a/{number}", 0))
+    subscriptions.route(Event(EventId(BrokerId("b"), 1), "a/1"))
     assert subscriptions._index is None
     subscriptions.add(Subscription("b", 0))
+    subscriptions.route(Event(EventId(BrokerId("b"), 2), "a/2"))
     assert subscriptions._index is not None and len(subscriptions._index) == SCANNED_MAX + 1
+
+
+def test_thousands_of_subscriptions_enter_the_index_bit_by_bit() -> None:
+    """A client comes back with them: each event finds all that match, whatever is in the index by then."""
+    state = SessionState(client_id=ClientId("c"))
+    for number in range(3 * INDEXED_AT_ONCE):
+        state.subscriptions[f"a/{number}/+"] = Subscription(
+            f"a/{number}/+", number % 3, identifier=number + 1
+        )
+    state.subscriptions["a/#"] = Subscription("a/#", 0, identifier=9999)
+    subscriptions = SubscriptionSet(state)
+    indexed = []
+    for number in (0, 3 * INDEXED_AT_ONCE - 1, INDEXED_AT_ONCE, 2 * INDEXED_AT_ONCE, 5):
+        route = subscriptions.route(Event(EventId(BrokerId("b"), 1 + number), f"a/{number}/x"))
+        assert route is not None and route.identifiers == (number + 1, 9999)
+        indexed.append(0 if subscriptions._index is None else len(subscriptions._index))
+        if number == INDEXED_AT_ONCE:
+            for gone in (0, 3 * INDEXED_AT_ONCE - 1):
+                subscriptions.remove(f"a/{gone}/+")
+
+    assert indexed == [250, 500, 750, 748, 748]

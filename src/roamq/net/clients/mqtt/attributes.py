@@ -22,7 +22,9 @@ _WORDS: Final[Mapping[str, Value]] = {"true": True, "false": False}
 _JSON: Final = msgspec.json.Decoder()
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
 JSON_BYTES_MAX: Final = 65_536
-"""Larger payloads are not looked into: a filter must not make a flood of a single message."""
+FIELDS_MAX: Final = 1024
+"""Larger payloads, and objects of more fields, are not looked into: a filter must not make a flood of a single
+message."""
 
 
 def attributes_of(properties: Properties, payload: bytes) -> Mapping[str, Value]:
@@ -63,7 +65,7 @@ def _json_fields(payload: bytes) -> dict[str, Value]:
         document = _JSON.decode(payload)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return {}
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or len(document) > FIELDS_MAX:
         return {}
     fields: dict[str, Value] = {}
     for name, value in document.items():

@@ -157,6 +157,20 @@ class Outbound:
         self._output.append(whole)
         return True
 
+    def was_begun(self, event_id: EventId) -> bool:
+        """Whether an earlier connection has sent the event, and it was not acknowledged."""
+        return bool(self._before) and event_id in self._before
+
+    def withhold(self, event: Event) -> DeliveryOutcome:
+        """What another connection began to send is not sent again: the client may not read it any more."""
+        packet_id = self._before.pop(event.id)
+        entry = self._state.outbound.get(packet_id)
+        if entry is None or entry.event_id != event.id:
+            return DeliveryOutcome.DONE
+        if not entry.released and self._give_up(packet_id, entry):
+            return DeliveryOutcome.UNWANTED
+        return DeliveryOutcome.IN_FLIGHT
+
     def _deliver_again(self, packet_id: int, event: Event, now: Seconds) -> DeliveryOutcome:
         """Send again what another connection began to send: with its packet id and QoS, DUP set, whatever has expired
         since ([MQTT-4.4.0-1], [MQTT-3.3.1-1], [MQTT-4.3.3-7], [MQTT-3.10.4-3])."""

@@ -225,11 +225,12 @@ class ServerConnection:
         except MqttError as error:
             error.version = packet.version
             raise
-        smallest = negotiation.connack(packet, self.terms, self.limits, session_present=False)
-        if encode_answer(smallest, self.terms) is None:
-            # [MQTT-3.1.2-24]: not even CONNACK may be sent, and nothing comes before it ([MQTT-3.2.0-1])
-            self.phase = ConnectionPhase.CLOSED
-            return
+        if self.terms.packet_size_max is not None:
+            smallest = negotiation.connack(packet, self.terms, self.limits, session_present=False)
+            if encode_answer(smallest, self.terms) is None:
+                # [MQTT-3.1.2-24]: not even CONNACK may be sent, and nothing comes before it ([MQTT-3.2.0-1])
+                self.phase = ConnectionPhase.CLOSED
+                return
         inputs.append(ConnectRequested(packet, self.terms.client_id))
 
     def accept(

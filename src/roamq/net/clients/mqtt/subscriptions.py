@@ -4,6 +4,7 @@ them."""
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -13,11 +14,16 @@ from roamq.core.matching import MatchIndex
 from roamq.net.clients.mqtt.codec.topics import parse_share
 from roamq.net.clients.mqtt.state import SessionState, Subscription
 
-REMEMBERED_TOPICS_MAX: Final = 1024
+REMEMBERED_TOPICS_MAX: Final = 128
+"""Routes of one client: tens of thousands of clients may each remember so many."""
 REMEMBERED_FILTERS_MAX: Final = 16_384
 REMEMBERED_CHARACTERS_MAX: Final = 128
+REMEMBERED_MATCHES_MAX: Final = 8
+"""A route that names more subscriptions than this is found anew for each event."""
 SCANNED_MAX: Final = 4
 """So many subscriptions are asked one by one."""
+INDEXED_AT_ONCE: Final = 250
+"""So many enter the index in one step: a client that comes back with thousands of them holds nobody up."""
 _UNKNOWN: Final = object()
 
 
@@ -55,7 +61,9 @@ class SubscriptionSet:
         self._shared = 0
         """How many are shared: which of several an event was assigned by depends on more than the topic as well."""
         self._index: MatchIndex[str] | None = None
-        """Made with the subscription after `SCANNED_MAX`: an index of a few filters is larger than they are."""
+        """Made when there are more than `SCANNED_MAX`: an index of a few filters is larger than they are."""
+        self._scanned: dict[str, Filter] = {}
+        """Those that are not in the index: they were added after all that are."""
         self.shared = 0
         """How many subscriptions are shared."""
         self.selector_bytes = 0
@@ -98,7 +106,7 @@ class SubscriptionSet:
         removed = self._filters.pop(topic_filter, None)
         if removed is not None:
             subscription = self._state.subscriptions.pop(topic_filter)
-            if self._index is not None:
+            if self._scanned.pop(topic_filter, None) is None and self._index is not None:
                 self._index.remove(topic_filter, removed)
             self._spellings[removed] -= 1
             if not self._spellings[removed]:
@@ -113,13 +121,7 @@ class SubscriptionSet:
 
     def _insert(self, subscription: Subscription, filter: Filter | None = None) -> None:
         filter_ = filter_of(subscription) if filter is None else filter
-        self._filters[subscription.topic_filter] = filter_
-        if self._index is not None:
-            self._index.add(subscription.topic_filter, filter_)
-        elif len(self._filters) > SCANNED_MAX:
-            self._index = MatchIndex()
-            for key, known in self._filters.items():
-                self._index.add(key, known)
+        self._filters[subscription.topic_filter] = self._scanned[subscription.topic_filter] = filter_
         self._spellings[filter_] += 1
         self._beyond_topic += bool(subscription.selector or subscription.no_local)
         self._shared += _is_shared(subscription)
@@ -135,10 +137,21 @@ class SubscriptionSet:
             return route  # type: ignore[return-value]  # the sentinel is excluded
         found = self._find_route(event)
         if not self._beyond_topic and (not self._shared or (len(self._filters) == 1 and found is not None)):
-            if len(self.routes) >= REMEMBERED_TOPICS_MAX:
-                self.routes.clear()
-            self.routes[event.topic] = found
+            self._remember(event.topic, found)
         return found
+
+    def _remember(self, topic: str, route: DeliveryRoute | None) -> None:
+        """Nobody is charged for what is remembered here, so that it has to be little whatever topics come."""
+        if len(topic) > REMEMBERED_CHARACTERS_MAX:
+            return
+        if route is not None:
+            if len(route.identifiers) + len(route.further) > REMEMBERED_MATCHES_MAX:
+                return
+            if not route.further:
+                route = _one_object(route)
+        if len(self.routes) >= REMEMBERED_TOPICS_MAX:
+            self.routes.clear()
+        self.routes[topic] = route
 
     def _find_route(self, event: Event) -> DeliveryRoute | None:
         subscriptions = self._state.subscriptions
@@ -148,8 +161,10 @@ class SubscriptionSet:
             matching = [subscription for subscription in matching if not subscription.no_local]
         # Section 4.8.2: a shared subscription is apart from the client's others, and has a copy of its own, if the
         # event was assigned to this member of the group. What was handed on is such a copy, for its group alone.
-        own = [] if event.is_handed_on else [one for one in matching if not _is_shared(one)]
-        shares = sorted(self._shares(event, matching), key=itemgetter(0))
+        own, shares = matching, list[tuple[str, Subscription]]()
+        if self._shared or event.is_handed_on:
+            own = [] if event.is_handed_on else [one for one in matching if not _is_shared(one)]
+            shares = sorted(self._shares(event, matching), key=itemgetter(0))
         if not own and not shares:
             return None
         is_shared = not own
@@ -165,9 +180,16 @@ class SubscriptionSet:
 
     def _matching(self, event: Event) -> list[str]:
         """The topic filters of those that match, in the order in which they were added."""
-        if self._index is not None:
-            return self._index.match(event)
-        return [key for key, filter in self._filters.items() if filter.matches(event)]
+        if len(self._scanned) > SCANNED_MAX:
+            self._index_some()
+        found = [] if self._index is None else self._index.match(event)
+        return found + [key for key, filter in self._scanned.items() if filter.matches(event)]
+
+    def _index_some(self) -> None:
+        if self._index is None:
+            self._index = MatchIndex()
+        for topic_filter in list(islice(self._scanned, INDEXED_AT_ONCE)):
+            self._index.add(topic_filter, self._scanned.pop(topic_filter))
 
     def _shares(self, event: Event, matching: list[Subscription]) -> Iterator[tuple[str, Subscription]]:
         """The shared groups in which the event was assigned to this client, and the subscription to each."""
@@ -177,6 +199,12 @@ class SubscriptionSet:
                     if _is_shared(one) and str(self._filters[one.topic_filter]) == key:
                         yield key, one
                         break
+
+
+@lru_cache(maxsize=1024)
+def _one_object(route: DeliveryRoute) -> DeliveryRoute:
+    """Most clients have the same few routes."""
+    return route
 
 
 def filter_of(subscription: Subscription) -> Filter:

@@ -1,5 +1,5 @@
 // The chosen client: where it is, what waits, copies of its session, where it is expected; kick.
-import { $, act, ago, ask, made, text } from "./page.js";
+import { $, act, ago, ask, counted, made, text } from "./page.js";
 import { net, redraw } from "./map.js";
 const EVERY_MS = 2000;
 let chosen = null, timer = 0;
@@ -19,7 +19,7 @@ function show(found) {
   if (found.broker) facts.push(["last connected", `at ${found.broker}, ${ago(now - found.since)} ago`]);
   if (found.home) facts.push(["first broker", found.home]);
   if (found.connection) facts.push(["user", found.connection.user ?? "none"], ["from", `${found.connection.address}, ${found.connection.protocol}`]);
-  if (session) facts.push(["session here", { serving: "connected", active: "kept while it is away", copy: "a copy waits here, in case it comes" }[session.mode] || session.mode], ["waiting", `${session.waiting} messages${session.oldest_s === null ? "" : `, the oldest for ${ago(session.oldest_s)}`}`]);
+  if (session) facts.push(["session here", { serving: "connected", active: "kept while it is away", copy: "a copy waits here, in case it comes" }[session.mode] || session.mode], ["waiting", `${counted(session.waiting, "message")}${session.oldest_s === null ? "" : `, the oldest for ${ago(session.oldest_s)}`}`]);
   if (found.subscriptions.length) facts.push(["subscribed to", found.subscriptions.slice(0, 20).join(", ")]);
   const isMine = session && ["serving", "active"].includes(session.mode);
   if (isMine) facts.push(["copies at", found.copies.length ? chips(found.copies, "copy") : "no other broker"], ["expected next at", found.expected.length ? chips(found.expected, "next") : "no prediction"]);

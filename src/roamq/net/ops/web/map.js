@@ -1,5 +1,5 @@
 // The brokers and their clients. The page keeps counts, not clients: what is drawn is bounded.
-import { $, number, text } from "./page.js";
+import { $, counted, number, text } from "./page.js";
 const DOTS_MAX = 150, FLYING_MAX = 300;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 export const net = { places: [], links: [], me: "", status: null, chosen: null };
@@ -62,7 +62,7 @@ function drawBroker(pen, colour, place, [x, y], isDown, height) {
   pen.fillStyle = isDown ? colour("--bad-bg") : colour("--card"); pen.strokeStyle = isDown ? colour("--bad") : place.broker === net.me ? colour("--a") : colour("--soft"); pen.lineWidth = place.broker === net.me ? 3.5 : 1.8;
   pen.beginPath(); pen.arc(x, y, 22, 0, 7); pen.fill(); pen.stroke();
   pen.fillStyle = isDown ? colour("--bad") : colour("--ink"); pen.textAlign = "center"; pen.textBaseline = "middle"; pen.font = "600 13px system-ui, sans-serif"; pen.fillText(place.broker.length > 6 ? `${place.broker.slice(0, 5)}…` : place.broker, x, y);
-  const words = isDown ? "not reachable" : place.clients === 1 ? "1 client" : `${number(place.clients)} clients`, below = y + reach + 13;
+  const words = isDown ? "not reachable" : counted(place.clients, "client"), below = y + reach + 13;
   pen.font = "12.5px system-ui, sans-serif"; pen.fillStyle = isDown ? colour("--bad") : colour("--soft"); pen.fillText(words, x, below + 8 > height ? y - reach - 11 : below);
 }
 // The chosen client: a ring around its broker, full lines to copies of its session, dashed ones to where it is expected.

@@ -2,6 +2,7 @@
 export const $ = (id) => document.getElementById(id);
 export function text(element, value) { if (element.textContent !== String(value)) element.textContent = value; }
 export function number(value) { return value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en"); }
+export function counted(value, word) { return `${number(value)} ${word}${value === 1 ? "" : "s"}`; }
 export function ago(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   return seconds < 90 ? `${Math.max(0, Math.round(seconds))} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : seconds < 129600 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(1)} days`;

@@ -1,5 +1,5 @@
 // Brokers, alarms, the ledger of handoffs, what happened, and pages of clients and sessions.
-import { $, ago, ask, clock, made, number, row, text, took } from "./page.js";
+import { $, ago, ask, clock, counted, made, number, row, text, took } from "./page.js";
 import { net } from "./map.js";
 import { choose } from "./client.js";
 const KEPT_MAX = 200, BARS = 60;
@@ -15,9 +15,9 @@ export function showBrokers() {
   net.places.forEach((place, at) => {
     const known = byPeer.get(place.broker), cells = body.rows[at].cells;
     text(cells[0], place.broker); text(cells[1], number(place.clients));
-    text(cells[2], place.broker === net.me ? "this broker" : known ? linkState(known) : "not linked");
+    text(cells[2], place.broker === net.me ? "this broker" : known ? linkState(known) : place.at.length ? `joined at ${place.at.join(", ")}` : "not linked");
     cells[2].className = known ? (known.is_up ? "good" : "bad") : "";
-    text(cells[3], known ? `${number(known.waiting_frames)} frames` : "–");
+    text(cells[3], known ? counted(known.waiting_frames, "frame") : "–");
   });
   $("map").setAttribute("aria-label", "Brokers and their clients: " + net.places.map((p) => `${p.broker} ${p.clients}`).join(", "));
 }
@@ -28,31 +28,33 @@ export function showAlarms(alarms) {
   $("alarms").className = alarms.some((one) => one.level === "critical") ? "wide" : "wide warning";
   $("alarm-list").replaceChildren(...alarms.map((one) => { const item = made("li", made("b", one.level), one.level); item.append(`${one.text} (since ${clock(one.since)})`); return item; }));
 }
-export function forget() { events = []; delays = []; }
+export function forget() { events = []; delays = []; $("events").replaceChildren(); $("ledger").tBodies[0].replaceChildren(); $("ledger-text").hidden = false; }
+// What is new goes on top, and what was there stays the same element: a click or the focus of a keyboard is not lost.
+function add(list, items) {
+  list.prepend(...items);
+  while (list.childElementCount > KEPT_MAX) list.lastElementChild.remove();
+}
 export function happened(found) {
   if (!found.length) return;
-  for (const event of found) { events.unshift(event); if (event.kind === "handoff") delays.push(event.fields.seconds); }
-  events.length = Math.min(events.length, KEPT_MAX); delays = delays.slice(-BARS);
-  showEvents(); showLedger(); showDelays();
+  const newest = [...found].reverse(), moved = newest.filter((event) => MOVES.has(event.kind));
+  events = [...newest, ...events].slice(0, KEPT_MAX);
+  delays = [...delays, ...found.filter((event) => event.kind === "handoff").map((event) => event.fields.seconds)].slice(-BARS);
+  add($("events"), newest.filter(isWanted).map(eventItem));
+  add($("ledger").tBodies[0], moved.map(ledgerRow));
+  if (moved.length) $("ledger-text").hidden = true;
+  showDelays();
 }
-function showLedger() {
-  const moved = events.filter((event) => MOVES.has(event.kind));
-  $("ledger-text").hidden = moved.length > 0;
-  $("ledger").tBodies[0].replaceChildren(...moved.map((event) => {
-    const out = event.kind === "handed_over", fields = event.fields;
-    const what = out ? "session handed over" : event.kind === "handoff" ? "client came here" : "let in without its session";
-    return row([clock(event.time), link(event.client), out ? net.me : fields.previous, out ? fields.to : net.me, took(fields.seconds), number(fields.messages), what], "td", [4, 5]);
-  }));
+function ledgerRow(event) {
+  const out = event.kind === "handed_over", fields = event.fields;
+  const what = out ? "session handed over" : event.kind === "handoff" ? "client came here" : "let in without its session";
+  return row([clock(event.time), link(event.client), out ? net.me : fields.previous, out ? fields.to : net.me, took(fields.seconds), number(fields.messages), what], "td", [4, 5]);
 }
-function showEvents() {
-  const kinds = $("kind").value.split(" ").filter(Boolean), list = document.createDocumentFragment();
-  for (const event of events) {
-    if (kinds.length && !kinds.includes(event.kind)) continue;
-    const item = made("li", made("time", clock(event.time)), event.kind);
-    item.append(event.text); list.append(item);
-  }
-  $("events").replaceChildren(list);
+function eventItem(event) {
+  const item = made("li", made("time", clock(event.time)), event.kind);
+  item.append(event.text);
+  return item;
 }
+function isWanted(event) { const kinds = $("kind").value; return !kinds || kinds.split(" ").includes(event.kind); }
 function showDelays() {
   if (!delays.length) return;
   const longest = Math.max(...delays), sorted = [...delays].sort((a, b) => a - b), width = 300 / BARS, bars = document.createDocumentFragment();
@@ -81,4 +83,4 @@ export async function list(after) {
 $("list").addEventListener("submit", (event) => { event.preventDefault(); list(""); });
 $("which").addEventListener("change", () => list(""));
 $("more").addEventListener("click", () => list(next));
-$("kind").addEventListener("change", showEvents);
+$("kind").addEventListener("change", () => $("events").replaceChildren(...events.filter(isWanted).map(eventItem)));

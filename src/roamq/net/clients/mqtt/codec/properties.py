@@ -183,6 +183,8 @@ TABLE: Final = (
 )
 
 _BY_IDENTIFIER: Final = {row.identifier: row for row in TABLE}
+_PLACES: Final = tuple((row, Properties.__struct_fields__.index(row.field)) for row in TABLE)
+"""Each property, and the place of its field in `Properties`."""
 
 
 REPEATED_MAX: Final = 128
@@ -227,8 +229,9 @@ def property_fields(properties: Properties, packet: int) -> bytes:
     if properties is NO_PROPERTIES:
         return b""
     pieces: list[bytes] = []
-    for row in TABLE:
-        value = getattr(properties, row.field)
+    values = msgspec.structs.astuple(properties)
+    for row, place in _PLACES:
+        value = values[place]
         if value is None or value == ():
             continue
         assert row.packets & packet, f"{row.field} does not belong in this packet"

@@ -1,0 +1,138 @@
+"""What `roamq plan response-time` adds on request: lifetimes, priorities and buffers."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from roamq.cli.plan.path import ResponseTimeQuestion
+from roamq.report.exhibits import Cell, Table
+
+if TYPE_CHECKING:
+    from roamq.models.bursts import SolvedCentre
+
+DROP_OLDEST_MAX: Final = 2000
+"""The time grows with the square of the buffer."""
+
+
+def add_extras(
+    question: ResponseTimeQuestion, solved: "list[SolvedCentre]", data: dict[str, Any], tables: list[Table]
+) -> list[str]:
+    """Add the share that survives a time-to-live, and the buffers, for every ON/OFF centre, also a saturated one."""
+    from roamq.models.buffers import capacity_for_loss
+    from roamq.models.lifetimes import with_lifetime
+
+    notes = []
+    centres = [(solution.centre.name, solution.queue) for solution in solved if solution.queue is not None]
+    if question.ttl_s is not None and centres:
+        shares = {name: with_lifetime(queue, question.ttl_s).delivered_share for name, queue in centres}
+        data["delivered_share_if_dropped"] = shares
+        tables.append(
+            Table(
+                title=f"Expired events dropped: delivered share (exponential lifetimes of {question.ttl_s:g} s)",
+                columns=["centre", "delivered"],
+                rows=[list(item) for item in shares.items()],
+            )
+        )
+    if question.priority_rate is not None:
+        table, data["priorities"] = _priorities(question, solved)
+        tables.append(table)
+    if question.buffer_events is not None:
+        table, data["buffers"] = _buffers_along(question, solved)
+        tables.append(table)
+    if question.loss is not None:
+        if not centres:
+            notes.append("no buffer is needed: publisher and subscriber are always connected")
+        data["buffer_events"] = {name: capacity_for_loss(queue, question.loss) for name, queue in centres}
+        if centres:
+            tables.append(
+                Table(
+                    title=f"Buffer for a loss of {question.loss:g}",
+                    columns=["centre", "events"],
+                    rows=[list(item) for item in data["buffer_events"].items()],
+                )
+            )
+    return notes
+
+
+def _priorities(question: ResponseTimeQuestion, solved: "list[SolvedCentre]") -> tuple[Table, dict[str, Any]]:
+    """Alarms before news, at every centre of the path."""
+    from roamq.models.priorities import EventClass, mean_responses_s
+
+    if (question.on_scv, question.off_scv) != (1.0, 1.0):
+        raise ValueError("priority_rate: takes exponential periods only; leave on_scv and off_scv at 1")
+    totals: list[float | None] = [0.0, 0.0]
+    for solution in solved:
+        centre = solution.centre
+        alarm_rate = question.priority_rate or 0.0
+        classes = [
+            EventClass(name="alarms", rate=alarm_rate, demand_s=centre.demand_s),
+            EventClass(
+                name="others", rate=centre.rate - alarm_rate + centre.other_rate, demand_s=centre.demand_s
+            ),
+        ]
+        answers = mean_responses_s(classes, t_on_s=centre.t_on_s, t_off_s=centre.t_off_s)
+        totals = [
+            None if total is None or answer is None else total + answer
+            for total, answer in zip(totals, answers, strict=True)
+        ]
+    fifo = (
+        None
+        if any(part.poisson_mean_s is None for part in solved)
+        else sum(p.poisson_mean_s or 0 for p in solved)
+    )
+    data = {"alarms_s": totals[0], "others_s": totals[1], "first_come_first_served_s": fifo}
+    rows: list[list[Cell]] = [
+        ["alarms, first", question.priority_rate, _or_saturated(totals[0])],
+        ["others", question.rate, _or_saturated(totals[1])],
+        ["all, in order of arrival", question.rate + (question.priority_rate or 0), _or_saturated(fifo)],
+    ]
+    return Table(
+        title="With priorities (without bursts)", columns=["events", "events/s", "mean s"], rows=rows
+    ), data
+
+
+def _or_saturated(value: float | None) -> Cell:
+    return "saturated" if value is None else value
+
+
+def _buffers_along(
+    question: ResponseTimeQuestion, solved: "list[SolvedCentre]"
+) -> tuple[Table, dict[str, Any]]:
+    """What buffers of one size lose at every ON/OFF centre in turn; a centre gets what those before it let through."""
+    from roamq.models.buffers import finite, response_s_drop_oldest
+
+    assert question.buffer_events is not None
+    capacity = question.buffer_events
+    delivered, rows = 1.0, list[list[Cell]]()
+    for solution in solved:
+        if solution.queue is None:
+            continue
+        queue = replace(solution.queue, rate=solution.queue.rate * delivered)
+        here = finite(queue, capacity)
+        delivered *= 1 - here.loss
+        oldest_s = response_s_drop_oldest(queue, capacity) if capacity <= DROP_OLDEST_MAX else None
+        rows.append([solution.centre.name, here.loss, here.mean_present, here.response_s, oldest_s])
+    several = len(rows) > 1
+    rows.append(["delivered end to end", delivered, None, None, None])
+    data = {
+        "delivered_share": delivered,
+        "centres": {
+            str(row[0]): {"loss": row[1], "response_s": row[3], "response_s_drop_oldest": row[4]}
+            for row in rows[:-1]
+        },
+    }
+    note = "the share is the same for both rules; who is dropped, and so the response time, is not"
+    if several:
+        note += (
+            "; the second centre loses more than this, because events reach it in bursts: `--simulate` tells"
+        )
+    if capacity > DROP_OLDEST_MAX:
+        note += f"; drop-oldest is computed for at most {DROP_OLDEST_MAX} events"
+    return (
+        Table(
+            title=f"Buffers of {capacity} events",
+            columns=["centre", "lost share", "mean present", "mean s, drop-newest", "mean s, drop-oldest"],
+            rows=rows,
+            note=note,
+        ),
+        data,
+    )

@@ -1,0 +1,127 @@
+"""Who has forgotten does not deny: a context that was asked for in vain is sought at every broker."""
+
+import pytest
+
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId
+from roamq.core.filters import Filter
+from roamq.schemes.messages.handover import ContextRequest, Holding, NoContext, Subscriptions, WhoHolds
+from roamq.schemes.parts.part import Departure
+from roamq.schemes.standard import Standard
+from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
+
+OLD, NEW, THIRD, FOURTH = (BrokerId(f"b{n}") for n in range(1, 5))
+CLIENT = ClientId("c")
+EPOCH = Epoch(10.0, NEW)
+QUESTION = WhoHolds(client=CLIENT, epoch=EPOCH)
+REQUEST = ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW)
+
+
+class KnownRouter(RecordingRouter):
+    """A router of a network of four brokers."""
+
+    def brokers(self) -> tuple[BrokerId, ...]:
+        return (OLD, NEW, THIRD, FOURTH)
+
+
+def broker(me: BrokerId) -> tuple[Standard, RecordingHost]:
+    host = RecordingHost()
+    scheme: Standard = scheme_at(me, host, KnownRouter(me, host), "standard")
+    return scheme, host
+
+
+def asking() -> tuple[Standard, RecordingHost]:
+    """The client came from b1 to b2; b1 has forgotten."""
+    scheme, host = broker(NEW)
+    host.time = EPOCH.connected_at
+    scheme.on_connect(CLIENT, OLD)
+    host.take()
+    scheme.mailbox.receive(OLD, NoContext(client=CLIENT, epoch=EPOCH, forgot=True))
+    return scheme, host
+
+
+def holding(at: BrokerId | None = None, newer: Epoch | None = None) -> Holding:
+    return Holding(client=CLIENT, epoch=EPOCH, at=at, newer=newer)
+
+
+def test_a_broker_that_begins_anew_says_that_it_may_have_forgotten() -> None:
+    scheme, host = broker(OLD)
+    scheme.mailbox.receive(NEW, REQUEST)
+    assert host.take() == [("unicast", NEW, NoContext(client=CLIENT, epoch=EPOCH))]
+    scheme.contexts.is_doubted = True
+    scheme.mailbox.receive(NEW, REQUEST)
+    assert host.take() == [("unicast", NEW, NoContext(client=CLIENT, epoch=EPOCH, forgot=True))]
+
+
+def test_all_other_brokers_are_asked_and_the_first_that_knows_is_claimed_from() -> None:
+    scheme, host = asking()
+    assert host.take() == [("unicast", THIRD, QUESTION), ("unicast", FOURTH, QUESTION)]
+    scheme.mailbox.receive(THIRD, holding(at=FOURTH))
+    assert host.take() == [("unicast", FOURTH, REQUEST)]
+    scheme.mailbox.receive(FOURTH, holding(at=FOURTH))
+    assert host.take() == [], "it has been asked already"
+    news = Filter.parse("news/#")
+    scheme.mailbox.receive(FOURTH, Subscriptions(client=CLIENT, epoch=EPOCH, filters=(news,)))
+    assert host.take()[0] == ("subscribe", news)
+
+
+def test_a_client_begins_with_nothing_only_if_all_have_answered() -> None:
+    scheme, host = asking()
+    host.take()
+    scheme.mailbox.receive(THIRD, holding())
+    assert host.take() == []
+    scheme.mailbox.receive(FOURTH, holding())
+    assert host.take() == [("ready", CLIENT)]
+
+
+def test_a_broker_that_is_named_and_has_forgotten_too_is_not_asked_again() -> None:
+    scheme, host = asking()
+    scheme.mailbox.receive(THIRD, holding(at=FOURTH))
+    scheme.mailbox.receive(FOURTH, holding())
+    host.take()
+    scheme.mailbox.receive(FOURTH, NoContext(client=CLIENT, epoch=EPOCH, forgot=True))
+    assert host.take() == [("ready", CLIENT)]
+
+
+def test_a_later_connection_that_others_know_of_is_given_way_to() -> None:
+    scheme, host = asking()
+    host.take()
+    scheme.mailbox.receive(THIRD, holding(newer=Epoch(12.0, THIRD)))
+    scheme.mailbox.receive(FOURTH, holding())
+    assert host.take() == [("detach", CLIENT, "taken over")]
+    assert CLIENT not in scheme.contexts
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_broker_that_departed_is_not_waited_for(is_lost: bool) -> None:
+    scheme, host = asking()
+    scheme.mailbox.receive(THIRD, holding())
+    host.take()
+    scheme.on_departed(FOURTH, Departure(is_lost))
+    assert host.take() == [("ready", CLIENT)]
+
+
+def test_what_a_lost_broker_was_asked_for_is_sought_elsewhere() -> None:
+    scheme, host = broker(NEW)
+    host.time = EPOCH.connected_at
+    scheme.on_connect(CLIENT, OLD)
+    host.take()
+    scheme.on_departed(OLD, Departure(is_lost=True))
+    assert host.take() == [("unicast", THIRD, QUESTION), ("unicast", FOURTH, QUESTION)]
+
+
+def test_a_broker_names_itself_or_where_the_context_went_or_a_later_connection() -> None:
+    scheme, host = broker(THIRD)
+    scheme.on_connect(CLIENT, None)
+    scheme.on_disconnect(CLIENT, "vanished")
+    host.take()
+    scheme.mailbox.receive(NEW, QUESTION)
+    assert host.take() == [("unicast", NEW, holding(at=THIRD))]
+    gone = Epoch(5.0, FOURTH)
+    scheme.mailbox.receive(FOURTH, ContextRequest(client=CLIENT, epoch=gone, new_broker=FOURTH))
+    host.take()
+    scheme.mailbox.receive(NEW, QUESTION)
+    assert host.take() == [("unicast", NEW, holding(at=FOURTH))]
+    scheme.handover.whereabouts.remember(CLIENT, Epoch(20.0, FOURTH))
+    scheme.mailbox.receive(NEW, QUESTION)
+    assert host.take() == [("unicast", NEW, holding(newer=Epoch(20.0, FOURTH)))]
