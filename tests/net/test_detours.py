@@ -167,7 +167,7 @@ def test_who_carries_a_link_keeps_no_more_of_it_than_a_bound() -> None:
         loop = asyncio.get_running_loop()
         near, far = PipeEnd(), PipeEnd()
         near.other, far.other = far, near
-        reading = asyncio.Event()
+        reading, ended = asyncio.Event(), asyncio.Event()
         came = bytearray()
 
         async def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -175,6 +175,8 @@ def test_who_carries_a_link_keeps_no_more_of_it_than_a_bound() -> None:
             while data := await reader.read(65536):
                 came.extend(data)
             writer.close()
+            await writer.wait_closed()
+            ended.set()
 
         sink = await asyncio.start_server(taken, "127.0.0.1", 0, limit=1024)
         door = await loop.create_server(lambda: near, "127.0.0.1", 0)
@@ -188,8 +190,9 @@ def test_who_carries_a_link_keeps_no_more_of_it_than_a_bound() -> None:
         reading.set()
         async with asyncio.timeout(WAIT_S):
             await source.drain()
-        source.close()
-        await eventually(lambda: len(came) == len(sent))
+            source.close()
+            await source.wait_closed()
+            await ended.wait()
         assert bytes(came) == sent
         sink.close()
         door.close()

@@ -76,6 +76,14 @@ def test_only_news_goes_on_and_the_later_word_holds() -> None:
     assert links.way(BrokerId("c"), names("b")) is None
 
 
+def test_where_each_is_linked_with_each_nobody_passes_anything_on() -> None:
+    links = LinkMap(BrokerId("a"))
+    news = links.learn([LinkedWith(BrokerId("b"), 1, names("acd"))], names("abcd"))
+
+    assert [links.news_for(one, news) for one in names("bcd")] == [[], [], []]
+    assert links.news_for(BrokerId("e"), news) == news
+
+
 def test_what_is_said_of_strangers_is_not_kept() -> None:
     links = LinkMap(BrokerId("a"))
     strangers = [LinkedWith(BrokerId("x"), 1, names("a")), LinkedWith(BrokerId("b"), 1, names("x"))]
@@ -105,7 +113,9 @@ def test_all_brokers_in_reach_agree_when_all_news_has_gone_around(seed: int) -> 
     under_way: list[tuple[BrokerId, BrokerId, list[LinkedWith]]] = []
 
     def tell(one: BrokerId, news: list[LinkedWith]) -> None:
-        under_way.extend((one, other, news) for other in up[one] if news)
+        for other in up[one]:
+            if theirs := maps[one].news_for(other, news):
+                under_way.append((one, other, theirs))
 
     def arrive() -> None:
         _, to, entries = under_way.pop(chance.randrange(len(under_way)))

@@ -22,7 +22,8 @@ from roamq.net.links.patience import STEADY_S
 from roamq.net.links.protocol import DETOURS_SINCE, Carried, LinkedWith, LinkSession, Up
 
 if TYPE_CHECKING:
-    from roamq.net.links.sockets import LinkSocket, LinkSockets
+    from roamq.net.links.connection import LinkSocket
+    from roamq.net.links.sockets import LinkSockets
 
 log = logging.getLogger("roamq.links")
 
@@ -177,15 +178,15 @@ class Detours:
         if news is not None:
             self._tell([news])
 
-    def learn(self, teller: "LinkSocket", entries: list[LinkedWith]) -> None:
+    def learn(self, entries: list[LinkedWith]) -> None:
         news = self._map.learn(entries, self._brokers)
-        is_about_us = any(one.broker == self._links.identity.me for one in news)
-        self._tell(news, but=None if is_about_us else teller)
+        self._tell(news)
 
-    def _tell(self, news: list[LinkedWith], but: "LinkSocket | None" = None) -> None:
-        for link in self._links.up.values() if news else ():
-            if not link.is_local and link is not but:
-                link.session.tell_linked(news)
+    def _tell(self, news: list[LinkedWith]) -> None:
+        for peer, link in self._links.up.items() if news else ():
+            theirs = [] if link.is_local else self._map.news_for(peer, news)
+            if theirs:
+                link.session.tell_linked(theirs)
                 link.write()
 
     # --- links of this broker that others carry ------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Who is linked directly with whom, as brokers tell each other; and the way around a link that is down.
 
-Each broker numbers what it says of its own links, and passes on what is news to it: after a change all brokers in reach
-know it when the message has gone once over every link. A broker that is down goes on being linked in its own last words
-and in nobody else's, so that no way leads to it.
+Each broker numbers what it says of its own links and tells its neighbours. What is news goes on to those that are not
+linked with the broker it is about: so a change reaches all brokers in reach, and where each is linked with each nobody
+passes anything on. A broker that is down goes on being linked in its own last words and in nobody else's, so that no
+way leads to it.
 """
 
 from collections import deque
@@ -54,6 +55,14 @@ class LinkMap:
                 self._known[entry.broker] = entry
                 news.append(entry)
         return news
+
+    def news_for(self, neighbour: BrokerId, news: Iterable[LinkedWith]) -> list[LinkedWith]:
+        """What of the news a neighbour has not been told, or will not be, by the brokers that it is about."""
+        return [
+            entry
+            for entry in news
+            if entry.broker == self._me or (entry.broker != neighbour and neighbour not in entry.linked)
+        ]
 
     def way(self, to: BrokerId, by: Collection[BrokerId], avoid: Collection[Path] = ()) -> Path | None:
         """The brokers that could carry a link with `to`, the first of them one of `by`; as few as there are, and not by

@@ -1,4 +1,4 @@
-"""Links on sockets: which broker calls which, calls again after a break, and what waits for a socket to take more.
+"""Links on sockets: which broker calls which, calls again after a break, and what is sent and acknowledged on them.
 
 Of two neighbours the one whose name comes first calls. A neighbour that is down costs a call now and then and
 the frames kept for it; nobody else waits. While it cannot be called directly, others may carry the link (`detours`).
@@ -9,14 +9,14 @@ import logging
 import os
 import secrets
 import ssl
-from collections import deque
 from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 from zlib import crc32
 
-from roamq.core.errors import ConfigError, RemoteProtocolError
+from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
+from roamq.net.links.connection import LinkSocket
 from roamq.net.links.detours import Detours
 from roamq.net.links.hosts import notice_soon
 from roamq.net.links.lives import MICROSECONDS
@@ -25,13 +25,8 @@ from roamq.net.links.patience import Patience
 from roamq.net.links.protocol import (
     NONCE_BYTES,
     PING_EVERY_S,
-    Acked,
-    Asked,
     Frame,
-    Frames,
     Identity,
-    Linked,
-    LinkInput,
     LinkPhase,
     LinkSession,
     Up,
@@ -46,162 +41,11 @@ log = logging.getLogger("roamq.links")
 P = TypeVar("P", bound=asyncio.Protocol)
 
 HANDSHAKE_S_MAX: Final = 5.0
-WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
-CHUNK_FRAMES: Final = 1000
 TURNED_AWAY: Final = (
     "it closed the connection before the link was up, and its log says why: perhaps this broker was forgotten, or "
     "never admitted (`roamq join`)"
 )
 _RANDOM: Final = secrets.SystemRandom()
-
-
-class LinkSocket(asyncio.Protocol):
-    """One connection to a neighbour."""
-
-    def __init__(
-        self,
-        links: "LinkSockets",
-        calls: BrokerId | None = None,
-        *,
-        is_local: bool = False,
-        through: tuple[BrokerId, ...] = (),
-        carrier: asyncio.Transport | None = None,
-    ) -> None:
-        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller, on the
-        connection `carrier`."""
-        self.links = links
-        self.is_local = is_local
-        self.calls = calls
-        self._through = through
-        self._carrier = carrier
-        self.ended = asyncio.Event()
-        """Set when the connection is gone."""
-        self.session: LinkSession
-        self.transport: asyncio.Transport
-        self.backlog: deque[Frame] = deque()
-        """Frames that wait for the socket to take more."""
-        self._inputs: deque[LinkInput] = deque()
-        """What the neighbour has said and was not heeded: what follows the first message waits for its turn."""
-        self._has_turn = False
-        self.has_resumed = False
-        """Whether what the peer missed has been sent: only then may new frames follow."""
-        self.acknowledged = 0
-        self.last_received = 0
-        """The number of the last frame that came on this connection."""
-        self.sent_at = 0.0
-        self.began_at = 0.0
-        self.interrupts = False
-        """Whether a connection that worked was given up for this one."""
-        self._blocked = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self.began_at = self.links.shell.now()
-        if self.calls is not None:
-            self.interrupts = self.links.hang_up(self.calls)
-        self.session = self.links.session_on(
-            transport, calls=self.calls, is_local=self.is_local, through=self._through
-        )
-        self.links.strangers.add(self)
-        self.write()
-
-    @property
-    def _ending(self) -> asyncio.Transport:
-        """What is ended to end the connection: Python 3.11 cannot abort TLS within TLS."""
-        return self._carrier or self.transport
-
-    def abort(self) -> None:
-        """End the connection at once."""
-        self._ending.abort()
-
-    def close(self) -> None:
-        """End the connection after what was written."""
-        self._ending.close()
-
-    @property
-    def through(self) -> tuple[BrokerId, ...]:
-        """Who carries the link, in order from this broker."""
-        return self.session.through if self.calls is not None else self.session.through[::-1]
-
-    @property
-    def is_direct(self) -> bool:
-        return not self.session.through and not self.is_local
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            inputs = self.session.receive(data, self.links.shell.now())
-        except RemoteProtocolError as error:
-            log.warning("link with %s refused: %s", self.session.peer or "a stranger", error)
-            self.links.shell.counts["link_refused"] += 1
-            if self.session.peer is not None:
-                self.links.refused[self.session.peer] = str(error)
-            self.abort()
-            return
-        self._inputs += inputs
-        if not self._has_turn and self.take_turn():
-            self._has_turn = True
-            self.transport.pause_reading()
-            self.links.shell.turns.add(self)
-        self.write()
-
-    def take_turn(self) -> bool:
-        """Heed one message; whether there are more. Clients have their turns between two of them."""
-        if self._inputs:
-            self._heed(self._inputs.popleft())
-        if self._has_turn and not self._inputs:
-            self._has_turn = False
-            self.write()
-            if not self.links.is_paused and not self.transport.is_closing():
-                self.transport.resume_reading()
-        return bool(self._inputs)
-
-    def _heed(self, said: LinkInput) -> None:
-        shell = self.links.shell
-        if isinstance(said, Frames):
-            if not self.links.is_leaving:
-                self.last_received = said.frames[-1][0] if said.frames else self.last_received
-                shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
-        elif isinstance(said, Acked):
-            shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
-        elif isinstance(said, Linked):
-            self.links.detours.learn(self, said.entries)
-        elif isinstance(said, Asked):
-            self.links.strangers.discard(self)
-            self.links.detours.carry(self, said.path)
-        elif isinstance(said, Up) and not self.session.asks:
-            self.links.came_up(self, said)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._inputs.clear()  # what was not heeded was not acknowledged: it comes again
-        self.links.gone(self, exc)
-
-    def pause_writing(self) -> None:
-        self._blocked = True
-
-    def resume_writing(self) -> None:
-        self._blocked = False
-        self.pump()
-
-    def send(self, frames: list[Frame]) -> None:
-        if self.backlog or self._blocked or len(frames) > CHUNK_FRAMES:
-            self.backlog.extend(frames)
-            self.pump()
-        else:
-            self.session.send(frames)
-
-    def pump(self) -> None:
-        """Write from the backlog as long as the socket takes it."""
-        backlog = self.backlog
-        while backlog and not self._blocked:
-            self.session.send([backlog.popleft() for _ in range(min(len(backlog), CHUNK_FRAMES))])
-            self.write()
-
-    def write(self) -> None:
-        if self.session.output and not self._ending.is_closing():
-            data = self.session.take_output()
-            self.sent_at = self.links.shell.now()
-            self.transport.write(data)
 
 
 _Staged = tuple[list[tuple[LinkSocket, list[Frame]]], dict[BrokerId, int]]
