@@ -1,5 +1,9 @@
 """Long queues end, move and are acknowledged in steps that are short: nobody else waits for them."""
 
+import asyncio
+import os
+import threading
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,9 +19,13 @@ from roamq.net.durable import snapshot
 from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.links.outboxes import Outboxes
 from roamq.net.links.protocol import Frame
+from roamq.net.ops.local import local_network
+from roamq.net.server import SYNCED_AT_ONCE_BYTES
 from roamq.schemes.messages.handover import StoredEvents
 from roamq.schemes.parts.handover import PART_EVENTS
 from tests.net.fleet import Fleet
+from tests.net.live import PlainClient, port_of, running, write_network
+from tests.support.waiting import eventually
 
 LONG = 3 * EVENTS_AT_ONCE + 1
 
@@ -169,3 +177,38 @@ def test_acknowledgements_in_any_order_are_taken_as_one_by_one(seed: int) -> Non
             acknowledged.clear()
         assert context.in_flight == len(flying)
         assert [held.event.id for held in context.stored][: len(flying)] == flying
+
+
+@pytest.mark.live
+def test_a_segment_that_ends_waits_for_the_disk_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty-four mebibytes of journal take a disk hundreds of milliseconds."""
+    left: list[tuple[bool, int]] = []
+    synced: dict[int, int] = {}
+    sync = os.fdatasync
+
+    def note(file: int) -> None:
+        size, inode = os.fstat(file).st_size, os.fstat(file).st_ino
+        on_the_loop = threading.current_thread() is threading.main_thread()
+        left.append((on_the_loop, size - synced.get(inode, 0)))
+        synced[inode] = size
+        sync(file)
+
+    async def scenario() -> None:
+        network = write_network(tmp_path, local_network(1, scheme="standard"))
+        async with running(network) as servers:
+            publisher = PlainClient("publisher")
+            await publisher.connect(port_of(network, "b1"))
+            for _ in range(4):
+                publisher.publish("t", bytes(900_000), 1)
+            await eventually(lambda: not publisher.unacknowledged)
+            monkeypatch.setattr(os, "fdatasync", note)
+            await servers["b1"].snapshot()
+            monkeypatch.undo()
+            publisher.drop()
+
+    asyncio.run(scenario())
+
+    assert any(size > 3_000_000 for on_the_loop, size in left if not on_the_loop)
+    assert all(size < SYNCED_AT_ONCE_BYTES for on_the_loop, size in left if on_the_loop), left

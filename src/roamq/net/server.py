@@ -50,6 +50,9 @@ BACKLOG: Final = 1024
 RECORDS_S_MAX: Final = 10.0
 STATUS_EVERY_S: Final = 10.0
 SNAPSHOT_RETRY_S: Final = 10.0
+SYNCED_AT_ONCE_BYTES: Final = 1024 * 1024
+"""So much of the journal may be left for the event loop to wait for when a segment ends."""
+SYNCS_AHEAD_MAX: Final = 3
 SWITCH_S: Final = 0.0005
 """How long the event loop waits for a thread that writes records: ten times less than the interpreter's default."""
 GC_THRESHOLDS: Final = (10_000, 1, 2500)
@@ -301,6 +304,8 @@ class Server:
         """Let a child write the state, then drop the journal that it stands for."""
         shell, journal = self.shell, self.shell.journal
         assert journal is not None
+        if self.options.storage.durability is Durability.PROCESS:
+            await _sync_ahead(journal)  # with `disk` there is nothing left to sync
         # Nothing may be under way: what is staged belongs to inputs before the snapshot.
         while shell.is_holding:
             await asyncio.sleep(0.001)
@@ -432,6 +437,15 @@ class Server:
     def _reload_on_signal(self) -> None:
         with contextlib.suppress(ValueError):
             self.reload()
+
+
+async def _sync_ahead(journal: Journal) -> None:
+    """A segment that ends has to be on the disk: a thread waits for most of it, while clients are served."""
+    for _ in range(SYNCS_AHEAD_MAX):
+        written = journal.written_bytes
+        await asyncio.to_thread(journal.sync)
+        if journal.written_bytes - written < SYNCED_AT_ONCE_BYTES:
+            return
 
 
 def _tokens(options: ServerOptions) -> Tokens | None:

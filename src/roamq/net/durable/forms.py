@@ -267,6 +267,7 @@ WIRING: Final = (Topology, SchemeOptions, OwnSteps, Care, Expectation, Limits, S
 FORMERLY: Final[dict[str, str | None]] = {
     "contexts.meaning": None,
     "machine._status_count": None,
+    "outboxes._unused": None,
     # Live networks of the release that had these could not route by interest.
     "interest._asked_again": None,
     "interest._awaited": None,

@@ -36,7 +36,9 @@ class Outboxes:
         self.received: dict[BrokerId, int] = dict.fromkeys(self.frames, 0)
         """Neighbour -> the number of the last frame from it."""
         self.bytes_max = bytes_max
-        self._unused: dict[BrokerId, tuple[int, int]] = {}
+        self.acknowledged: dict[BrokerId, int] = dict.fromkeys(self.frames, born)
+        """Neighbour -> the last number that it said it has: one that has less lost its store."""
+        self._left_out: dict[BrokerId, list[tuple[int, int]]] = {}
         """Neighbour -> the numbers that were left out when the broker started again: above the first, up to the second.
 
         A neighbour that has one of them was sent it in a life that the store does not remember."""
@@ -47,14 +49,14 @@ class Outboxes:
         """There is a new neighbour."""
         self.frames[neighbour] = deque()
         self.bytes[neighbour] = 0
-        self.sent[neighbour] = born
+        self.sent[neighbour] = self.acknowledged[neighbour] = born
         self.received[neighbour] = 0
 
     def drop(self, neighbour: BrokerId) -> list[Frame]:
         """A neighbour is gone for good; gives what it never acknowledged. Nothing if it was no neighbour."""
-        for numbers in (self.bytes, self.sent, self.received):
+        for numbers in (self.bytes, self.sent, self.received, self.acknowledged):
             numbers.pop(neighbour, None)
-        self._unused.pop(neighbour, None)
+        self._left_out.pop(neighbour, None)
         return list(self.frames.pop(neighbour, ()))
 
     def put_first(self, to: BrokerId, message: Message) -> None:
@@ -96,17 +98,20 @@ class Outboxes:
         for neighbour, sent in self.sent.items():
             if number > sent:
                 self.sent[neighbour] = number
-                self._unused[neighbour] = (sent, number)
+                self._left_out.setdefault(neighbour, []).append((sent, number))
 
     def acknowledge(self, neighbour: BrokerId, sequence: int) -> Memory:
         """The neighbour has all frames up to `sequence`: who has forgotten what, if anybody?"""
         frames = self.frames[neighbour]
-        before, skipped = self._unused.get(neighbour, (0, 0))
-        acknowledged = frames[0][0] - 1 if frames else self.sent[neighbour]
-        is_old = before < sequence <= skipped
-        if sequence < min(acknowledged, before or acknowledged):
+        if sequence < self.acknowledged[neighbour]:
+            # What it does not have of what waits for it follows; from now on it has what it says.
+            self.acknowledged[neighbour] = sequence
             return Memory.THEY_FORGOT
+        self.acknowledged[neighbour] = sequence
         while frames and frames[0][0] <= sequence:
             self.bytes[neighbour] -= len(frames.popleft()[1])
-        self._unused.pop(neighbour, None)
+        left_out = self._left_out.pop(neighbour, [])
+        if later := [(before, skipped) for before, skipped in left_out if skipped > sequence]:
+            self._left_out[neighbour] = [(max(before, sequence), skipped) for before, skipped in later]
+        is_old = any(before < sequence <= skipped for before, skipped in left_out)
         return Memory.WE_FORGOT if is_old else Memory.SAME
