@@ -25,6 +25,7 @@ from roamq.core.matching import MatchIndex
 from roamq.core.messages import Message
 from roamq.core.ports import Host
 from roamq.overlay.base import TreeUnicast
+from roamq.overlay.covering import FilterTrie
 from roamq.overlay.markers import Markers
 from roamq.overlay.messages import (
     MarkerMessage,
@@ -62,13 +63,15 @@ class ByInterest(TreeUnicast):
         """Neighbour -> the origins whose events come from there."""
         self._to: dict[BrokerId, Origins] = {}
         """Neighbour -> the origins whose events it gets from here, if it wants them."""
-        self.rewired()
         self._asked: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
         """Neighbour -> what it asked this broker for, of which origins."""
         self._sent: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
         """Neighbour -> what this broker asked it for, of which origins."""
         self._here: Counter[Filter] = Counter()
         """What is wanted at this broker, counted."""
+        self._filters = FilterTrie()
+        """All filters of the three."""
+        self.rewired()
         self._index: MatchIndex[tuple[BrokerId, Filter]] = MatchIndex()
         self._routes: dict[tuple[BrokerId, bool, Hashable], tuple[BrokerId, ...]] = {}
         """Origin, whether it is for every broker, and what an event is about -> the neighbours that it goes to."""
@@ -130,6 +133,7 @@ class ByInterest(TreeUnicast):
     def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
         self._here[filter] += 1
         if self._here[filter] == 1:
+            self._filters.add(filter)
             for neighbour, origins in self._from.items():
                 self._ask(neighbour, filter, origins, mobile)
 
@@ -140,6 +144,7 @@ class ByInterest(TreeUnicast):
             del self._here[filter]
             for neighbour, origins in self._from.items():
                 self._ask_no_more(neighbour, filter, origins, mobile)
+            self._forget_unused(filter)
 
     def advertise(self, filter: Filter) -> None:
         """Every broker counts as one where anything may be published."""
@@ -170,6 +175,7 @@ class ByInterest(TreeUnicast):
         asked[filter] = before | origins
         if not before:
             self._index.add((neighbour, filter), filter)
+            self._filters.add(filter)
         self._routes.clear()
         for other, theirs in self._from.items():
             if other != neighbour:
@@ -189,13 +195,20 @@ class ByInterest(TreeUnicast):
         for other, theirs in self._from.items():
             if other != neighbour:
                 self._ask_no_more(other, filter, origins & theirs, mobile)
+        self._forget_unused(filter)
+
+    def _forget_unused(self, filter: Filter) -> None:
+        tables = (self._here, *self._asked.values(), *self._sent.values())
+        if not any(filter in table for table in tables):
+            self._filters.discard(filter)
 
     def _ask(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
         """Ask a neighbour for what it does not send already because of a filter that covers this one."""
         sent = self._sent[neighbour]
-        for earlier, theirs in sent.items():
+        for earlier in self._filters.may_cover(filter):
             if not origins:
                 return
+            theirs = sent.get(earlier, 0)
             if origins & theirs and earlier.covers(filter):
                 origins &= ~theirs
         if origins:
@@ -230,11 +243,14 @@ class ByInterest(TreeUnicast):
 
     def _widest_first(self, neighbour: BrokerId, covering: Filter) -> list[Filter]:
         """What `covering` covers of all that is wanted here or by other neighbours."""
+        near = {f for f in self._filters.may_be_covered(covering) if f != covering and covering.covers(f)}
+        if not near:
+            return []
         filters = dict.fromkeys(self._here)
         for other, asked in self._asked.items():
             if other != neighbour:
                 filters.update(dict.fromkeys(asked))
-        covered = [filter for filter in filters if filter != covering and covering.covers(filter)]
+        covered = [filter for filter in filters if filter in near]
         return sorted(covered, key=lambda f: sum(other.covers(f) for other in covered))
 
     @property
@@ -290,6 +306,9 @@ class ByInterest(TreeUnicast):
             for neighbour in neighbours:
                 if neighbour != origin and toward[neighbour] == me:
                     self._to[neighbour] |= bit
+        if not self._filters:  # the tables were read from a snapshot
+            tables = (self._here, *self._asked.values(), *self._sent.values())
+            self._filters = FilterTrie(filter for table in tables for filter in table)
 
     def broker_joined(self, broker: BrokerId, mark: str) -> None:
         """Nobody here knows what is wanted of it, so all of it goes on; and the word is on its way to it of what is

@@ -61,6 +61,7 @@ from roamq.net.topics.memberships import Memberships
 from roamq.net.topics.replays import Replays
 from roamq.net.topics.retained import RetainedMessages, Search, TopicNode
 from roamq.net.topics.shared import Group, SharedGroups
+from roamq.overlay.covering import FilterTrie
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.interest import ByInterest
@@ -251,7 +252,20 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
 
 OF_SCHEMES: Final = _but("me", "options", "parts", "_listeners", "report_every", "target_count", "moving_s")
 OUR_SCHEMES: Final = (Durable, HomeBroker, Logging, PreHandoff, Prefetching, ProActive, Reactive, Standard)
-WIRING: Final = (Topology, SchemeOptions, OwnSteps, Care, Expectation, Limits, Settings, MeaningHere, Outputs)
+WIRING: Final = (
+    *(
+        Topology,
+        FilterTrie,
+        SchemeOptions,
+        OwnSteps,
+        Care,
+        Expectation,
+        Limits,
+        Settings,
+        MeaningHere,
+        Outputs,
+    ),
+)
 """What is made of settings or by code, wherever it is met."""
 
 
