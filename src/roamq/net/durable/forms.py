@@ -18,6 +18,7 @@ from roamq.broker.discards import Discards
 from roamq.broker.mailbox import Mailbox
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import Context, Epoch, Held, Mode
+from roamq.core.covering import CoverIndex
 from roamq.core.events import EventId
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
@@ -260,7 +261,20 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
 
 OF_SCHEMES: Final = _but("me", "options", "parts", "_listeners", "report_every", "target_count", "moving_s")
 OUR_SCHEMES: Final = (Durable, HomeBroker, Logging, PreHandoff, Prefetching, ProActive, Reactive, Standard)
-WIRING: Final = (Topology, SchemeOptions, OwnSteps, Care, Expectation, Limits, Settings, MeaningHere, Outputs)
+WIRING: Final = (
+    *(
+        Topology,
+        CoverIndex,
+        SchemeOptions,
+        OwnSteps,
+        Care,
+        Expectation,
+        Limits,
+        Settings,
+        MeaningHere,
+        Outputs,
+    ),
+)
 """What is made of settings or by code, wherever it is met."""
 
 
