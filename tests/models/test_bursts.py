@@ -125,6 +125,23 @@ def test_a_path_says_what_bursts_add_and_where_they_are_in_doubt() -> None:
     assert "in a row" in doubts(solve_path(row(0.001, 0.2, 0.3, 0.4)))[0]
 
 
+def test_what_the_map_does_not_cover_is_told() -> None:
+    """Simulated paths that were off by more than a tenth: see docs/models.md."""
+    two_in_a_row = [
+        Centre(name="p", rate=1.0, demand_s=0.001, t_on_s=25, t_off_s=30),
+        Centre(name="b1", rate=1.0, demand_s=0.47),
+        Centre(name="b2", rate=1.0, demand_s=0.25),
+    ]
+    assert any("bursts queue at 2 centres in a row" in doubt for doubt in doubts(solve_path(two_in_a_row)))
+    rarely = [
+        Centre(name="p", rate=1.0, demand_s=0.024, t_on_s=95, t_off_s=23),
+        Centre(name="b", rate=1.0, demand_s=0.4),
+    ]
+    assert doubts(solve_path(rarely)) == ["p is rarely away: percentiles may be a quarter too small at b"]
+    three = [Centre(name=f"c{i}", rate=1.0, demand_s=0.1, t_on_s=20, t_off_s=10) for i in range(3)]
+    assert any("3 peers on the way disconnect" in doubt for doubt in doubts(solve_path(three)))
+
+
 def test_without_disconnections_there_are_no_bursts() -> None:
     assert [part.burst_s for part in solve_path(row(0.1, 0.4, 0.2, t_off_s=0.0))] == [0, 0, 0]
 

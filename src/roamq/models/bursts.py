@@ -49,6 +49,13 @@ STATES_MAX: Final = 460
 """A larger chain takes longer than a second. Periods that hardly vary have many phases: they are then taken as a little
 more variable, for the bursts alone."""
 
+RARE: Final = 3.0
+"""A peer that is connected so many times as long as it is away is rarely away. Few events are in a burst then, and two
+moments do not tell how long these take."""
+
+RARE_BURST: Final = 0.05
+"""What bursts add is told as a share of the path's mean from here on."""
+
 ERRORS_FILE: Final = Path(__file__).with_name("burst_errors.json")
 """The map of errors against simulation, which `python -m benchmarks.bursts --write` makes."""
 
@@ -284,19 +291,28 @@ def law_of(solved: Sequence[SolvedCentre]) -> MatrixExponential | None:
 def doubts(solved: Sequence[SolvedCentre]) -> list[str]:
     """Where bursts make the answer an approximation that is not good, in words; empty where it is.
 
-    The map of errors (`ERRORS_FILE`, docs/models.md) covers one centre behind an uplink. Beyond the map: several
-    centres in a row that are slower than the one before, and utilisations above the highest that was tried.
+    The map of errors (`ERRORS_FILE`, docs/models.md) covers one centre behind an uplink whose peer is away for half of
+    the time. Beyond the map: several centres in a row where bursts queue, more than two peers that disconnect, a peer
+    that is rarely away, and utilisations above the highest that was tried.
     """
     words = []
     slowed = [
         part.centre.name for part in solved if part.poisson_mean_s and part.burst_s > part.poisson_mean_s
     ]
-    if len(slowed) > 2:
+    if len(slowed) > 1:
         words.append(f"bursts queue at {len(slowed)} centres in a row ({', '.join(slowed)})")
+    on_off = [part.centre.name for part in solved if part.centre.is_on_off]
+    if len(on_off) > 2:
+        words.append(f"{len(on_off)} peers on the way disconnect ({', '.join(on_off)})")
+    total_s = sum(part.law.mean() for part in solved if part.law is not None)
     source: SolvedCentre | None = None
     for part in solved:
         if source is not None and part.burst_s > 0:
             words += _doubts_at(source, part)
+            if part.burst_s > RARE_BURST * total_s and source.centre.t_on_s > RARE * source.centre.t_off_s:
+                words.append(
+                    f"{source.centre.name} is rarely away: percentiles may be a quarter too small at {part.centre.name}"
+                )
         if part.centre.is_on_off:
             source = part
     return words

@@ -4,7 +4,7 @@ The recordings are not part of the repository: `roamq reproduce TIME-F12-recorde
 `*.phonestate.csv.gz` for every phone (docs/traces.md, `extrasensory`): once a minute, whether it had Wi-Fi. Every phone
 is replayed, period by period, as the ON/OFF centre of a subscriber. Beside the simulated mean stand Theorem 2, which
 takes exponential periods of the same means, and the ON/OFF centre with the variability that the periods have. A second
-simulation draws the phone's periods independently of each other: it tells what their order does.
+simulation puts the phone's periods into random order: it tells what their order does.
 """
 
 import csv
@@ -40,14 +40,14 @@ GAP_S: Final = 600.0
 PERIODS_MIN: Final = 15
 EVENTS: Final = 2_000_000
 """Of a replay: a recording is repeated until so many events have passed."""
-DRAWN: Final = 20_000
-"""Periods that are drawn from a recording, independently of each other."""
+SHUFFLED: Final = 20_000
+"""Periods of a recording that is repeated, every time in another order."""
 WIFI: Final = "discrete:wifi_status:is_reachable_via_wifi"
 NO_WIFI: Final = "discrete:wifi_status:is_not_reachable"
 ANSWERS: Final = {
     "theorem_2_s": "Theorem 2",
     "with_variability_s": "with the periods' variability",
-    "independent_s": "periods drawn independently",
+    "shuffled_s": "periods in random order",
 }
 
 
@@ -87,7 +87,7 @@ class Phone:
     best_family: str
     """Of the disconnected periods."""
     replayed_s: float
-    independent_s: float
+    shuffled_s: float
     theorem_2_s: float
     with_variability_s: float
 
@@ -100,8 +100,9 @@ def answers(name: str, recorded: Connectivity, *, quick: bool) -> list[Phone]:
     count = min(recorded.on.whole_s.size, recorded.off.whole_s.size)
     on, off = recorded.on.whole_s[:count], recorded.off.whole_s[:count]
     on_s, off_s = float(on.mean()), float(off.mean())
-    rng = np.random.default_rng(count)
-    drawn = tandem.recorded_station(DEMAND_S, rng.choice(on, DRAWN), rng.choice(off, DRAWN))
+    shuffled = tandem.recorded_station(
+        DEMAND_S, *(_shuffled(part, seed) for seed, part in enumerate((on, off)))
+    )
     on_scv, off_scv = (min(max(float(x.var() / x.mean() ** 2), 0.1), 60.0) for x in (on, off))
     family = fit_durations(off, replicates=0)[0].family
     phones = []
@@ -120,12 +121,18 @@ def answers(name: str, recorded: Connectivity, *, quick: bool) -> list[Phone]:
                 off_scv,
                 family,
                 _mean_s(tandem.recorded_station(DEMAND_S, on, off), rate, quick),
-                _mean_s(drawn, rate, quick),
+                _mean_s(shuffled, rate, quick),
                 Centre(name=name, rate=rate, demand_s=DEMAND_S, t_on_s=on_s, t_off_s=off_s).response_s(),
                 general.mean_response_s(),
             )
         )
     return phones
+
+
+def _shuffled(periods_s: Floats, seed: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    passes = -(-SHUFFLED // periods_s.size)
+    return np.concatenate([rng.permutation(periods_s) for _ in range(passes)])
 
 
 def _mean_s(station: tandem.Station, rate: float, quick: bool) -> float:
@@ -223,7 +230,7 @@ def _table(phones: Sequence[Phone]) -> Table:
         title="Error of the mean response time against the replay: median and quartiles over phones",
         columns=["utilisation", *(column for name in ANSWERS.values() for column in (name, "quartiles"))],
         rows=rows,
-        note="The last pair is a simulation: the same periods without their order.",
+        note="The last pair is a simulation: the same periods, every time in another order.",
     )
 
 

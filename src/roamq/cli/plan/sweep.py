@@ -22,7 +22,7 @@ POINTS_MAX: Final = 200
 INTERVALS: Final = "intervals"
 
 SILENT_S: Final = 3.0
-"""Longer than this, nobody is left without a word."""
+"""Longer than this, nobody is left without a word; the next one takes twice as long."""
 
 WHOLE_MAX: Final = 64
 """A whole number, such as the brokers on a path, is searched up to this."""
@@ -68,15 +68,16 @@ class _Patience:
     """Says on standard error how many answers there are, if they take long."""
 
     def __init__(self) -> None:
-        self._began_s = self._told_s = time.monotonic()
+        self._began_s = time.monotonic()
         self._answers = 0
+        self._silent_s = SILENT_S
 
     def one_more(self) -> None:
         self._answers += 1
-        now_s = time.monotonic()
-        if now_s - self._told_s >= SILENT_S:
-            self._told_s = now_s
-            each_s = (now_s - self._began_s) / self._answers
+        since_s = time.monotonic() - self._began_s
+        if since_s >= self._silent_s:
+            self._silent_s = 2 * since_s
+            each_s = since_s / self._answers
             click.echo(
                 f"this takes a while: {self._answers} answers so far, of {each_s:.2g} s each", err=True
             )
