@@ -268,12 +268,13 @@ def test_a_file_that_grew_lands_as_its_new_lines(tmp_path: Path) -> None:
     assert [entry.shift for entry in (first, *more)] == [0, 1, 2], "positions grow along the file"
 
 
-def mark_read(warehouse: Path) -> None:
-    """Take all that landed as read, as a run would."""
+def mark_read(warehouse: Path, state: str = "read") -> None:
+    """Take all that landed as read, as a run would, or as failed."""
 
     def read(shelf: Shelf) -> str:
         for entry in list(shelf.book("d")):
-            shelf.book("d").put(dataclasses.replace(entry, state="read", batch="b"))
+            batch = "b" if state == "read" else ""
+            shelf.book("d").put(dataclasses.replace(entry, state=state, batch=batch))
         return "read"
 
     committed(warehouse, read)
@@ -316,6 +317,19 @@ def test_a_file_that_was_compressed_anew_replaces_what_it_begins_with_and_is_no_
         (100, ()),
         (101, (before.path,)),
     ]
+
+
+def test_a_file_that_spark_could_not_read_lands_once_it_was_compressed_anew(tmp_path: Path) -> None:
+    """Python reads past zeros behind the end of a compressed file, and Spark does not."""
+    source, warehouse = tmp_path / "a.csv.gz", tmp_path / "w"
+    source.write_bytes(gzip.compress(b"1,c,s\n") + b"\0" * 9)
+    land(str(source), warehouse, "d")
+    mark_read(warehouse, "failed")
+    source.write_bytes(gzip.compress(b"1,c,s\n"))
+
+    land(str(source), warehouse, "d")
+
+    assert [(entry.state, entry.lines) for entry in entries(warehouse)] == [("landed", 1)]
 
 
 def test_of_an_archive_that_grew_only_new_members_land(tmp_path: Path) -> None:

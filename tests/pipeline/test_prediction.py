@@ -141,8 +141,9 @@ def test_predictors_that_learn_on_know_the_moves_before_and_no_others(spark: Spa
 
             for name, some in (
                 ("dwell-backoff", lists(True)),
-                ("online", lists(False)[1:]),
-                ("online-dwell", lists(False)),
+                ("online-1", lists(False)[2:]),
+                ("online-2-backoff", lists(False)[1:]),
+                ("online-dwell-backoff", lists(False)),
             ):
                 expected[name, *by_lists(some, there)] += 1
         known.append((before, here, dwell, there, is_test))

@@ -311,7 +311,7 @@ class _Landing:
         """How a file goes with a copy that landed before, both uncompressed: it is the same, begins with it, or is
         another.
         """
-        if other.lines is None or self._encoding != "utf-8":
+        if other.state == FAILED or other.lines is None or self._encoding != "utf-8":
             return OTHER
         try:
             with (

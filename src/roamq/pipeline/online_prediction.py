@@ -21,8 +21,8 @@ from roamq.pipeline.prediction import split_by_day
 from roamq.pipeline.schemas import RANKED_TESTS
 from roamq.pipeline.vectorised import arrow_function
 
-PREDICTORS: Final = ("dwell-backoff", "online", "online-dwell")
-"""Trained with the dwell; the last two sites, learned on; both."""
+PREDICTORS: Final = ("dwell-backoff", "online-1", "online-2-backoff", "online-dwell-backoff")
+"""Last two sites and dwell, trained; learned on: last site, last two sites, last two sites and dwell."""
 RANKED: Final = "predictor string, rank bigint, size bigint"
 
 Counts = defaultdict[tuple[object, ...], Counter[str]]
@@ -71,6 +71,7 @@ def _ranks(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
             if is_test:
                 lists = (
                     [trained[context] for context in contexts],
+                    [learned[context] for context in contexts[2:]],
                     [learned[context] for context in contexts[1:]],
                     [learned[context] for context in contexts],
                 )
