@@ -114,6 +114,7 @@ class Fleet:
         self.random = Random(seed)
         self.now = 1000.0
         settings.setdefault("handoff_timeout_s", 1.0)
+        settings.setdefault("overlay", "interest")  # where more can go wrong
         names = tuple(BrokerId(f"b{n}") for n in range(1, brokers + 1))
         around = zip(names, names[1:] + names[:1], strict=True)
         links = tuple(around if ring else combinations(names, 2))

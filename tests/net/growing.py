@@ -101,14 +101,15 @@ class GrowingFleet(Fleet):
                 self._empty(name)
             elif machine.membership.unheard is None:
                 machine.leave(self.clock(name))
-            elif machine.membership.has_left and not any(
-                self._unacknowledged(name, peer) for peer in machine.outboxes.frames
-            ):
+            elif machine.membership.has_left and self._is_heard(name):
                 self._end(name)
 
-    def _unacknowledged(self, name: BrokerId, peer: BrokerId) -> bool:
-        """A neighbour that has closed the link for good has heard that this broker left."""
-        return bool(self.machines[name].outboxes.frames[peer]) and name in self.machines[peer].outboxes.frames
+    def _is_heard(self, name: BrokerId) -> bool:
+        """A neighbour has it that this broker left, and none that can be told is to be told."""
+        frames = self.machines[name].outboxes.frames
+        heard = [self.machines[peer].membership.members.get(name) for peer in frames]
+        waiting = [peer for peer in frames if frames[peer] and name in self.machines[peer].outboxes.frames]
+        return any(member is not None and member.is_gone for member in heard) and not waiting
 
     def _link(self, one: BrokerId, other: BrokerId) -> None:
         """Each end tells the other what it has received, and goes on from there."""

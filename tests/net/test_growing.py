@@ -14,7 +14,7 @@ def test_nothing_is_lost_while_brokers_join_and_leave(seed: int, scheme: str, ov
 
 @pytest.mark.parametrize("overlay", ["interest", "flooding"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 7, 8])
+@pytest.mark.parametrize("seed", [0, 1, 2, 7, 8, 1026])
 def test_nothing_is_lost_while_links_are_cut_and_brokers_fall_or_begin_anew_as_well(
     seed: int, scheme: str, overlay: str
 ) -> None:

@@ -33,6 +33,7 @@ def roam(
     Three or four brokers all know each other; of the five or six of a ring each has two neighbours, and what goes to
     the others stops where a link between them is cut.
     """
+    settings.setdefault("overlay", ("interest", "flooding")[seed // 2 % 2])
     fleet = Fleet(seed, scheme, (5 if ring else 3) + seed % 2, ring=ring, **settings)
     names = [str(name) for name in fleet.machines]
     mover, publisher = fleet.client("mover"), fleet.client("publisher")

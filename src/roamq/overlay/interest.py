@@ -461,7 +461,10 @@ class ByInterest(TreeUnicast):
         """Say of which origins the neighbour knows everything: those of which nobody behind us is still to tell.
 
         The word goes from the leaves of an origin's tree to the origin, so brokers never wait for each other in turn.
+        A life that has just begun does not know who is behind it: the neighbour tells it, ahead of its `RoutingReset`.
         """
+        if neighbour not in self._telling:
+            return
         waiting = 0
         for other, origins in self._untold.items():
             if other != neighbour:

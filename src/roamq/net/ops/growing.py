@@ -72,11 +72,21 @@ class Growing:
             if account.unheard is None and not found["left"] and not found["unconfirmed"]:
                 self._shell.feed(InputKind.LEAVE)
             await asyncio.sleep(LOOK_EVERY_S)
-        up = getattr(self._shell.neighbours, "up", {})
-        while any(machine.outboxes.frames.get(peer) for peer in up):
-            await asyncio.sleep(LOOK_EVERY_S)  # until a neighbour has it that this broker left
+        while not self._is_heard():
+            await asyncio.sleep(LOOK_EVERY_S)
         log.info("%s has left the network", machine.me)
         self._stop()
+
+    def _is_heard(self) -> bool:
+        """Whether a neighbour has it that this broker left: one that is down, or begins anew, tells nobody.
+
+        Who has it ends the link, and links no more."""
+        neighbours = self._shell.neighbours
+        up, refused = getattr(neighbours, "up", {}), getattr(neighbours, "refused", {})
+        frames = self._shell.live.machine.outboxes.frames
+        return not any(frames.get(peer) for peer in up) and any(
+            peer in refused or not waiting for peer, waiting in frames.items()
+        )
 
     def look(self) -> dict[str, Any]:
         """What health tells of it."""
