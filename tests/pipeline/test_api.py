@@ -55,7 +55,7 @@ def test_a_trace_that_is_loaded_knows_the_holes_of_the_whole_network(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Nobody was polled for an hour: as in a run of the pipeline, that is nobody's disconnection."""
-    polls = [f"2024-01-01T{hour:02}:{minute:02}Z" for hour in (8, 10) for minute in range(0, 60, 10)]
+    polls = [f"2024-01-01T{hour:02}:{minute:02}:00Z" for hour in (8, 10) for minute in range(0, 60, 10)]
     (tmp_path / "polls.csv").write_text(
         "Zeit,Accesspoint,Raum,x,y,Gerät\n"
         + "".join(f"{poll},ap,room,1,1,{d}\n" for poll in polls for d in "ab")

@@ -211,6 +211,12 @@ def test_a_full_disk_is_named_and_what_was_there_stays(small_disk: Path, tmp_pat
     assert ledger_at(warehouse).latest() == before
 
 
+def test_a_store_says_when_its_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
+    """Spark says that a task failed, and not why."""
+    assert Store.at(tmp_path).why_full() == ""
+    assert f"no space left at {small_disk}: make some and run again" in Store.at(small_disk).why_full()
+
+
 def test_a_warehouse_that_may_only_be_read_is_named_and_can_be_read(small_disk: Path, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1,c,s\n")
     (tmp_path / "b.csv").write_text("2,c,s\n")

@@ -174,7 +174,8 @@ def _write_batch(
         told = f"{error} {unquote(str(error))}"
         named = [entry for entry in pending if bare(location(store, entry)) in told]
         if not named:
-            raise PipelineFailedError(f"dataset {source.dataset}: {reason_of(error)}") from error
+            why = f"{reason_of(error)}{store.why_full()}"
+            raise PipelineFailedError(f"dataset {source.dataset}: {why}") from error
         raise ReadFailedError(named, reason_of(error)) from error
     arrived = _entered(store, pending, counted, _batch_of(written))
     unbalanced = {entry.path: entry for entry in arrived if not entry.balances}

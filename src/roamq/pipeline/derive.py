@@ -186,7 +186,8 @@ def _make_tables(
                 if error := future.exception():
                     report(name, "FAILED")
                     scope.spark.interruptAll()
-                    raise PipelineFailedError(f"table {name}: {reason_of(error)}") from error
+                    why = f"{reason_of(error)}{shelf.ledger.store.why_full()}"
+                    raise PipelineFailedError(f"table {name}: {why}") from error
                 made[name] = future.result()
                 _enter(scope.spark, shelf, name, made[name])
                 report(name, "COMPLETED")

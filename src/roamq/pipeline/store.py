@@ -7,6 +7,7 @@ writes tables, delta-rs keeps their logs (docs/decisions/0120). Nothing is renam
 import functools
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ SCHEME: Final = re.compile("([a-z][a-z0-9+.-]*):/")
 ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 """What delta-rs takes for another letter, also where it is part of a name."""
 S3: Final = ("s3", "s3a", "s3n")
+FULL_BYTES: Final = 1 << 20
+"""With less than this, a disk is full: what a writer left behind when it failed may be free again."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,12 @@ class Store:
         system, root = self._arrow
         if self.exists(relative):
             system.delete_file(f"{root}/{relative}")
+
+    def why_full(self) -> str:
+        """What to add to an error of a writer that does not say why: the disk of a local place is full, or nothing."""
+        if not self.is_local or shutil.disk_usage(self.place).free > FULL_BYTES:
+            return ""
+        return f" There is no space left at {self.place}: make some and run again; nothing was lost."
 
     def for_spark(self, relative: str = "") -> str:
         """As Spark takes it where it looks for no patterns."""
