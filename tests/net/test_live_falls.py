@@ -259,3 +259,32 @@ def is_stalled(processes: BrokerProcesses) -> bool:
         found = json.load(error)
         return error.code == 503 and found["status"] == "stalled" and "File too large" in found["reason"]
     return False
+
+
+@pytest.mark.parametrize("scheme", ["standard", "proactive"])
+def test_a_broker_that_is_down_holds_up_nobody_who_roams_between_others(tmp_path: Path, scheme: str) -> None:
+    """Each move finds the session and what was stored, though nobody hears from the third broker any more."""
+
+    async def scenario(brokers: BrokerProcesses) -> None:
+        mover, writer = PlainClient("mover"), PlainClient("writer")
+        await mover.connect(brokers.port("b1"))
+        await mover.subscribe("t", 1)
+        await writer.connect(brokers.port("b1"))
+        brokers.kill("b3")
+        sent: list[bytes] = []
+        for broker in ("b2", "b1", "b2"):
+            mover.drop()
+            sent.append(broker.encode())
+            writer.publish("t", sent[-1], 1)
+            await eventually(lambda: not writer.unacknowledged, "the acknowledgement")
+            await mover.connect(brokers.port(broker))
+            assert mover.session_present
+            await eventually(lambda: len(mover.received) >= len(sent), "what was stored")
+            await mover.ping()  # what it has received is acknowledged
+        assert [payload for _, payload, *_ in mover.received] == sent
+        for client in (mover, writer):
+            client.drop()
+
+    with BrokerProcesses(tmp_path, 3, scheme=scheme) as brokers:
+        brokers.start()
+        asyncio.run(scenario(brokers))
