@@ -267,6 +267,8 @@ def test_a_broker_that_is_down_holds_up_nobody_who_roams_between_others(tmp_path
 
     async def scenario(brokers: BrokerProcesses) -> None:
         mover, writer = PlainClient("mover"), PlainClient("writer")
+        for name in ("b1", "b2"):
+            await eventually(lambda name=name: not brokers.health(name)["links_down"], f"the links of {name}")
         await mover.connect(brokers.port("b1"))
         await mover.subscribe("t", 1)
         await writer.connect(brokers.port("b1"))
