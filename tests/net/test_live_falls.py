@@ -290,3 +290,22 @@ def test_a_broker_that_is_down_holds_up_nobody_who_roams_between_others(tmp_path
     with BrokerProcesses(tmp_path, 3, scheme=scheme) as brokers:
         brokers.start()
         asyncio.run(scenario(brokers))
+
+
+def test_a_client_that_waits_for_its_session_is_not_taken_for_a_stranger(tmp_path: Path) -> None:
+    """Its previous broker is down. It has logged in, so the time for that is not what ends its wait."""
+
+    async def scenario(brokers: BrokerProcesses) -> None:
+        client = PlainClient("c")
+        await eventually(lambda: not brokers.health("b2")["links_down"], "the links")
+        await client.connect(brokers.port("b1"))
+        await client.subscribe("t", 1)
+        client.drop()
+        brokers.kill("b1")
+        await client.connect(brokers.port("b2"))
+        assert client.session_present is False
+        client.drop()
+
+    with BrokerProcesses(tmp_path, 2, extra="\n[bounds]\nconnect_timeout_s = 1.0\n") as brokers:
+        brokers.start()
+        asyncio.run(scenario(brokers))

@@ -338,15 +338,21 @@ class Context:
     def return_in_flight(self) -> None:
         """The connection is gone: what was not acknowledged waits to be sent again.
 
-        What was acknowledged out of order leaves now: the client has it.
+        What was acknowledged out of order leaves now: the client has it. The position says so if nothing earlier of the
+        same origin waits: at a broker where the event comes late it must not count as new.
         """
         if self._acknowledged:
             kept: deque[Held] = deque()
+            unread: set[BrokerId] = set()
             for held in self.stored:
-                if held.event.id in self._acknowledged:
-                    self._release(held.event)
-                else:
+                origin, sequence = held.event.id
+                if held.event.id not in self._acknowledged:
                     kept.append(held)
+                    unread.add(origin)
+                    continue
+                self._release(held.event)
+                if origin not in unread:
+                    self.position[origin] = max(sequence, self.position.get(origin, 0))
             self.stored = kept
             self._acknowledged = _NONE
         self.in_flight = 0

@@ -152,6 +152,11 @@ class Machine:
         found = self.connections.by_number.get(connection)
         return None if found is None else found.mqtt
 
+    def has_logged_in(self, connection: int) -> bool:
+        """Is the client whom it says to be? Then it has its session, or waits for it."""
+        found = self.connections.by_number.get(connection)
+        return found is not None and found.entered_at > 0
+
     def serves(self, client: str) -> bool:
         """Is the client connected here, or waiting to be let in?"""
         return client in self.connections.by_client
