@@ -67,7 +67,9 @@ def test_what_was_not_acknowledged_is_sent_again_in_order() -> None:
     assert [e.sequence for e in send_all(ctx)] == [1, 3]
 
 
-def test_what_was_acknowledged_out_of_order_counts_as_read_unless_something_earlier_of_its_origin_waits() -> None:
+def test_what_was_acknowledged_out_of_order_counts_as_read_unless_something_earlier_of_its_origin_waits() -> (
+    None
+):
     """At a broker that gets it later than the client did, it would be taken for new, and come twice."""
     ctx = context()
     for made in (event(1, origin="a"), event(1, origin="b"), event(2, origin="a"), event(2, origin="b")):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from roamq.config import Source
+from roamq.core.covering import CoverIndex
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.overlay.interest import ByInterest
@@ -62,7 +63,7 @@ def _never_fenced(self: ByInterest, fence: object) -> bool:
     return True
 
 
-def _nothing_surfaces(self: ByInterest, neighbour: object, covering: object) -> list[Filter]:
+def _nothing_surfaces(self: CoverIndex, filter: Filter) -> list[Filter]:
     """What a filter covered is forgotten with it."""
     return []
 
@@ -74,7 +75,7 @@ def _no_partings(self: UniquePaths, new: BrokerId, old: BrokerId) -> tuple[Broke
 
 MUTATIONS: list[tuple[type, str, Any]] = [
     (ByInterest, "passed", _never_fenced),
-    (ByInterest, "_widest_first", _nothing_surfaces),
+    (CoverIndex, "covered_by", _nothing_surfaces),
     (UniquePaths, "partings", _no_partings),
 ]
 

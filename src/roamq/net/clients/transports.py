@@ -333,7 +333,9 @@ class ClientSocket(asyncio.Protocol):
             return None
         if mqtt.phase in (ConnectionPhase.NEW, ConnectionPhase.PENDING):
             if self.shell.live.machine.has_logged_in(self.number):
-                return now + bounds.connect_timeout_s  # it waits for its session, and the machine answers it in time
+                return (
+                    now + bounds.connect_timeout_s
+                )  # it waits for its session, and the machine answers it in time
             if now >= self._opened_at + bounds.connect_timeout_s:
                 self.shell.counts["refused connect_timeout_s"] += 1
                 self.abort()
