@@ -245,3 +245,9 @@ def test_cells() -> None:
     values = [None, float("nan"), 3, 1234567, 0.123456, 1234.5, "x", True]
 
     assert [cell(value) for value in values] == ["–", "–", "3", "1,234,567", "0.1235", "1,234", "x", "True"]
+
+
+def test_an_interval_that_only_rounding_makes_is_not_shown() -> None:
+    assert with_interval(0.0240000000000023, 0.0240000000000082) == "0.024"
+    assert with_interval(0.0, 0.0) == "0"
+    assert with_interval(1.012, 1.872) == "1.01 ± 0.86"

@@ -4,6 +4,8 @@ import math
 from typing import Any
 
 NOTHING = "–"
+NEGLIGIBLE = 1e-9
+"""An interval that is narrower, relative to its number, is what adding in another order does."""
 
 
 def cell(value: Any) -> str:
@@ -30,7 +32,7 @@ def short_number(value: float) -> str:
 def with_interval(mean: float, high: float | None) -> str:
     """`1.01 ± 0.86`: half the interval to two digits, the mean to the same place."""
     half = 0.0 if high is None else high - mean
-    if not math.isfinite(half) or half <= 0.0:
+    if not math.isfinite(half) or half <= NEGLIGIBLE * abs(mean):
         return cell(float(mean))
     place = math.floor(math.log10(half)) - 1
     decimals = max(-place, 0)
@@ -42,7 +44,7 @@ def span(value: float, low: float, high: float) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value:.2g} (?)"
     width = high - low
-    if width <= 1e-9 * abs(value):
+    if width <= NEGLIGIBLE * abs(value):
         return cell(float(value))
     place = math.floor(math.log10(width / 2)) - 1
     decimals = max(-place, 0)
