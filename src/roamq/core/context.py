@@ -83,6 +83,13 @@ class Held(NamedTuple):
     how: str
 
 
+def _advance(numbers: Position, event_id: tuple[BrokerId, int]) -> None:
+    """Count an origin on to this number, if it is not that far."""
+    origin, sequence = event_id
+    if sequence > numbers.get(origin, 0):
+        numbers[origin] = sequence
+
+
 _held = tuple.__new__
 """Makes a `Held` without a call of its own."""
 _NONE: Final[frozenset[EventId]] = frozenset()
@@ -231,8 +238,7 @@ class Context:
     def append_local_queue(self) -> None:
         """All that waited in the local queue follows, whether the older events brought it as well or not."""
         for event in self.local_queue or ():
-            origin, sequence = event.id
-            self.reach[origin] = max(sequence, self.reach.get(origin, 0))
+            _advance(self.reach, event.id)
             self._queue().append(Held(event, "stored"))
         if self.local_queue is not None:
             self.local_queue.clear()
@@ -241,8 +247,8 @@ class Context:
         """What the client is being sent already does not come from the other broker as well."""
         sent = {event.id for event in self.sent_early}
         self._keep(held for held in self.stored if held.event.id not in sent)
-        for origin, sequence in sent:
-            self.reach[origin] = max(sequence, self.reach.get(origin, 0))
+        for event_id in sent:
+            _advance(self.reach, event_id)
 
     def _insert_in_order(self, held: Held) -> None:
         """A filter that the other broker did not know brought an event here that belongs among those it sent."""
@@ -328,10 +334,7 @@ class Context:
         self.in_flight -= 1
         if self._sent:
             self._sent -= {event.id}
-        origin, sequence = event.id
-        position = self.position
-        if origin not in position or sequence > position[origin]:
-            position[origin] = sequence
+        _advance(self.position, event.id)
         self.bytes -= event.cost_bytes
         self.buffer.release(event)
 
@@ -345,14 +348,13 @@ class Context:
             kept: deque[Held] = deque()
             unread: set[BrokerId] = set()
             for held in self.stored:
-                origin, sequence = held.event.id
                 if held.event.id not in self._acknowledged:
                     kept.append(held)
-                    unread.add(origin)
+                    unread.add(held.event.id.origin)
                     continue
                 self._release(held.event)
-                if origin not in unread:
-                    self.position[origin] = max(sequence, self.position.get(origin, 0))
+                if held.event.id.origin not in unread:
+                    _advance(self.position, held.event.id)
             self.stored = kept
             self._acknowledged = _NONE
         self.in_flight = 0
@@ -380,11 +382,9 @@ class Context:
         """Another broker says how far the client has read: forget stored events it has consumed."""
         if not position:
             return
-        for origin, sequence in position.items():
-            if sequence > self.position.get(origin, 0):
-                self.position[origin] = sequence
-            if sequence > self.reach.get(origin, 0):
-                self.reach[origin] = sequence
+        for read in position.items():
+            _advance(self.position, read)
+            _advance(self.reach, read)
         if any(held.event.id[1] <= self.position.get(held.event.id[0], 0) for held in self.stored):
             assert not self.in_flight, "a served context does not learn its position from others"
             self._keep(
@@ -405,8 +405,8 @@ class Context:
                 self._release(event)
         if self.local_queue is not None:
             self.local_queue = deque(event for event in self.local_queue if is_wanted(event))
-        for origin, sequence in reach.items():
-            self.reach[origin] = max(sequence, self.reach.get(origin, 0))
+        for read in reach.items():
+            _advance(self.reach, read)
 
     def start_over(self, position: Position) -> None:
         """Forget what is stored; the client has read up to `position`."""
@@ -434,11 +434,9 @@ class Context:
         reach = self.reach
         kept = (held.event for held in self.stored)
         for event in chain(kept, self.sent_early, self.local_queue or ()):
-            origin, sequence = event.id
-            if sequence > reach.get(origin, 0):
-                reach[origin] = sequence
-        for origin, sequence in reach.items():
-            self.position[origin] = max(sequence, self.position.get(origin, 0))
+            _advance(reach, event.id)
+        for read in reach.items():
+            _advance(self.position, read)
 
     def drop_expired(self, now: Seconds, has_begun: Callable[[Event], bool]) -> list[Event]:
         """Forget stored events whose lifetime is over, but for those in flight or begun before; returns them."""
