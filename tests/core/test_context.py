@@ -81,7 +81,29 @@ def test_what_was_acknowledged_out_of_order_counts_as_read_unless_something_earl
     ctx.return_in_flight()
 
     assert ctx.position == {"b": 1}
+    assert ctx.ahead == {"a": ((2, 2),)}
+    assert not ctx.is_new(event(2, origin="a")) and ctx.is_new(event(3, origin="a"))
     assert [e.id for e in ctx.events()] == [event(1, origin="a").id, event(2, origin="b").id]
+
+
+def test_what_was_read_ahead_is_not_new_where_it_comes_late() -> None:
+    """It waits in the local queue, comes after that was closed, or not at all; the position passes it in the end."""
+    ctx = context()
+    ctx.open_local_queue()
+    ctx.admit_later(event(2))
+    ctx.skip_to({}, (("o", 2, 3),))
+    ctx.admit(event(1))
+    ctx.close_local_queue()
+
+    assert [e.id.sequence for e in ctx.events()] == [1]
+    assert ctx.bytes == event(1).cost_bytes
+    assert [ctx.is_new(event(sequence)) for sequence in (2, 3, 4)] == [False, False, True]
+    ctx.admit(event(4))
+    assert ctx.ahead_rows == (("o", 2, 3),)
+    for sent in send_all(ctx):
+        ctx.acknowledge(sent)
+    assert ctx.position == {"o": 4}
+    assert ctx.ahead == {}
 
 
 def test_the_window_bounds_what_is_in_flight() -> None:

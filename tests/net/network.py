@@ -5,8 +5,10 @@ came back. `turn` names the next broker, as a round-robin in front of the networ
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import combinations, count, cycle
+
+from msgspec.structs import replace
 
 from roamq.core.events import BrokerId
 from roamq.core.ports import TimerKey
@@ -57,6 +59,7 @@ class Line:
         self.releases = False
         """Whether it answers PUBREC even if it does not acknowledge what comes."""
         self._decoder = Decoder(version)
+        self._aliases: dict[int, str] = {}
         self.packet_ids = count(1)
         self.acknowledged: list[Publish] = []
         """What a test that answers by hand has acknowledged."""
@@ -88,9 +91,19 @@ class Line:
 
     def hear(self, data: bytes) -> None:
         for packet in self._decoder.feed(data):
+            if isinstance(packet, Publish) and packet.properties.topic_alias is not None:
+                packet = self._with_topic(packet)
             self.packets.append(packet)
             if self.answers or (self.releases and isinstance(packet, Pubrec)):
                 self.answer(packet)
+
+    def _with_topic(self, packet: Publish) -> Publish:
+        """The packet with the topic that its alias stands for."""
+        alias = packet.properties.topic_alias
+        assert alias is not None
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+        return replace(packet, topic=self._aliases[alias])
 
     def answer(self, packet: Packet) -> None:
         """Acknowledge a packet as a client does."""
@@ -136,10 +149,14 @@ class Network:
         scheme: str = "standard",
         delay: float | Callable[[], float] = 0.0,
         brokers: int = 3,
+        *,
+        link_delays: Mapping[tuple[str, str], float] | None = None,
         **settings: object,
     ) -> None:
+        """`link_delays`: from broker to broker, for links that differ from `delay`."""
         self.now = START
         self.delay = delay if callable(delay) else lambda: delay
+        self._link_delays = link_delays or {}
         names = tuple(BrokerId(f"b{number}") for number in range(1, brokers + 1))
         # A hierarchy needs a tree: here the first broker is the root of the others.
         is_tree = settings.get("overlay") == "hierarchy"
@@ -183,6 +200,7 @@ class Network:
         will: Will | None = None,
         version: Version = Version.V5,
         receive_maximum: int | None = None,
+        topic_alias_maximum: int | None = None,
         answers: bool = True,
         wait: float | None = 10.0,
     ) -> Line:
@@ -199,7 +217,11 @@ class Network:
         self.feed(broker, lambda m: m.opened(number, self.now, "test", "client"))
         properties = Properties()
         if version is Version.V5:
-            properties = Properties(session_expiry_interval=expiry, receive_maximum=receive_maximum)
+            properties = Properties(
+                session_expiry_interval=expiry,
+                receive_maximum=receive_maximum,
+                topic_alias_maximum=topic_alias_maximum,
+            )
         connect = Connect(
             version=version, client_id=client, clean_start=clean, will=will, properties=properties
         )
@@ -268,7 +290,10 @@ class Network:
                 line.drop()
 
     def _carry(self, source: BrokerId, target: BrokerId, frame: tuple[int, bytes]) -> None:
-        when = max(self.now + self.delay(), self._last.get((source, target), 0.0))
+        delay = self._link_delays.get((source, target)) if self._link_delays else None
+        when = max(
+            self.now + (self.delay() if delay is None else delay), self._last.get((source, target), 0.0)
+        )
         self._last[source, target] = when
         self.at(when, lambda: self._arrive(source, target, frame))
 

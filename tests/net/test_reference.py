@@ -16,19 +16,24 @@ from tests.net.turns import Turns
 
 SEQUENCES = int(os.environ.get("ROAMQ_SEQUENCES", "40"))
 LIVE_SEQUENCES = int(os.environ.get("ROAMQ_LIVE_SEQUENCES", "5"))
-FOUND = [396, 495, 1531, 1878, 20611, 30688, 41228, 50537]
+FOUND_PLAIN = [396, 495, 1531, 1878, 20611, 30688, 41228, 50537]
 """Seeds that once disagreed: a retained message came by way of a group that another member had got it in; what had been
 sent and not acknowledged was not sent again after it had expired; a message that a group handed on came at the QoS of
 another subscription; at home, the end of a session ended the next one; a retained message took the way of a copy that
 had been handed on, and did not reach every broker; a broker that held a copy of a session sent its will again;
 at home, a retained message was not sent again in a session that followed another; a will was lost where its client had
-once not waited for its session."""
+once not waited for its session. They were drawn without `more`."""
+FOUND: list[int] = []
+"""Seeds that disagreed since."""
 
 
 @pytest.mark.parametrize("setting", [ONE, *THREE], ids=str)
 def test_random_sequences_agree_with_the_reference_model(setting: Setting) -> None:
     for seed in sorted({*range(SEQUENCES), *FOUND}):
         found = explore(seed, setting)
+        assert found is None, found
+    for seed in FOUND_PLAIN:
+        found = explore(seed, setting, is_plain=True)
         assert found is None, found
 
 

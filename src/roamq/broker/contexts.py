@@ -213,7 +213,7 @@ class Contexts:
         nearly_full_bytes = self._nearly_full_bytes
         serving = Mode.SERVING
         for context in matches:
-            if sequence <= context.reach.get(origin, 0):
+            if sequence <= context.reach.get(origin, 0) or (context.ahead and not context.is_new(event)):
                 continue
             if context.local_queue is not None:
                 stored = context.admit_later(event)

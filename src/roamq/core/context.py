@@ -1,8 +1,9 @@
 """A client's context: its subscriptions, the events stored for it, and how far it has read.
 
-Invariant (docs/decisions/0002): for each origin, `position` <= every stored event's sequence - 1, stored events
-are in order of admission, and `reach` is the last sequence admitted. "Above `reach`" is the whole test for "not
-yet seen here", so no list of ids is ever kept or shipped.
+Invariant (docs/decisions/0002, 0155): for each origin the client has read what it wanted up to `position`, and in the
+ranges of `ahead`, which lie above it; every stored event is above `position` and in none of these ranges. Stored events
+are in order of admission, and `reach` is the last sequence admitted. An event is new exactly if it is above `reach` and
+in no range of `ahead`. Whoever sends a position to another broker sends what is `ahead` of it as well.
 
 Events are held through an `EventBuffer`, which keeps one copy however many contexts hold it.
 """
@@ -17,14 +18,23 @@ from typing import Final, NamedTuple, Protocol
 from roamq.core.buffers import EventBuffer
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
+from roamq.core.reading import (
+    NOTHING_AHEAD,
+    AheadRows,
+    Position,
+    ReadAhead,
+    above,
+    advance,
+    is_ahead,
+    joined,
+    rows_of,
+    settle,
+)
 
 UNLIMITED = 1 << 30
 UNLIMITED_BYTES = 1 << 62
 FORWARDED: Final = "forwarded"
 """How events come to a broker that the client visits while its context is elsewhere."""
-
-Position = dict[BrokerId, int]
-"""Per origin, the last sequence consumed. Absent means none."""
 
 
 class Epoch(NamedTuple):
@@ -83,13 +93,6 @@ class Held(NamedTuple):
     how: str
 
 
-def _advance(numbers: Position, event_id: tuple[BrokerId, int]) -> None:
-    """Count an origin on to this number, if it is not that far."""
-    origin, sequence = event_id
-    if sequence > numbers.get(origin, 0):
-        numbers[origin] = sequence
-
-
 _held = tuple.__new__
 """Makes a `Held` without a call of its own."""
 _NONE: Final[frozenset[EventId]] = frozenset()
@@ -103,6 +106,7 @@ class Context:
     __slots__ = (
         "_acknowledged",
         "_sent",
+        "ahead",
         "buffer",
         "bytes",
         "client",
@@ -142,6 +146,8 @@ class Context:
         """The bound of it."""
         self.filters: dict[Filter, None] = {}  # an ordered set: replays subscribe in the same order
         self.position: Position = dict(position or {})
+        self.ahead: ReadAhead = NOTHING_AHEAD
+        """What the client has read above the position, on earlier connections."""
         self.reach: Position = dict(self.position)
         self.stored: deque[Held] = _NOTHING_STORED
         self.in_flight = 0
@@ -170,7 +176,28 @@ class Context:
         return f"Context({self.client} {self.mode.value} {self.epoch} stored={len(self.stored)})"
 
     def is_new(self, event: Event) -> bool:
-        return event.id[1] > self.reach.get(event.id[0], 0)
+        origin, sequence = event.id
+        return sequence > self.reach.get(origin, 0) and not (self.ahead and is_ahead(self.ahead, event.id))
+
+    def has_read(self, event_id: EventId) -> bool:
+        """Whether the client has consumed this event, as far as position and `ahead` say."""
+        origin, sequence = event_id
+        return sequence <= self.position.get(origin, 0) or (
+            bool(self.ahead) and is_ahead(self.ahead, event_id)
+        )
+
+    @property
+    def ahead_rows(self) -> AheadRows:
+        """`ahead`, as a message to another broker has it."""
+        return rows_of(self.ahead)
+
+    def _read_ahead(self, read: list[EventId]) -> None:
+        """The client has read this too, ahead of what is stored."""
+        rows = (*self.ahead_rows, *((origin, sequence, sequence) for origin, sequence in read))
+        if self.local_queue is None:
+            self.ahead = settle(self.position, rows, (held.event.id for held in self.stored))
+        else:  # what is unread before it may be on its way here
+            self.ahead = joined(rows)
 
     def admit(self, event: Event, how: str = "live") -> bool:
         """Store `event`, which `is_new`, behind the others; False if there is no room for it."""
@@ -230,7 +257,7 @@ class Context:
                 continue
             if brought is None:
                 brought = {held.event.id for held in self.stored}
-            if event.id in brought or sequence <= self.position.get(origin, 0):
+            if event.id in brought or self.has_read(event.id):
                 self._release(event)
             else:
                 self._insert_in_order(Held(event, "stored"))
@@ -238,7 +265,7 @@ class Context:
     def append_local_queue(self) -> None:
         """All that waited in the local queue follows, whether the older events brought it as well or not."""
         for event in self.local_queue or ():
-            _advance(self.reach, event.id)
+            advance(self.reach, event.id)
             self._queue().append(Held(event, "stored"))
         if self.local_queue is not None:
             self.local_queue.clear()
@@ -248,7 +275,7 @@ class Context:
         sent = {event.id for event in self.sent_early}
         self._keep(held for held in self.stored if held.event.id not in sent)
         for event_id in sent:
-            _advance(self.reach, event_id)
+            advance(self.reach, event_id)
 
     def _insert_in_order(self, held: Held) -> None:
         """A filter that the other broker did not know brought an event here that belongs among those it sent."""
@@ -294,6 +321,8 @@ class Context:
         position = self.position
         if origin not in position or sequence > position[origin]:
             position[origin] = sequence
+            if self.ahead:
+                self.ahead = above(self.ahead, position)
         self.bytes -= event.cost_bytes
         self.buffer.release(event)
         if self._acknowledged:
@@ -334,29 +363,32 @@ class Context:
         self.in_flight -= 1
         if self._sent:
             self._sent -= {event.id}
-        _advance(self.position, event.id)
+        advance(self.position, event.id)
+        if self.ahead:
+            self.ahead = above(self.ahead, self.position)
         self.bytes -= event.cost_bytes
         self.buffer.release(event)
 
     def return_in_flight(self) -> None:
         """The connection is gone: what was not acknowledged waits to be sent again.
 
-        What was acknowledged out of order leaves now: the client has it. The position says so if nothing earlier of the
-        same origin waits: at a broker where the event comes late it must not count as new.
+        What was acknowledged out of order leaves now: the client has it, and at a broker where the event comes late it
+        must not count as new.
         """
         if self._acknowledged:
             kept: deque[Held] = deque()
-            unread: set[BrokerId] = set()
+            read: list[EventId] = []
             for held in self.stored:
                 if held.event.id not in self._acknowledged:
                     kept.append(held)
-                    unread.add(held.event.id.origin)
                     continue
+                read.append(held.event.id)
                 self._release(held.event)
-                if held.event.id.origin not in unread:
-                    _advance(self.position, held.event.id)
             self.stored = kept
             self._acknowledged = _NONE
+            self._read_ahead(read)
+        elif self.ahead:
+            self._read_ahead([])
         self.in_flight = 0
         self._sent = _NONE
         if self.local_queue is not None:
@@ -378,18 +410,23 @@ class Context:
         if gone:
             self._acknowledged_ahead().update(gone)
 
-    def skip_to(self, position: Position) -> None:
-        """Another broker says how far the client has read: forget stored events it has consumed."""
-        if not position:
+    def skip_to(self, position: Position, ahead: AheadRows = ()) -> None:
+        """Another broker says how far the client has read: forget stored events it has consumed.
+
+        The position does not advance over what was read `ahead`: what is unread before it may be yet to come.
+        """
+        if not position and not ahead:
             return
         for read in position.items():
-            _advance(self.position, read)
-            _advance(self.reach, read)
-        if any(held.event.id[1] <= self.position.get(held.event.id[0], 0) for held in self.stored):
+            advance(self.position, read)
+            advance(self.reach, read)
+        if ahead:
+            self.ahead = joined((*self.ahead_rows, *ahead))
+        if self.ahead:
+            self.ahead = above(self.ahead, self.position)
+        if any(self.has_read(held.event.id) for held in self.stored):
             assert not self.in_flight, "a served context does not learn its position from others"
-            self._keep(
-                held for held in self.stored if held.event.id[1] > self.position.get(held.event.id[0], 0)
-            )
+            self._keep([held for held in self.stored if not self.has_read(held.event.id)])
 
     def keep_unread(self, reach: Mapping[BrokerId, int], held: Iterable[EventId]) -> None:
         """The client has consumed, elsewhere, all events up to `reach` but those `held`: forget the others."""
@@ -406,13 +443,14 @@ class Context:
         if self.local_queue is not None:
             self.local_queue = deque(event for event in self.local_queue if is_wanted(event))
         for read in reach.items():
-            _advance(self.reach, read)
+            advance(self.reach, read)
 
-    def start_over(self, position: Position) -> None:
-        """Forget what is stored; the client has read up to `position`."""
+    def start_over(self, position: Position, ahead: AheadRows = ()) -> None:
+        """Forget what is stored; the client has read up to `position`, and `ahead` of it."""
         self.take_all()
         self.local_queue = None
         self.position = position
+        self.ahead = joined(ahead)
         self.reach = dict(position)
 
     def take_out(self, is_taken: Callable[[Event], bool]) -> list[Event]:
@@ -434,9 +472,9 @@ class Context:
         reach = self.reach
         kept = (held.event for held in self.stored)
         for event in chain(kept, self.sent_early, self.local_queue or ()):
-            _advance(reach, event.id)
+            advance(reach, event.id)
         for read in reach.items():
-            _advance(self.position, read)
+            advance(self.position, read)
 
     def drop_expired(self, now: Seconds, has_begun: Callable[[Event], bool]) -> list[Event]:
         """Forget stored events whose lifetime is over, but for those in flight or begun before; returns them."""

@@ -13,16 +13,47 @@ Action = tuple[Any, ...]
 FOREVER = 100_000
 
 
-def draw(random: Random, length: int, *, is_live: bool = False) -> list[Action]:
+def draw(random: Random, length: int, *, is_live: bool = False, more: Random | None = None) -> list[Action]:
     """A random sequence. It begins with clients that are connected and subscribe, so that something can happen.
 
-    Brokers that run in real time are given nothing that takes long, nor anything that depends on the instant.
+    Brokers that run in real time are given nothing that takes long, nor anything that depends on the instant. `more`
+    draws windows, topic aliases and acknowledgements of any order into it: older seeds go without.
     """
     begun: list[Action] = [("connect", client, 5, False, FOREVER, None, False) for client in CLIENTS]
     for client in CLIENTS:
         topic_filter = random.choice((*FILTERS, GROUP))
         begun.append(("subscribe", client, topic_filter, Options(1 + random.randrange(2))))
-    return begun + [draw_one(random, is_live) for _ in range(random.randint(3, length))]
+    drawn = begun + [draw_one(random, is_live) for _ in range(random.randint(3, length))]
+    return drawn if more is None else [one for action in drawn for one in draw_more(more, action)]
+
+
+def draw_more(random: Random, action: Action) -> list[Action]:
+    """The action with all that it leaves open, and perhaps an acknowledgement after it."""
+    match action[0]:
+        case "connect":
+            *said, mute = action
+            mute = mute or random.random() < 0.2
+            window = random.choice((None, None, 1, 2, 4)) if action[2] == 5 else None
+            aliases = random.choice((0, 0, 1, 3)) if action[2] == 5 else 0
+            action = (*said, mute, window, aliases)
+        case "publish":
+            action = (*action, random.choice((0, 0, 0, 1, 2)))
+        case "acknowledge":
+            action = (*action, random.choice((0, 0, 1, 2)), random.random() < 0.15)
+    if action[0] in ("burst", "wait") or random.random() < 0.7:
+        return [action]
+    skipped, is_refused = random.choice((0, 1, 1, 2)), random.random() < 0.1
+    return [
+        action,
+        (
+            "acknowledge",
+            random.choice(CLIENTS),
+            random.randint(1, 2),
+            random.random() < 0.6,
+            skipped,
+            is_refused,
+        ),
+    ]
 
 
 def draw_one(random: Random, is_live: bool) -> Action:

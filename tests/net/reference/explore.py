@@ -32,9 +32,12 @@ def disagreement(actions: list[Action], setting: Setting, seed: int) -> str | No
     return None
 
 
-def explore(seed: int, setting: Setting, length: int = 20) -> str | None:
-    """Play the sequence of a seed; on a disagreement, what it is and the shrunk sequence."""
-    actions = draw(Random(seed), length)
+def explore(seed: int, setting: Setting, length: int = 20, *, is_plain: bool = False) -> str | None:
+    """Play the sequence of a seed; on a disagreement, what it is and the shrunk sequence.
+
+    `is_plain`: as sequences were drawn before there were windows, aliases and acknowledgements of any order.
+    """
+    actions = draw(Random(seed), length, more=None if is_plain else Random(f"more {seed}"))
     if disagreement(actions, setting, seed) is None:
         return None
     actions = shrink(actions, lambda shorter: disagreement(shorter, setting, seed) is not None)

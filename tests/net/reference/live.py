@@ -2,7 +2,7 @@
 
 from random import Random
 
-from roamq.net.clients.mqtt.codec import Version, Will
+from roamq.net.clients.mqtt.codec import Properties, Version, Will
 from tests.net.reference.actions import CLIENTS, TOPICS, draw
 from tests.net.reference.play import DisagreementError, Play
 from tests.net.turns import TurnedLine, Turns, come_to_rest
@@ -24,11 +24,23 @@ class LiveWorld:
         expiry: int,
         will: Will | None,
         version: Version,
+        receive_maximum: int | None,
+        topic_alias_maximum: int | None,
         answers: bool,
         wait: None,
     ) -> TurnedLine:
+        asked = Properties()
+        if version is Version.V5:
+            asked = Properties(receive_maximum=receive_maximum, topic_alias_maximum=topic_alias_maximum)
         line = self.turns.connect(
-            client, clean=clean, expiry=expiry, will=will, version=version, answers=answers, wait=wait
+            client,
+            clean=clean,
+            expiry=expiry,
+            will=will,
+            version=version,
+            answers=answers,
+            properties=asked,
+            wait=wait,
         )
         self.lines.append(line)
         return line
@@ -40,7 +52,7 @@ class LiveWorld:
 
 def explore_live(turns: Turns, seed: int, length: int = 12) -> str | None:
     """Play the sequence of a seed; on a disagreement, what it is and the sequence."""
-    actions = draw(Random(seed), length, is_live=True)
+    actions = draw(Random(seed), length, is_live=True, more=Random(f"more {seed}"))
     world = LiveWorld(turns)
     said = None
     try:

@@ -28,14 +28,21 @@ class Message:
     identifiers: tuple[int, ...] = ()
     shared: "Message | None" = None
     """The message as it was published, if the client is sent it as the member of the shared group."""
+    sent_on: int = 0
+    """The last connection of the session on which it was sent; 0: none."""
+    dup: bool = False
 
     def has_expired(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 
     @property
-    def seen(self) -> tuple[int, str, int, bool, tuple[int, ...]]:
+    def seen(self) -> "Seen":
         """What a client can tell of it."""
-        return self.number, self.topic, self.qos, self.retain, self.identifiers
+        return self.number, self.topic, self.qos, self.retain, self.identifiers, self.dup
+
+
+Seen = tuple[int, str, int, bool, tuple[int, ...], bool]
+"""Number, topic, QoS, RETAIN, subscription identifiers, DUP."""
 
 
 class ReferenceWill(NamedTuple):
@@ -61,12 +68,15 @@ class Session:
     subscriptions: dict[str, Options] = field(default_factory=dict)
     unacknowledged: list[Message] = field(default_factory=list)
     """What the client has been sent and not acknowledged, or is to be sent when it is back, in order."""
-    sent: int = 0
-    """How many of them it has been sent, on this connection or before."""
+    connection: int = 0
+    """How many connections it has had."""
     released: int = 0
     """How many QoS 2 messages the client has confirmed with PUBREC and not with PUBCOMP."""
     is_connected: bool = True
     is_mute: bool = False
+    """Whether the client acknowledges what it is told to, and nothing by itself."""
+    window: int | None = None
+    """Receive Maximum of such a client. How soon a broker fills it is open: see `Play.take_window`."""
     will: ReferenceWill | None = None
     will_at: float | None = None
     ends_at: float | None = None
@@ -88,7 +98,15 @@ class Model:
 
     # --- what clients do ------------------------------------------------------------------------------------
 
-    def connect(self, client: str, clean: bool, expiry: int, will: ReferenceWill | None, mute: bool) -> bool:
+    def connect(
+        self,
+        client: str,
+        clean: bool,
+        expiry: int,
+        will: ReferenceWill | None,
+        mute: bool,
+        window: int | None = None,
+    ) -> bool:
         """Returns Session Present."""
         self.drop(client)  # [MQTT-3.1.4-3]
         session = self.sessions.get(client)
@@ -100,16 +118,18 @@ class Model:
             session = self.sessions[client] = Session(expiry)
         session.expiry, session.will, session.will_at, session.ends_at = expiry, will, None, None
         session.is_connected, session.is_mute = True, mute
+        session.window = window if mute else None
+        session.connection += 1
         kept = [
-            message
-            for place, message in enumerate(session.unacknowledged)
-            if place < session.sent or not message.has_expired(self.now)  # [MQTT-3.3.2-5]
+            replace(message, dup=message.sent_on > 0)  # [MQTT-3.3.1-1]
+            for message in session.unacknowledged
+            if message.sent_on or not message.has_expired(self.now)  # [MQTT-3.3.2-5]
         ]
-        self.due[client] += kept  # [MQTT-4.4.0-1]
-        session.unacknowledged = [message for message in kept if message.qos] if mute else []
+        session.unacknowledged = []
         if not mute:
             session.released = 0
-        session.sent = len(session.unacknowledged)
+        for message in kept:  # [MQTT-4.4.0-1]
+            self.send(client, message)
         return present
 
     def drop(self, client: str) -> None:
@@ -152,15 +172,22 @@ class Model:
         self.check_group()
         return existed
 
-    def acknowledge(self, client: str, number: int, *, is_complete: bool) -> None:
-        """A client acknowledges a message, at QoS 2 perhaps with PUBREC alone."""
+    def acknowledge(
+        self, client: str, number: int, qos: int, identifiers: tuple[int, ...], *, is_complete: bool
+    ) -> None:
+        """A client acknowledges a message, at QoS 2 perhaps with PUBREC alone.
+
+        It may have another copy of it, as the member of the group.
+        """
         session = self.sessions[client]
-        for place, message in enumerate(session.unacknowledged[: session.sent]):
-            if message.number == number:
-                del session.unacknowledged[place]
-                session.sent -= 1
-                session.released += not is_complete
-                break
+        copies = [
+            message
+            for message in session.unacknowledged
+            if (message.number, message.qos) == (number, qos) and message.sent_on
+        ]
+        if copies:
+            session.unacknowledged.remove(min(copies, key=lambda copy: copy.identifiers != identifiers))
+            session.released += not is_complete
 
     def publish(self, message: Message, payload: bool = True) -> None:
         group = GROUP.split("/", 2)[2]
@@ -201,18 +228,22 @@ class Model:
 
     def send(self, client: str, message: Message) -> None:
         session = self.sessions[client]
-        if session.is_connected:
+        if session.is_connected and session.window is None:
             self.due[client].append(message)
             if message.qos and session.is_mute:
-                session.unacknowledged.append(message)
-                session.sent += 1
+                session.unacknowledged.append(replace(message, sent_on=session.connection))
         else:
             session.unacknowledged.append(message)
 
     def end(self, client: str) -> None:
         session = self.sessions.pop(client)
-        for message in session.unacknowledged[: session.sent]:
-            if message.shared is not None and message.qos == 1 and message.number not in self.pool:
+        for message in session.unacknowledged:
+            if (
+                message.sent_on
+                and message.shared is not None
+                and message.qos == 1
+                and message.number not in self.pool
+            ):
                 self.pool[message.number] = message.shared
                 self.spare.add(message.number)
         self.check_group()

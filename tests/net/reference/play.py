@@ -5,6 +5,7 @@ a burst it does not: there, clients move and publish while the news of what they
 client got by the end of the burst must be what one broker would have sent.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
@@ -30,10 +31,10 @@ from roamq.net.clients.mqtt.codec import (
 )
 from tests.net.network import Line, Network
 from tests.net.reference.actions import CLIENTS, FOREVER, Action
-from tests.net.reference.model import EMPTY, GROUP, Message, Model, Options, ReferenceWill
+from tests.net.reference.model import EMPTY, GROUP, Message, Model, Options, ReferenceWill, Seen, matches
 
 SETTLE_S = 0.6
-Seen = tuple[int, str, int, bool, tuple[int, ...]]
+GROUPED = GROUP.split("/", 2)[2]
 
 
 class DisagreementError(AssertionError):
@@ -53,6 +54,8 @@ class World(Protocol):
         expiry: int,
         will: Will | None,
         version: Version,
+        receive_maximum: int | None,
+        topic_alias_maximum: int | None,
         answers: bool,
         wait: None,
     ) -> Line: ...
@@ -77,11 +80,20 @@ class Play:
         """The connections of a client, and how many messages on each were looked at."""
         self.numbers = count(1)
         self.packet_ids = {client: count(1) for client in CLIENTS}
+        self.entered: dict[int, str] = {}
+        """Where messages entered, by number."""
+        self.latest: dict[tuple[Line, str], int] = {}
+        """The last message that came on a connection, of those that entered at one broker."""
+        self.aliases: dict[tuple[Line, int], str] = {}
+        """What publishers have made their topic aliases stand for."""
+        self.finished: Counter[Line] = Counter()
+        """How many messages of QoS 1 and 2 were acknowledged on a connection, to the end."""
 
     def run(self, actions: Iterable[Action]) -> None:
         for action in actions:
             self.calm_down()
             if action[0] == "burst":
+                self.open_windows(CLIENTS)
                 self.burst(action[1:])
             else:
                 self.do(*action)
@@ -90,6 +102,18 @@ class Play:
         self.bring_all_back()
         if self.world.failures:
             raise DisagreementError(f"an input failed: {self.world.failures[0]!r}")
+
+    def open_windows(self, clients: Iterable[str]) -> None:
+        """A burst is too short to see how soon a window is filled, and whether a subscription that changes is for what
+        waits already is open."""
+        for client in clients:
+            session = self.model.sessions.get(client)
+            if session is None or session.window is None or not session.is_connected:
+                continue
+            action = ("connect", client, 5, False, FOREVER, None, False)
+            self.do(*action)
+            self.rest()
+            self.compare(action)
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -121,6 +145,8 @@ class Play:
             case "wait":
                 self.rest(details[0])
             case _:
+                if kind in ("subscribe", "unsubscribe"):
+                    self.open_windows(details[:1])
                 line = self.lines.get(details[0])
                 if line is not None and not line.is_closed:
                     self.ask(kind, line, *details)
@@ -151,6 +177,8 @@ class Play:
         expiry: int,
         willed: tuple[int, int, bool] | None,
         mute: bool,
+        window: int | None = None,
+        aliases: int = 0,
     ) -> bool:
         """Returns what Session Present must be."""
         will = said = None
@@ -167,6 +195,8 @@ class Play:
             expiry=expiry,
             will=said,
             version=Version(version),
+            receive_maximum=window,
+            topic_alias_maximum=aliases or None,
             answers=not mute,
             wait=None,
         )
@@ -174,7 +204,7 @@ class Play:
         line.packet_ids = self.packet_ids[client]
         self.lines[client] = line
         self.unread[client].append((line, 0))
-        return self.model.connect(client, clean, expiry, will, mute)
+        return self.model.connect(client, clean, expiry, will, mute, window)
 
     def check_connected(self, client: str, old: Line | None, present: bool) -> None:
         line = self.lines[client]
@@ -250,21 +280,37 @@ class Play:
         if len(answers) != 1 or (line.version is Version.V5 and answers != [must]):
             raise DisagreementError(f"{client}: UNSUBACK {answers}, must be {must}")
 
-    def acknowledge(self, line: Line, client: str, how_many: int, is_complete: bool) -> None:
-        """Acknowledge the first messages of a connection that has acknowledged nothing by itself."""
+    def acknowledge(
+        self,
+        line: Line,
+        client: str,
+        how_many: int,
+        is_complete: bool,
+        skipped: int = 0,
+        is_refused: bool = False,
+    ) -> None:
+        """Acknowledge messages of a connection that does not by itself, but for the first ones that are skipped."""
         if line.answers:
             return
         done = {p.packet_id for p in line.acknowledged}
         waiting = [p for p in line.publishes if p.qos and p.packet_id not in done]
-        for packet in waiting[:how_many]:
+        reason = ReasonCode.SUCCESS
+        if is_refused and line.version is Version.V5:
+            reason, is_complete = ReasonCode.UNSPECIFIED_ERROR, True
+        for packet in waiting[skipped : skipped + how_many]:
             line.acknowledged.append(packet)
-            line.send(Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id))
+            answer = Puback if packet.qos == 1 else Pubrec
+            line.send(answer(packet.packet_id, reason))
             is_over = packet.qos == 1 or is_complete
-            if packet.qos == 2:
+            self.finished[line] += is_over
+            if packet.qos == 2 and not reason.failed:
                 self.rest()
                 if is_complete:
                     line.send(Pubcomp(packet.packet_id))
-            self.model.acknowledge(client, int(packet.payload or EMPTY), is_complete=is_over)
+            number, identifiers = int(packet.payload or EMPTY), packet.properties.subscription_identifiers
+            self.model.acknowledge(
+                client, number, packet.qos, tuple(sorted(identifiers)), is_complete=is_over
+            )
 
     def publish(
         self,
@@ -275,16 +321,21 @@ class Play:
         retain: bool,
         has_payload: bool,
         expiry: int | None,
+        alias: int = 0,
     ) -> None:
         if line.version is Version.V311:
-            expiry = None
+            expiry, alias = None, 0
         message = Message(next(self.numbers), topic, qos, retain, client)
         if expiry is not None:
             message = replace(message, expires_at=self.model.now + expiry)
         payload = str(message.number).encode() if has_payload else b""
-        properties = Properties(message_expiry_interval=expiry)
+        properties = Properties(message_expiry_interval=expiry, topic_alias=alias or None)
         packet_id = next(self.packet_ids[client]) if qos else 0
-        line.send(Publish(topic, payload, qos, retain, packet_id=packet_id, properties=properties))
+        is_known = alias > 0 and self.aliases.get((line, alias)) == topic
+        self.aliases[line, alias] = topic
+        self.entered[message.number] = line.broker
+        said = "" if is_known else topic
+        line.send(Publish(said, payload, qos, retain, packet_id=packet_id, properties=properties))
         self.model.publish(message, has_payload)
 
     # --- what clients got -----------------------------------------------------------------------------------
@@ -299,11 +350,28 @@ class Play:
                 number = int(packet.payload or EMPTY)
                 # Within a burst a client may change its version.
                 identifiers = () if is_hasty else tuple(sorted(packet.properties.subscription_identifiers))
-                entry = (number, packet.topic, packet.qos, packet.retain, identifiers)
+                self.check_order(client, line, packet)
+                dup = packet.dup and not is_hasty
+                entry = (number, packet.topic, packet.qos, packet.retain, identifiers, dup)
                 if not (is_hasty and packet.dup and entry in came):  # not acknowledged when the client moved
                     came.append(entry)
         self.unread[client] = self.unread[client][-1:]
         return came
+
+    def check_order(self, client: str, line: Line, packet: Publish) -> None:
+        """[MQTT-4.6.0-6]: what entered at one broker comes in that order, on each connection.
+
+        A message that a group hands on, or that was retained, has another place.
+        """
+        number = int(packet.payload or EMPTY)
+        session = self.model.sessions.get(client)
+        is_shared = session is None or (GROUP in session.subscriptions and matches(GROUPED, packet.topic))
+        if not packet.qos or packet.retain or is_shared or self.entered.get(number, "?") == "?":
+            return
+        key = (line, self.entered[number])
+        if number < self.latest.get(key, 0):
+            raise DisagreementError(f"{client}: {number} came after {self.latest[key]}, on one connection")
+        self.latest[key] = number
 
     def compare(self, action: Action) -> None:
         """What each client was sent must be what the model says, but for what the standard leaves open."""
@@ -313,7 +381,10 @@ class Play:
             due, self.model.due[client] = self.model.due[client], []
             wanted = [message.seen for message in due]
             if line.version is Version.V311 or is_hasty:
-                wanted = [(*entry[:4], ()) for entry in wanted]
+                wanted = [(*entry[:4], (), entry[5] and not is_hasty) for entry in wanted]
+            session = self.model.sessions.get(client)
+            if session is not None and session.window is not None and not is_hasty:
+                self.take_window(client, line, got)
             if is_hasty:
                 wanted = list(
                     dict.fromkeys(wanted)
@@ -336,7 +407,7 @@ class Play:
         """
         session = self.model.sessions.get(client)
         for entry in list(got):
-            number, _, qos, retain, came_for = entry
+            number, _, qos, retain, came_for, dup = entry
             if entry in due:
                 due.remove(entry)
                 continue
@@ -345,7 +416,9 @@ class Play:
             message = self.model.pool.get(number)
             if number == EMPTY:
                 got.remove(entry)
-            elif message is not None and qos == min(message.qos, session.subscriptions[GROUP].qos):
+            elif (
+                message is not None and not dup and qos == min(message.qos, session.subscriptions[GROUP].qos)
+            ):
                 identifier = session.subscriptions[GROUP].identifier
                 identifiers = (identifier,) if identifier else ()
                 if not is_plain and came_for != identifiers:
@@ -354,8 +427,38 @@ class Play:
                 del self.model.pool[number]
                 if session.is_mute and qos:
                     sent = replace(message, qos=qos, retain=retain, identifiers=identifiers, shared=message)
-                    session.unacknowledged.insert(session.sent, sent)
-                    session.sent += 1
+                    session.unacknowledged.append(replace(sent, sent_on=session.connection))
+
+    def take_window(self, client: str, line: Line, got: list[Seen]) -> None:
+        """Leave out what came to a client with a Receive Maximum: the first of what waits, and no more than it takes.
+
+        What it gets as a member of the group is looked at elsewhere. Messages of QoS 0 may be dropped, or wait as well.
+        """
+        session = self.model.sessions[client]
+        now, here = self.model.now, session.connection
+        for entry in list(got):
+            for place, message in enumerate(session.unacknowledged):
+                if message.sent_on == here:
+                    continue
+                if message.seen == entry:
+                    got.remove(entry)
+                    session.unacknowledged[place] = replace(message, sent_on=here)
+                    if not message.qos:
+                        del session.unacknowledged[place]
+                    break
+                if message.qos and not message.retain and not message.has_expired(now):
+                    break  # this one is next; in which order retained messages come is open
+        unfinished = sum(packet.qos > 0 for packet in line.publishes) - self.finished[line]
+        assert session.window is not None
+        if unfinished > session.window:
+            raise DisagreementError(f"{client}: {unfinished} are in flight, it takes {session.window}")
+        waiting = [
+            message
+            for message in session.unacknowledged
+            if message.sent_on != here and message.qos and (message.dup or not message.has_expired(now))
+        ]
+        if waiting and not unfinished and not session.released and line.is_open:
+            raise DisagreementError(f"{client}: {waiting[0]} does not come, and nothing is in flight")
 
     def bring_all_back(self) -> None:
         """At the end every session is taken up: whatever was stored for it comes, and nobody's share is left."""

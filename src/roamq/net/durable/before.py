@@ -16,6 +16,7 @@ import msgspec
 
 from roamq.core.events import Event
 from roamq.core.filters import Filter
+from roamq.core.reading import NOTHING_AHEAD
 from roamq.net.durable import connections, forms
 from roamq.net.durable.graph import Form, Forms, Packer, parts_of
 from roamq.net.ops.settings import Settings
@@ -116,7 +117,13 @@ class MatchIndexHusk(Husk):
         return iter(held.items())
 
 
-_HUSKS: Final[dict[str, type[Husk]]] = {"MatchIndex": MatchIndexHusk}
+class ContextHusk(Husk):
+    """Nothing was written down of what a client had read ahead of its position."""
+
+    ahead = NOTHING_AHEAD
+
+
+_HUSKS: Final[dict[str, type[Husk]]] = {"Context": ContextHusk, "MatchIndex": MatchIndexHusk}
 
 
 def _husk(name: str) -> type[Husk]:

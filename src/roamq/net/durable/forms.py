@@ -22,6 +22,7 @@ from roamq.core.covering import CoverIndex
 from roamq.core.events import EventId
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
+from roamq.core.reading import NOTHING_AHEAD
 from roamq.geo.here import MeaningHere
 from roamq.net.clients.access import Access
 from roamq.net.clients.admission import Admission, SessionSearch
@@ -104,7 +105,9 @@ _CONTEXT_FIELDS: Final = (
     "session",
     "_acknowledged",
     "limit_bytes",
+    "ahead",
 )
+"""In the order of a row. Releases add to the end: a row of the release before is shorter."""
 _context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
 assert {*_CONTEXT_FIELDS, "stored", "local_queue", "sent_early", "buffer", "bytes", "_sent"} == set(
     Context.__slots__
@@ -126,7 +129,8 @@ def _pack_context(packer: Packer, context: Context) -> Row:
 
 def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     _, fields, numbers, hows, later, early = row
-    for name, value in zip(_CONTEXT_FIELDS, fields, strict=True):
+    context.ahead = NOTHING_AHEAD
+    for name, value in zip(_CONTEXT_FIELDS, fields, strict=False):
         setattr(context, name, unpacker.unpack(value))
     events = unpacker.events
     held = tuple.__new__

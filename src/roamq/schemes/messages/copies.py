@@ -8,6 +8,7 @@ from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
+from roamq.core.reading import AheadRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,8 @@ class Activate(Message):
     digest: str
     position: Mapping[BrokerId, int]
     session: object | None = None
+    ahead: AheadRows = ()
+    """What the client has read above the position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

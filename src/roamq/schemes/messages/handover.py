@@ -8,6 +8,7 @@ from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
+from roamq.core.reading import AheadRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +114,5 @@ class StoredEvents(Message):
     last: bool = True
     session: object | None = None
     """What `Subscriptions` would have brought, had it been sent."""
+    ahead: AheadRows = ()
+    """What the client has read above the position."""

@@ -15,6 +15,7 @@ from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
+from roamq.core.reading import AheadRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,10 @@ class Handed(PrehandoffMessage):
     position: Mapping[BrokerId, int]
     reach: Mapping[BrokerId, int]
     held: tuple[EventId, ...]
+    ahead: AheadRows = ()
+    """What the client has read above the position: some of it may be above `reach`."""
+    session: object | None = None
+    """As the client left it: what `Preforward` brought is older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

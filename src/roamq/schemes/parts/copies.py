@@ -101,7 +101,7 @@ class HeldCopies(Part):
         state = after(self.state(message.client), Stimulus.ACTIVATE)
         copy.epoch = message.epoch
         copy.session = message.session
-        copy.start_over(dict(message.position))
+        copy.start_over(dict(message.position), message.ahead)
         copy.open_local_queue()  # until everything older has been forwarded
         self.contexts.set_mode(copy, MODES[state])
         last_broker = message.epoch.broker
@@ -223,6 +223,7 @@ class SentCopies(Part):
             epoch=context.epoch,
             digest=digest_of(context.filters),
             position=dict(context.position),
+            ahead=context.ahead_rows,
             session=context.session,
         )
         self.mailbox.send(neighbor, request)

@@ -264,6 +264,7 @@ class HandOver(Part):
             epoch=release.epoch,
             events=events,
             position=dict(context.position),
+            ahead=context.ahead_rows,
             session=None if leaving.session_sent else context.session,
         )
         if not any(other.context is context for other in others.values()):
@@ -298,7 +299,7 @@ class HandOver(Part):
         context = arriving.context
         if message.session is not None:
             self.host.take_session(context, message.session)
-        context.skip_to(dict(message.position))
+        context.skip_to(dict(message.position), message.ahead)
         # What this broker had itself (a copy that was prefetched here) came by multicast.
         how = "stored" if old_broker == self.me else "transferred"
         (self.own.admit_all or self.admit_all)(arriving, message, how)
@@ -458,7 +459,7 @@ def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEve
     *parts, last = in_parts(message.events, contexts)
     for part in parts:
         yield replace(message, events=part, last=False)
-        message = replace(message, position={}, session=None)
+        message = replace(message, position={}, ahead=(), session=None)
     yield replace(message, events=last)
 
 

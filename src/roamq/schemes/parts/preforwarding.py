@@ -220,6 +220,8 @@ class Preforwarding(Part):
                 position=dict(context.position),
                 reach=dict(context.reach),
                 held=tuple(event.id for event in context.events()),
+                ahead=context.ahead_rows,
+                session=context.session,
             )
             self.mailbox.send(message.successor.broker, handed)
         for attempt in list(self.of(context).values()):

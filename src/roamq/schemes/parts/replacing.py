@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
-from roamq.core.context import Context, Epoch, Position
+from roamq.core.context import Context, Epoch
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
+from roamq.core.reading import Position
 from roamq.schemes.messages.handover import Subscriptions
 from roamq.schemes.messages.prehandoff import Handed, Prestored
 from roamq.schemes.parts.handover import HandOver
@@ -102,7 +103,8 @@ class Replacements(Part):
         message = arriving.handed
         assert message is not None
         if self.contexts.router.passed(message.fence):
-            arriving.context.skip_to(dict(message.position))
+            self.contexts.host.take_session(arriving.context, message.session)
+            arriving.context.skip_to(dict(message.position), message.ahead)
             arriving.context.keep_unread(message.reach, message.held)
             self.handover.replay(arriving)
 
