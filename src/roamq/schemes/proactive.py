@@ -86,9 +86,11 @@ class ProActive(Scheme):
             replay=self.step_6_replay,
             completed=self.completed,
             step_aside=self.step_aside,
+            overdue=self.overdue,
         )
         care = FALLBACKS[options.fallback]
-        self.handover = self.add(HandOver(self.contexts, self.mailbox, own, care=care))
+        self.handover = self.add(HandOver(self.contexts, self.mailbox, own, care=care, may_be_late=True))
+        self.late = self.add(self.handover.late)
         self.whereabouts = self.handover.whereabouts
         self.copies = self.add(HeldCopies(self.contexts, self.mailbox, self.handover))
         self.sent = self.add(SentCopies(self.contexts, self.mailbox, self.all_forwarded))
@@ -156,6 +158,10 @@ class ProActive(Scheme):
     def on_restart(self) -> None:
         for client in [c for c, context in self.contexts.items() if context.mode is Mode.SERVING]:
             self.on_disconnect(client, "crashed")
+        for part in self.parts:
+            part.on_restart()
+        for context in self.successors:
+            self.late.wait(context.client)
 
     def on_leave(self, client: ClientId) -> None:
         context = self.contexts.get(client)
@@ -201,9 +207,11 @@ class ProActive(Scheme):
     def case_2_disconnected(self, context: Context) -> None:
         """S is gone: activate its copies, and forward Msgs(S) to each until it has acknowledged.
 
-        A context that is itself on its way waits: there is nothing to activate with until it is whole.
+        A context that is itself on its way waits: there is nothing to activate with until it is whole. One that lacks
+        events which come late is requested by whoever wants it.
         """
-        if context not in self.whereabouts.incomplete and self.neighborhood.neighbors:
+        is_whole = context not in self.whereabouts.incomplete and context.late is None
+        if is_whole and self.neighborhood.neighbors:
             self.sent.activate(context, self.neighborhood.neighbors)
 
     # --- case 3: the client comes back -----------------------------------------------------------------------
@@ -238,6 +246,11 @@ class ProActive(Scheme):
         if activation is not None and new_broker in activation.pending:
             activation.pending = {new_broker: activation.pending[new_broker]}
             self.successors[context] = request
+            fence = activation.pending[new_broker]
+            if fence is not None and self.late.may_go(context, fence):
+                self.overdue(context.client)
+            else:
+                self.late.wait(context.client)
         else:
             self.sent.stop(context)
             self.pass_on(context, request)
@@ -277,6 +290,23 @@ class ProActive(Scheme):
         claim = self.successors.pop(context, None)
         if claim is not None:
             self.pass_on(context, claim)
+
+    def overdue(self, client: ClientId) -> None:
+        """Bk serves S from its copy, which lacks events that come late: they follow the rest."""
+        for context, claim in [one for one in self.successors.items() if one[0].client == client]:
+            fence = self.sent.activations[context].pending[claim.new_broker]
+            if fence is None:
+                self.late.wait(client)
+                continue
+            late = self.late.missing(context, fence)
+            if not late:
+                self.sent.on_passed()
+                continue
+            filters, session = tuple(context.filters), context.session
+            del self.successors[context]
+            self.sent.end_in_part(context, claim.new_broker, late)
+            self.late.owe(context, claim.epoch, claim.new_broker, fence, late)
+            self.keep_for(client, claim.epoch, filters, session)
 
     def pass_on(self, context: Context, claim: Claim) -> None:
         """The context is Bk's alone; if we are its neighbor, the subscriptions stay here as a copy."""
@@ -374,6 +404,8 @@ class ProActive(Scheme):
             self.contexts.replay(arriving.context)
         if message.last:
             arriving.whole = True
+            if message.late:
+                self.late.await_rest(arriving.context, arriving.transfer, sender, message.late)
             self.complete(arriving)
 
     def complete(self, arriving: TakenOver) -> None:

@@ -65,6 +65,8 @@ class Forwarded(Message):
     epoch: Epoch
     events: tuple[Event, ...]
     last: bool = False
+    late: tuple[BrokerId, ...] = ()
+    """With the last: origins of which more may come to the last broker; it follows as `LateEvents`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

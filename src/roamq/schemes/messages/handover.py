@@ -113,3 +113,27 @@ class StoredEvents(Message):
     last: bool = True
     session: object | None = None
     """What `Subscriptions` would have brought, had it been sent."""
+    late: tuple[BrokerId, ...] = ()
+    """Origins of which more may come to the old broker; it follows as `LateEvents`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateEvents(Message):
+    """Old broker -> new broker, after `StoredEvents`: what came late, and of which origins nothing more does."""
+
+    kind: ClassVar[str] = "stored_event"
+    carries: ClassVar[str] = "events"
+    priced_as: ClassVar[str] = "transfer"
+    client: ClientId
+    epoch: Epoch
+    events: tuple[Event, ...]
+    origins: tuple[BrokerId, ...] | None = None
+    """None: of none at all. The old broker owes nothing, or has forgotten what it owed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskLate(Message):
+    """New broker -> old broker: do you still owe this client events?"""
+
+    client: ClientId
+    epoch: Epoch
