@@ -286,7 +286,7 @@ def test_a_broker_that_is_down_holds_up_nobody_who_roams_between_others(
 
         for broker in ("b2", "b1", "b2"):
             mover.drop()
-            sent.append(broker.encode())
+            sent.append(b"near %d" % len(sent))
             writer.publish("t", sent[-1], 1)
             await eventually(lambda: not writer.unacknowledged, "the acknowledgement")
             await mover.connect(brokers.port(broker))

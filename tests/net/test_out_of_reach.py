@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from roamq.core.events import BrokerId
+from roamq.net.machine import Machine
 from tests.net.fleet import Fleet, FleetClient
+from tests.net.growing import GrowingFleet
 
 SCHEMES = ("standard", "proactive", "logging")
 LINKS = ("mesh", "ring")
@@ -164,6 +166,55 @@ def test_a_client_is_let_in_while_another_broker_is_out_of_reach(scheme: str, ov
     assert mover.payloads() == [b"0", b"1"]
     late: list[Any] = [machine.broker.scheme for machine in fleet.machines.values()]
     assert not any(scheme.handover.late.owing or scheme.handover.late.awaiting for scheme in late)
+
+
+def test_without_the_mechanism_a_move_waits_for_the_broker_out_of_reach() -> None:
+    """Seen to fail: what the others check would not hold by itself."""
+    fleet = Fleet(1, "standard", 3, overlay="interest", handoff_timeout_s=5.0, late_after_s=1000.0)
+    mover = fleet.client("mover")
+    mover.connect("b1")
+    mover.subscribe("t", 2)
+    fleet.settle()
+    fleet.cut = {frozenset(pair) for pair in fleet.links if "b3" in pair}
+    mover.connect("b2")
+    fleet.settle()
+
+    assert mover.present == [False, False]
+
+
+@pytest.mark.parametrize("overlay", ["interest", "flooding"])
+def test_who_awaits_events_goes_on_when_the_broker_that_owed_them_has_forgotten(overlay: str) -> None:
+    """It asks once a minute; a broker that began anew owes nothing."""
+    fleet = GrowingFleet(2, "standard", 3, overlay=overlay, handoff_timeout_s=1000.0)
+    mover, far = fleet.client("mover"), fleet.client("far")
+    mover.connect("b1")
+    far.connect("b3")
+    mover.subscribe("t", 2)
+    fleet.settle()
+    fleet.cut = {frozenset(pair) for pair in fleet.links if "b3" in pair}
+    other: Any = fleet.machines[BrokerId("b2")].broker.scheme
+    if overlay == "flooding":  # b3 tells b2 alone of an event that nobody wants
+        fleet.cut.discard(frozenset(("b2", "b3")))
+        far.publish("u", b"", 2)
+        fleet.settle()
+        fleet.cut.add(frozenset(("b2", "b3")))
+    mover.connect("b2")
+    fleet.settle()
+    assert mover.present[1:] == [True]
+    assert other.handover.late.awaiting
+    made = fleet.machines[BrokerId("b1")].made_of
+    fleet._end(BrokerId("b1"))
+    fleet.machines[BrokerId("b1")] = Machine(made, fleet.now)
+    fleet.cut.clear()
+    fleet.settle()
+    far.publish("t", b"held back", 2)
+    fleet.settle()
+    assert mover.payloads() == []
+    fleet.now += 61.0
+    fleet.settle()
+
+    assert mover.payloads() == [b"held back"]
+    assert not other.handover.late.awaiting
 
 
 def main() -> None:

@@ -17,8 +17,7 @@ above one common position that have passed their brokers.
 from dataclasses import dataclass, replace
 
 from roamq.core.context import Context, Epoch, Mode, Ticket
-from roamq.core.errors import ConfigError
-from roamq.core.events import BrokerId, ClientId, Seconds
+from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.messages.copies import CopiesLeft, Deactivate, Delete, Forwarded, MovedHere
@@ -26,38 +25,12 @@ from roamq.schemes.messages.handover import ContextRequest, NoContext, Subscript
 from roamq.schemes.parts.copies import HeldCopies, SentCopies
 from roamq.schemes.parts.departed import DepartedBrokers
 from roamq.schemes.parts.handover import HandOver
-from roamq.schemes.parts.neighbors import NeighborGraph, Neighborhood, Row, rows_of
-from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
+from roamq.schemes.parts.neighbors import NeighborGraph, Neighborhood
+from roamq.schemes.parts.own_steps import Leaving, OwnSteps
 from roamq.schemes.parts.part import Departure, Part
 from roamq.schemes.parts.whereabouts import Arriving, Claim
+from roamq.schemes.proactive_options import FALLBACKS, ProActiveOptions
 from roamq.schemes.proactive_states import State, Stimulus, after
-from roamq.schemes.reactive import AS_PUBLISHED
-
-FALLBACKS = {"standard": Care(), "reactive": AS_PUBLISHED}
-"""How a context comes for which no copy waits: without loss, or as [PRO] section 1 describes it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProActiveOptions(SchemeOptions):
-    """Parameters of pro-active caching."""
-
-    fallback: str = "standard"
-    """Without a copy: the lossless 'standard' hand-over, or the paper's own 'reactive' transfer."""
-    warm_start: tuple[Row, ...] = ()
-    """Edges known from the beginning: rows of (from, to, weight, last seen)."""
-    neighbor_lifetime_s: Seconds | None = None
-    """An edge that nobody crossed for so long is forgotten; None to keep it."""
-    neighbor_limit: int | None = None
-    """How many neighbors a broker keeps at most: the least recently used leave first."""
-    outlier_crossings: int = 0
-    """An edge crossed fewer times than this is an outlier until proven otherwise."""
-    outlier_s: Seconds | None = None
-    """How long an outlier is kept."""
-
-    def __post_init__(self) -> None:
-        if self.fallback not in FALLBACKS:
-            raise ConfigError(f"scheme.fallback: {self.fallback!r} is none of {', '.join(FALLBACKS)}")
-        object.__setattr__(self, "warm_start", rows_of(self.warm_start))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -232,7 +205,9 @@ class ProActive(Scheme):
 
     def on_moved_here(self, new_broker: BrokerId, message: MovedHere) -> None:
         """ "Bk informs Bj that it is currently serving S", from the copy that Bj activated there."""
-        request = ContextRequest(client=message.client, epoch=message.epoch, new_broker=new_broker)
+        request = ContextRequest(
+            client=message.client, epoch=message.epoch, new_broker=new_broker, takes_late=message.takes_late
+        )
         context = self.whereabouts.claimed_by(request)
         if context is None or context.epoch != message.taken:
             self.on_context_request(new_broker, request)  # the copy was not of the last connection
@@ -247,7 +222,7 @@ class ProActive(Scheme):
             activation.pending = {new_broker: activation.pending[new_broker]}
             self.successors[context] = request
             fence = activation.pending[new_broker]
-            if fence is not None and self.late.may_go(context, fence):
+            if fence is not None and self.late.may_go(context, fence, request.takes_late):
                 self.overdue(context.client)
             else:
                 self.late.wait(context.client)
@@ -293,7 +268,9 @@ class ProActive(Scheme):
 
     def overdue(self, client: ClientId) -> None:
         """Bk serves S from its copy, which lacks events that come late: they follow the rest."""
-        for context, claim in [one for one in self.successors.items() if one[0].client == client]:
+        for context, claim in list(self.successors.items()):
+            if context.client != client or not claim.takes_late:
+                continue
             fence = self.sent.activations[context].pending[claim.new_broker]
             if fence is None:
                 self.late.wait(client)
@@ -391,7 +368,12 @@ class ProActive(Scheme):
         self.contexts.serve(context)
         if confirmed and not whole:
             self.contexts.replay(context)
-        self.mailbox.send(taken.broker, MovedHere(client=client, epoch=context.epoch, taken=taken))
+        self.mailbox.send(
+            taken.broker,
+            MovedHere(
+                client=client, epoch=context.epoch, taken=taken, takes_late=self.late.after_s is not None
+            ),
+        )
 
     def on_forwarded(self, sender: BrokerId, message: Forwarded) -> None:
         """What the copy lacks comes from Bk while the copy serves S already, or waits for S."""

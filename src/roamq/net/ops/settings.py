@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[BrokerId, ...]
     """Of the first configuration: the core of the network."""
     links: tuple[tuple[str, str], ...]
-    overlay: str = "flooding"
+    overlay: str = "interest"
     scheme: str = "proactive"
     scheme_options: dict[str, Any] = {}
     limits: Limits = Limits()

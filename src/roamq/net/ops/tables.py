@@ -15,7 +15,7 @@ class NetworkTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     scheme: str = "proactive"
     options: dict[str, Any] = {}
     """Of the scheme."""
-    overlay: Literal["flooding", "interest", "hierarchy"] = "flooding"
+    overlay: Literal["interest", "flooding", "hierarchy"] = "interest"
     links: Literal["mesh"] | list[tuple[str, str]] = "mesh"
     secret: str | None = None
     """Shared by the brokers; enough on loopback only."""

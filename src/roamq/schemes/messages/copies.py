@@ -94,6 +94,8 @@ class MovedHere(Message):
     client: ClientId
     epoch: Epoch
     taken: Epoch
+    takes_late: bool = False
+    """Whether the new broker knows `LateEvents`: the release before did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

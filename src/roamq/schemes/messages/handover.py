@@ -23,6 +23,8 @@ class ContextRequest(Message):
     of: Epoch | None = None
     after: Epoch | None = None
     """The connection that the claim was redirected to. It is redirected to later ones only, so it never goes round."""
+    takes_late: bool = False
+    """Whether the new broker knows `LateEvents`: the release before did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,8 @@ class Release(Message):
     of: Epoch | None = None
     after: Epoch | None = None
     """The connection that the claim was redirected to. It is redirected to later ones only, so it never goes round."""
+    takes_late: bool = False
+    """Whether the new broker knows `LateEvents`: the release before did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,13 +135,14 @@ class HandOver(Part):
         self._forward([x for x in self._before_fence if x.release and self._may_go(x, x.release)])
 
     def _may_go(self, leaving: Leaving, release: Release) -> bool:
-        return not self.care.fenced or self.late.may_go(leaving.context, release.fence)
+        return not self.care.fenced or self.late.may_go(leaving.context, release.fence, release.takes_late)
 
     def on_timer(self, key: TimerKey) -> bool:
         """A context has waited long enough: what comes late follows it."""
         if key[0] != LATE_TIMER:
             return False
-        self._forward([x for x in self._before_fence if x.context.client == key[1]])
+        waiting = [x for x in self._before_fence if x.context.client == key[1]]
+        self._forward([x for x in waiting if x.release and x.release.takes_late])
         if self.own.overdue is not None:
             self.own.overdue(ClientId(key[1]))
         return True
@@ -249,6 +250,7 @@ class HandOver(Part):
             epoch=arriving.transfer,
             new_broker=self.me,
             fence=self.router.fence(old_broker),
+            takes_late=self.late.after_s is not None,
         )
         self.mailbox.send(old_broker, release)
 

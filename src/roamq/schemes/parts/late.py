@@ -99,9 +99,9 @@ class LateParts(Part):
         of_fence = NO_ORIGINS if self.router.passed(fence) else self.router.late(fence)
         return of_fence | late_origins(context)
 
-    def may_go(self, context: Context, fence: Mapping[BrokerId, int]) -> bool:
-        """Has the fence passed, but for origins that are known to be late?"""
-        if self.after_s is None:
+    def may_go(self, context: Context, fence: Mapping[BrokerId, int], takes_late: bool) -> bool:
+        """Has the fence passed, but for origins that are known to be late, if the other broker knows of such?"""
+        if self.after_s is None or not takes_late:
             return self.router.passed(fence) and context.late is None
         known = self.late.keys() | late_origins(context)
         return self.after_s == 0 or self.missing(context, fence) <= known
