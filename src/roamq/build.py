@@ -7,7 +7,7 @@ from roamq.broker.broker import Broker
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
 from roamq.core.errors import ConfigError
-from roamq.core.events import BrokerId
+from roamq.core.events import BrokerId, Seconds
 from roamq.core.ports import Host
 from roamq.geo.here import MeaningHere
 from roamq.geo.region import Region
@@ -61,6 +61,7 @@ def build_scheme(
     *,
     oracle: Oracle | None = None,
     region: Region | None = None,
+    late_after_s: Seconds | None = None,
 ) -> Scheme:
     """A scheme with the contexts and the mailbox that it shares with its broker."""
     contexts = Contexts(
@@ -72,6 +73,7 @@ def build_scheme(
         timeout_s=options.timeout_s,
         meaning=MeaningHere(me) if entry.scheme.means_places else None,
         settles_at_once=not entry.scheme.counts_acknowledgements,
+        late_after_s=late_after_s,
     )
     return entry.scheme(
         Setup(
@@ -99,11 +101,13 @@ def build_broker(
     region: Region | None = None,
     confirms: bool = False,
     first_number: int = 0,
+    late_after_s: Seconds | None = None,
 ) -> Broker:
     """A broker of the network `topology` in the world `host`, with a scheme chosen by name.
 
     What it counts - events, markers - it counts on from `first_number`: a life that remembers no other must not use
-    its numbers again. Such a life does not know what its neighbours want (`Broker.doubt`).
+    its numbers again. Such a life does not know what its neighbours want (`Broker.doubt`). A hand-over does not wait
+    longer than `late_after_s` for a broker that is out of reach, if the scheme knows how to go on without.
     """
     entry = scheme_named(scheme)
     parsed = options if isinstance(options, SchemeOptions) else entry.options_type.parse(options or {})
@@ -117,7 +121,9 @@ def build_broker(
         confirms=confirms,
         first_number=first_number,
     )
-    built = build_scheme(me, host, router, entry, parsed, oracle=oracle, region=region)
+    built = build_scheme(
+        me, host, router, entry, parsed, oracle=oracle, region=region, late_after_s=late_after_s
+    )
     broker = Broker(me, host, router, built.contexts, built.mailbox, built, first_number=first_number)
     if first_number:
         broker.doubt()

@@ -1,8 +1,13 @@
 """Exhaustive exploration in a bounded form; `python -m tests.schemes.interleavings` explores further."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from roamq.overlay.paths import UniquePaths
+from roamq.schemes.parts import late
+from roamq.schemes.parts.late import LateParts
 from tests.schemes.interleavings.explore import Finding, explore, play
 from tests.schemes.interleavings.plans import Plan, plans
 from tests.schemes.interleavings.world import World
@@ -37,6 +42,42 @@ def test_proactive_by_interest_in_every_order(plan: Plan) -> None:
     result = explore(plan.world, max_states=BOUND)
 
     assert result.finding is None, f"{plan}: {result.finding}"
+
+
+LATE = [
+    replace(plan, late_after_s=0.0)
+    for scheme in ("standard", "proactive")
+    for overlay in ("interest", "flooding")
+    for plan in plans(scheme, moves=1, overlay=overlay)
+]
+
+
+@pytest.mark.parametrize("plan", LATE, ids=str)
+def test_what_comes_late_follows_in_every_order(plan: Plan) -> None:
+    """No context waits for a fence: as if brokers were down, each until any later moment."""
+    result = explore(plan.world, max_states=2 * BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead", "found"),
+    [
+        (late, "hold_back", lambda context, origins: None, "loss"),
+        (LateParts, "owe", lambda self, context, *rest: self.contexts.close(context, mobile=True), "loss"),
+    ],
+    ids=["nothing is held back", "nothing is owed"],
+)
+def test_the_explorer_finds_that_what_comes_late_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, instead: Any, found: str
+) -> None:
+    monkeypatch.setattr(owner, name, instead)
+    plan = Plan("standard", ("go a", "vanish", "go b"), "cc", overlay="interest", late_after_s=0.0)
+
+    result = explore(plan.world)
+
+    assert result.finding is not None
+    assert result.finding.what.startswith(found), result.finding
 
 
 def test_the_explorer_finds_a_handoff_that_sends_no_markers(monkeypatch: pytest.MonkeyPatch) -> None:

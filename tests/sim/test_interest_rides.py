@@ -15,6 +15,7 @@ from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.overlay.interest import ByInterest
 from roamq.overlay.paths import UniquePaths
+from roamq.schemes.parts import late
 from roamq.sim.scenario import Simulation, checked
 from tests.support.rough_rides import findings, ride
 from tests.support.street_rides import ride as street_ride
@@ -45,6 +46,17 @@ def test_no_ride_loses_or_repeats_anything(scheme: str, options: dict[str, Any])
         result = ride(scheme, number, overlay="interest", **options)
         assert result.checkers.expected_count > 0, f"ride {number} expects nothing and shows nothing"
         assert findings(result) == {}, f"replay: ride({scheme!r}, {number}, overlay='interest', **{options})"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late_after_s", [0.0, 0.2])
+@pytest.mark.parametrize("overlay", ["interest", "flooding"])
+@pytest.mark.parametrize("scheme", ["standard", "proactive", "logging", "standard+on-device"])
+def test_no_ride_loses_or_repeats_what_comes_late(scheme: str, overlay: str, late_after_s: float) -> None:
+    for number in range(RIDES):
+        result = ride(scheme, number, overlay=overlay, late_after_s=late_after_s)
+        assert result.checkers.expected_count > 0, f"ride {number} expects nothing and shows nothing"
+        assert findings(result) == {}, f"replay: ride({scheme!r}, {number}, {overlay=}, {late_after_s=})"
 
 
 @pytest.mark.slow
@@ -88,6 +100,20 @@ def test_rides_notice_a_missing_mechanism(
     monkeypatch.setattr(owner, name, instead)
 
     assert any(findings(ride("standard", number, overlay="interest")) for number in range(300))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hold_back", "late_origins"])
+def test_rides_notice_that_what_comes_late_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Nothing is held back, or what is owed is forgotten when the client moves on."""
+    instead = {"hold_back": lambda context, origins: None, "late_origins": lambda context: frozenset()}
+    monkeypatch.setattr(late, name, instead[name])
+
+    assert any(
+        findings(ride("standard", number, overlay="interest", late_after_s=0.0)) for number in range(100)
+    )
 
 
 # --- single cases -------------------------------------------------------------------------------------------

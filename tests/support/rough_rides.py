@@ -20,9 +20,18 @@ SPREAD_S = 4.0
 
 
 def ride(
-    scheme: str, number: int, *, duration_s: float = 12.0, overlay: str | None = None, **options: Any
+    scheme: str,
+    number: int,
+    *,
+    duration_s: float = 12.0,
+    overlay: str | None = None,
+    late_after_s: float | None = None,
+    **options: Any,
 ) -> RunResult:
-    """One ride; `options` are the scheme's. With an `overlay` it is on a random graph of 3 to 12 brokers."""
+    """One ride; `options` are the scheme's. With an `overlay` it is on a random graph of 3 to 12 brokers.
+
+    With `late_after_s` contexts go without events that come late: with 0, whenever any may.
+    """
     rng = random.Random(f"{number}/ride")
     scenario: dict[str, Any] = {
         "name": f"ride {number}",
@@ -49,6 +58,7 @@ def ride(
         },
         "records": {"level": "traffic"},
     }
+    scenario["network"]["late_after_s"] = late_after_s
     if rng.random() < 0.3:
         scenario["service"] = {"operation_s": 0.002, "event_s": 0.001, "send_s": 0.001}
     if rng.random() < 0.6:

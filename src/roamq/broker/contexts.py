@@ -13,6 +13,7 @@ from roamq.core.buffers import EventBuffer
 from roamq.core.context import UNLIMITED, UNLIMITED_BYTES, Context, Epoch, Mode, Outlet
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
+from roamq.core.late import admit_late
 from roamq.core.matching import MatchIndex
 from roamq.core.ports import Host
 from roamq.core.records import Record
@@ -46,12 +47,15 @@ class Contexts:
         timeout_s: Seconds | None = None,
         meaning: Meaning | None = None,
         settles_at_once: bool = True,
+        late_after_s: Seconds | None = None,
     ) -> None:
         self.me = me
         self.host = host
         self.router = router
         self.timeout_s = timeout_s
         self.meaning = meaning
+        self.late_after_s = late_after_s
+        """How long a context that goes elsewhere waits for events that may come late; None: as long as it takes."""
         self.nearly_full: dict[Context, None] = {}
         """Contexts in which hardly anything can be stored any more; some may have room again: `full_for`
         knows."""
@@ -219,6 +223,8 @@ class Contexts:
                 stored = context.admit_later(event)
                 if context.delivers_early:
                     self._send_early(context)
+            elif context.late is not None and origin in context.late:
+                stored = admit_late(context, event)
             elif context.mode is serving:
                 if (
                     deliver_at_once is not None
@@ -243,6 +249,8 @@ class Contexts:
                         deliver(context.client, event, "live")
                     else:
                         self.pump(context)
+            elif context.only is not None and origin not in context.only:
+                continue
             else:
                 # The reserve is for what others have acknowledged.
                 stored = (event.qos > 0 or context.bytes <= self._reserve_bytes) and context.admit(
@@ -275,15 +283,18 @@ class Contexts:
         context = self._table.get(client)
         if context is None or not context.is_new(event):
             return
+        is_late = context.late is not None and event.id[0] in context.late
         if context.local_queue is not None:
             stored = context.admit_later(event)
+        elif is_late:
+            stored = admit_late(context, event)
         else:
             stored = context.admit(event, "live" if context.mode is Mode.SERVING else "stored")
         if not stored:
             self.drop(context, event, "queue_full")
         elif context.delivers_early:
             self._send_early(context)
-        elif context.mode is Mode.SERVING and context.local_queue is None:
+        elif context.mode is Mode.SERVING and context.local_queue is None and not is_late:
             self.pump(context)
 
     def drop(self, context: Context, event: Event, reason: str) -> None:
@@ -388,6 +399,7 @@ class Contexts:
         if context.mode is not Mode.PASSIVE:
             self.discards.unwatch(context, mobile=mobile)
         self.discards.empty(context)
+        context.late = None
         self.take_off(context)
         self.host.record(Record("mode", self.host.now(), self.me, context.client, detail="closed"))
 
@@ -395,6 +407,7 @@ class Contexts:
         """The client is done with everything that has come so far, read or not: it starts again from here."""
         context.skip_all()
         self.discards.empty(context)
+        context.late = None
 
     def drop_all(self, context: Context, reason: str) -> None:
         """The client will not come for what is stored: record each event as dropped, before the context closes."""

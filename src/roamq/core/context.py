@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from hashlib import blake2b
 from itertools import chain, islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
 from roamq.core.buffers import EventBuffer
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
@@ -114,9 +114,11 @@ class Context:
         "epoch",
         "filters",
         "in_flight",
+        "late",
         "limit_bytes",
         "local_queue",
         "mode",
+        "only",
         "outlet",
         "position",
         "reach",
@@ -158,6 +160,10 @@ class Context:
         """How many events may be in flight at once (MQTT's Receive Maximum)."""
         self.local_queue: deque[Event] | None = None
         """While older events are still on their way from another broker: what has come here since."""
+        self.late: dict[BrokerId, deque[Event]] | None = None
+        """Origins of which older events come later than the rest -> what has come of them since (`core/late.py`)."""
+        self.only: frozenset[BrokerId] | None = None
+        """The origins whose events are stored, where the context has gone but for events that come late."""
         self.delivers_early = False
         """Whether the client gets what is in the local queue without waiting for what is older."""
         self.sent_early: list[Event] = []
@@ -194,10 +200,17 @@ class Context:
     def _read_ahead(self, read: list[EventId]) -> None:
         """The client has read this too, ahead of what is stored."""
         rows = (*self.ahead_rows, *((origin, sequence, sequence) for origin, sequence in read))
-        if self.local_queue is None:
-            self.ahead = settle(self.position, rows, (held.event.id for held in self.stored))
-        else:  # what is unread before it may be on its way here
+        if self.local_queue is not None:  # what is unread before it may be on its way here
             self.ahead = joined(rows)
+            return
+        late = self.late or ()
+        self.ahead = settle(
+            self.position,
+            tuple(row for row in rows if row[0] not in late),
+            (held.event.id for held in self.stored),
+        )
+        if late:
+            self.ahead = {**self.ahead, **joined(row for row in rows if row[0] in late)} or NOTHING_AHEAD
 
     def admit(self, event: Event, how: str = "live") -> bool:
         """Store `event`, which `is_new`, behind the others; False if there is no room for it."""
@@ -248,8 +261,17 @@ class Context:
         self.delivers_early = False
         if self.sent_early:
             self._leave_out_what_was_sent_early()
+        if self.late is not None:
+            for event in waiting or ():
+                if event.id[0] in self.late:
+                    self.late[event.id[0]].append(event)
+            waiting = deque(event for event in waiting or () if event.id[0] not in self.late)
+        self.follow(waiting or ())
+
+    def follow(self, waiting: Iterable[Event]) -> None:
+        """What waited for older events, and is held already, follows them, less what they brought."""
         brought: set[EventId] | None = None
-        for event in waiting or ():
+        for event in waiting:
             origin, sequence = event.id
             if self.is_new(event):
                 self.reach[origin] = sequence
@@ -287,6 +309,19 @@ class Context:
         )
         # What is in flight stays in front: it has been sent.
         self._queue().insert(max(self.in_flight, next(later, len(self.stored))), held)
+
+    def hold_in_order(self, event: Event) -> bool:
+        """Store an older event before the later ones of its origin; False if there is no room for it."""
+        size = self.bytes + event.cost_bytes
+        if size > self.limit_bytes or not self.buffer.hold(event):
+            return False
+        self.bytes = size
+        self._insert_in_order(Held(event, "transferred"))
+        return True
+
+    def waiting(self) -> Iterator[Event]:
+        """What has come here and waits for older events."""
+        return chain(self.local_queue or (), *(self.late or {}).values())
 
     def next_to_send(self) -> Held | None:
         """The first stored event that is not in flight; it is counted as in flight from now on."""
@@ -459,10 +494,10 @@ class Context:
         taken = [held.event for held in waiting if is_taken(held.event)]
         gone = {event.id for event in taken}
         self._keep([*sent, *(held for held in waiting if held.event.id not in gone)])
-        if self.local_queue:
-            later = [event for event in self.local_queue if is_taken(event)]
+        for queue in (self.local_queue or (), *(self.late or {}).values()):
+            later = [event for event in queue if is_taken(event)]
             for event in later:
-                self.local_queue.remove(event)
+                cast("deque[Event]", queue).remove(event)
                 self._release(event)
             taken += later
         return taken
@@ -471,7 +506,7 @@ class Context:
         """The client has read all that is stored, and all that has come before."""
         reach = self.reach
         kept = (held.event for held in self.stored)
-        for event in chain(kept, self.sent_early, self.local_queue or ()):
+        for event in chain(kept, self.sent_early, self.waiting()):
             advance(reach, event.id)
         for read in reach.items():
             advance(self.position, read)
@@ -497,7 +532,7 @@ class Context:
         """Part with what is stored: it is in the context that is returned, which nobody looks at any more."""
         rest = Context(self.client, epoch=self.epoch, mode=Mode.PASSIVE, buffer=self.buffer)
         rest.stored, self.stored = self.stored, _NOTHING_STORED
-        stays = sum(event.cost_bytes for event in chain(self.sent_early, self.local_queue or ()))
+        stays = sum(event.cost_bytes for event in chain(self.sent_early, self.waiting()))
         rest.bytes, self.bytes = self.bytes - stays, stays
         self.in_flight, self._sent, self._acknowledged = 0, _NONE, _NONE
         return rest
@@ -513,10 +548,11 @@ class Context:
         """Empty the store and return what was in it, in order: the context leaves this broker."""
         events = [held.event for held in self.stored]
         events.extend(self.sent_early)
+        events.extend(self.waiting())
         self.sent_early.clear()
-        if self.local_queue:
-            events.extend(self.local_queue)
-            self.local_queue.clear()
+        for queue in (self.local_queue, *(self.late or {}).values()):
+            if queue:
+                queue.clear()
         for event in events:
             self._release(event)
         self.stored.clear()

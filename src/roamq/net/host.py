@@ -316,7 +316,7 @@ class LiveHost:
     def end_session(self, context: Context) -> None:
         session, context.session = context.session, None
         if isinstance(session, SessionState):
-            events = (*context.events(), *(context.local_queue or ()))
+            events = (*context.events(), *context.waiting())
             self.news.append(Over(context.client, context.epoch, session, events))
 
     def places_ended(

@@ -91,6 +91,7 @@ class Machine:
             overlay=settings.overlay,
             confirms=True,
             first_number=born,
+            late_after_s=settings.late_after_s,
         )
         self.host.contexts = self.broker.contexts
         self.directory = Directory()
@@ -323,6 +324,7 @@ class Machine:
         self.steps.enabled = settings.records_steps
         self.admission.handoff_timeout_s = settings.handoff_timeout_s
         self.confirmations.timeout_s = settings.subscribe_timeout_s
+        self.broker.contexts.late_after_s = settings.late_after_s
         self.set_rules(settings.access, now)
 
     def set_rules(

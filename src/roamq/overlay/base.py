@@ -86,6 +86,12 @@ class Router(Protocol):
         says so.
         """
 
+    def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
+        """The origins of which a fence has not `passed`: of all others nothing comes here that the fence speaks of.
+
+        It may name more origins than it must, and none if the fence has passed.
+        """
+
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
         """A fence for this broker itself: it has `passed` when every broker knows of all subscriptions made here.
 

@@ -141,6 +141,9 @@ class Flooding(TreeUnicast):
             for origin, sequence in fence.items()
         )
 
+    def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
+        return frozenset(origin for origin, sequence in fence.items() if not self.passed({origin: sequence}))
+
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
         """Every event comes here anyway."""
         return {}

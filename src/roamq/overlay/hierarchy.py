@@ -298,6 +298,10 @@ class Hierarchy(TreeUnicast):
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
         return not fence or self._markers.passed(fence)
 
+    def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
+        """Unicast and events share one path: a fence between two brokers has passed when it comes."""
+        return frozenset() if self.passed(fence) else frozenset(self.topology.all_brokers)
+
     def broker_joined(self, broker: BrokerId, mark: str) -> None:
         """A hierarchy is one tree, in which every broker has its place from the beginning."""
         raise AssertionError(f"{broker} cannot join a hierarchy")

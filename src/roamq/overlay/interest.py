@@ -319,6 +319,9 @@ class ByInterest(TreeUnicast):
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
         return self.markers.passed(fence)
 
+    def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
+        return self.markers.late(fence)
+
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
         return self.markers.silent(confirmation)
 

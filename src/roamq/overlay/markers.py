@@ -25,6 +25,11 @@ FOR: Final = -2
 """In a fence: it was made for this broker."""
 
 
+def _visits(fence: Mapping[BrokerId, int]) -> dict[BrokerId, int]:
+    """What a fence says besides who made it."""
+    return {broker: value for broker, value in fence.items() if value in (AT, FOR)}
+
+
 class Markers:
     """The markers of one broker: those it sends, answers, passes on and waits for."""
 
@@ -98,6 +103,21 @@ class Markers:
             self._awaited_at[by] = tuple(dict.fromkeys((*self._awaited_at.get(by, ()), *(visited or ()))))
             return False
         return True
+
+    def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
+        """The origins behind the partings from which no echo has come. Where the marker went elsewhere than this broker
+        would think, any origin may be behind them."""
+        late: set[BrokerId] = set()
+        for by, number in fence.items():
+            if number <= 0 or self.passed({by: number, **_visits(fence)}):
+                continue
+            behind = self.topology.unique_paths.behind(by, self.me)
+            visited = self._visited_by(by, fence) if fence.get(self.me) == FOR else None
+            if visited is None or set(visited) != behind.keys():
+                return frozenset(self.topology.all_brokers)
+            for at in self._silent(by, number, visited):
+                late |= behind[at]
+        return frozenset(late)
 
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
         """The brokers that have not answered the marker of a `confirm`."""

@@ -27,7 +27,7 @@ class UniquePaths:
         self.topology = topology
         self._weights: dict[frozenset[BrokerId], int] = {}
         self._toward: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
-        self._partings: dict[tuple[BrokerId, BrokerId], tuple[BrokerId, ...]] = {}
+        self._behind: dict[tuple[BrokerId, BrokerId], dict[BrokerId, frozenset[BrokerId]]] = {}
         self.changed()
 
     def changed(self) -> None:
@@ -42,7 +42,7 @@ class UniquePaths:
         hop = 1 << len(ordered)
         self._weights = {frozenset(link): hop + (1 << place) for place, link in enumerate(ordered)}
         self._toward.clear()
-        self._partings.clear()
+        self._behind.clear()
 
     def tree(self, root: BrokerId) -> Mapping[BrokerId, BrokerId]:
         """Each broker -> its neighbour on the way to `root` (root -> itself)."""
@@ -86,22 +86,27 @@ class UniquePaths:
         nothing more comes from there. Of several that lie on one way from `new` to `old` one is named: a marker that
         goes there passes the others.
         """
-        found = self._partings.get((new, old))
+        return tuple(self.behind(new, old))
+
+    def behind(self, new: BrokerId, old: BrokerId) -> Mapping[BrokerId, frozenset[BrokerId]]:
+        """Each of `partings` -> the origins whose paths to the two part there, or where a marker to it passes."""
+        found = self._behind.get((new, old))
         if found is None:
-            found = self._partings[new, old] = self._find_partings(new, old)
+            found = self._behind[new, old] = self._find_partings(new, old)
         return found
 
-    def _find_partings(self, new: BrokerId, old: BrokerId) -> tuple[BrokerId, ...]:
+    def _find_partings(self, new: BrokerId, old: BrokerId) -> dict[BrokerId, frozenset[BrokerId]]:
         direct = set(self.path(new, old))
-        parting: set[BrokerId] = set()
+        parting: dict[BrokerId, set[BrokerId]] = {}
         for origin in self.topology.all_brokers:
             to_old = set(self.path(old, origin))
-            parting.add(next(broker for broker in self.path(new, origin) if broker in to_old))
-        named: list[BrokerId] = []
-        for broker in sorted(parting - direct - self.topology.departed):
-            if not any(self._on_one_way(new, old, broker, other) for other in named):
-                named.append(broker)
-        return tuple(named)
+            x = next(broker for broker in self.path(new, origin) if broker in to_old)
+            parting.setdefault(x, set()).add(origin)
+        named: dict[BrokerId, set[BrokerId]] = {}
+        for broker in sorted(parting.keys() - direct - self.topology.departed):
+            passed = (other for other in named if self._on_one_way(new, old, broker, other))
+            named.setdefault(next(passed, broker), set()).update(parting[broker])
+        return {broker: frozenset(origins) for broker, origins in named.items()}
 
     def _on_one_way(self, new: BrokerId, old: BrokerId, one: BrokerId, other: BrokerId) -> bool:
         """Does the way from `new` to one of the two and on to `old` lead over the other, on chosen paths throughout?"""

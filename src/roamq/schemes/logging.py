@@ -48,8 +48,15 @@ class Logging(Scheme):
         assert isinstance(setup.options, LoggingOptions)
         own = OwnSteps(hand_over=self.hand_over, forward=self.step_5_forward, admit_all=self.admit_all)
         self.handover = self.add(
-            HandOver(self.contexts, self.mailbox, own, on_device=setup.carries_subscriptions)
+            HandOver(
+                self.contexts,
+                self.mailbox,
+                own,
+                on_device=setup.carries_subscriptions,
+                may_be_late=True,
+            )
         )
+        self.add(self.handover.late)
         self.add(DepartedBrokers(self.handover))
         self.log: deque[Event] = deque(maxlen=setup.options.log_size)
         self.offered: dict[tuple[ClientId, Epoch], dict[EventId, Event | None]] = {}

@@ -17,8 +17,7 @@ above one common position that have passed their brokers.
 from dataclasses import dataclass, replace
 
 from roamq.core.context import Context, Epoch, Mode, Ticket
-from roamq.core.errors import ConfigError
-from roamq.core.events import BrokerId, ClientId, Seconds
+from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.messages.copies import CopiesLeft, Deactivate, Delete, Forwarded, MovedHere
@@ -26,38 +25,12 @@ from roamq.schemes.messages.handover import ContextRequest, NoContext, Subscript
 from roamq.schemes.parts.copies import HeldCopies, SentCopies
 from roamq.schemes.parts.departed import DepartedBrokers
 from roamq.schemes.parts.handover import HandOver
-from roamq.schemes.parts.neighbors import NeighborGraph, Neighborhood, Row, rows_of
-from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
+from roamq.schemes.parts.neighbors import NeighborGraph, Neighborhood
+from roamq.schemes.parts.own_steps import Leaving, OwnSteps
 from roamq.schemes.parts.part import Departure, Part
 from roamq.schemes.parts.whereabouts import Arriving, Claim
+from roamq.schemes.proactive_options import FALLBACKS, ProActiveOptions
 from roamq.schemes.proactive_states import State, Stimulus, after
-from roamq.schemes.reactive import AS_PUBLISHED
-
-FALLBACKS = {"standard": Care(), "reactive": AS_PUBLISHED}
-"""How a context comes for which no copy waits: without loss, or as [PRO] section 1 describes it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProActiveOptions(SchemeOptions):
-    """Parameters of pro-active caching."""
-
-    fallback: str = "standard"
-    """Without a copy: the lossless 'standard' hand-over, or the paper's own 'reactive' transfer."""
-    warm_start: tuple[Row, ...] = ()
-    """Edges known from the beginning: rows of (from, to, weight, last seen)."""
-    neighbor_lifetime_s: Seconds | None = None
-    """An edge that nobody crossed for so long is forgotten; None to keep it."""
-    neighbor_limit: int | None = None
-    """How many neighbors a broker keeps at most: the least recently used leave first."""
-    outlier_crossings: int = 0
-    """An edge crossed fewer times than this is an outlier until proven otherwise."""
-    outlier_s: Seconds | None = None
-    """How long an outlier is kept."""
-
-    def __post_init__(self) -> None:
-        if self.fallback not in FALLBACKS:
-            raise ConfigError(f"scheme.fallback: {self.fallback!r} is none of {', '.join(FALLBACKS)}")
-        object.__setattr__(self, "warm_start", rows_of(self.warm_start))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -86,9 +59,11 @@ class ProActive(Scheme):
             replay=self.step_6_replay,
             completed=self.completed,
             step_aside=self.step_aside,
+            overdue=self.overdue,
         )
         care = FALLBACKS[options.fallback]
-        self.handover = self.add(HandOver(self.contexts, self.mailbox, own, care=care))
+        self.handover = self.add(HandOver(self.contexts, self.mailbox, own, care=care, may_be_late=True))
+        self.late = self.add(self.handover.late)
         self.whereabouts = self.handover.whereabouts
         self.copies = self.add(HeldCopies(self.contexts, self.mailbox, self.handover))
         self.sent = self.add(SentCopies(self.contexts, self.mailbox, self.all_forwarded))
@@ -156,6 +131,10 @@ class ProActive(Scheme):
     def on_restart(self) -> None:
         for client in [c for c, context in self.contexts.items() if context.mode is Mode.SERVING]:
             self.on_disconnect(client, "crashed")
+        for part in self.parts:
+            part.on_restart()
+        for context in self.successors:
+            self.late.wait(context.client)
 
     def on_leave(self, client: ClientId) -> None:
         context = self.contexts.get(client)
@@ -201,9 +180,11 @@ class ProActive(Scheme):
     def case_2_disconnected(self, context: Context) -> None:
         """S is gone: activate its copies, and forward Msgs(S) to each until it has acknowledged.
 
-        A context that is itself on its way waits: there is nothing to activate with until it is whole.
+        A context that is itself on its way waits: there is nothing to activate with until it is whole. One that lacks
+        events which come late is requested by whoever wants it.
         """
-        if context not in self.whereabouts.incomplete and self.neighborhood.neighbors:
+        is_whole = context not in self.whereabouts.incomplete and context.late is None
+        if is_whole and self.neighborhood.neighbors:
             self.sent.activate(context, self.neighborhood.neighbors)
 
     # --- case 3: the client comes back -----------------------------------------------------------------------
@@ -224,7 +205,9 @@ class ProActive(Scheme):
 
     def on_moved_here(self, new_broker: BrokerId, message: MovedHere) -> None:
         """ "Bk informs Bj that it is currently serving S", from the copy that Bj activated there."""
-        request = ContextRequest(client=message.client, epoch=message.epoch, new_broker=new_broker)
+        request = ContextRequest(
+            client=message.client, epoch=message.epoch, new_broker=new_broker, takes_late=message.takes_late
+        )
         context = self.whereabouts.claimed_by(request)
         if context is None or context.epoch != message.taken:
             self.on_context_request(new_broker, request)  # the copy was not of the last connection
@@ -238,6 +221,11 @@ class ProActive(Scheme):
         if activation is not None and new_broker in activation.pending:
             activation.pending = {new_broker: activation.pending[new_broker]}
             self.successors[context] = request
+            fence = activation.pending[new_broker]
+            if fence is not None and self.late.may_go(context, fence, request.takes_late):
+                self.overdue(context.client)
+            else:
+                self.late.wait(context.client)
         else:
             self.sent.stop(context)
             self.pass_on(context, request)
@@ -277,6 +265,25 @@ class ProActive(Scheme):
         claim = self.successors.pop(context, None)
         if claim is not None:
             self.pass_on(context, claim)
+
+    def overdue(self, client: ClientId) -> None:
+        """Bk serves S from its copy, which lacks events that come late: they follow the rest."""
+        for context, claim in list(self.successors.items()):
+            if context.client != client or not claim.takes_late:
+                continue
+            fence = self.sent.activations[context].pending[claim.new_broker]
+            if fence is None:
+                self.late.wait(client)
+                continue
+            late = self.late.missing(context, fence)
+            if not late:
+                self.sent.on_passed()
+                continue
+            filters, session = tuple(context.filters), context.session
+            del self.successors[context]
+            self.sent.end_in_part(context, claim.new_broker, late)
+            self.late.owe(context, claim.epoch, claim.new_broker, fence, late)
+            self.keep_for(client, claim.epoch, filters, session)
 
     def pass_on(self, context: Context, claim: Claim) -> None:
         """The context is Bk's alone; if we are its neighbor, the subscriptions stay here as a copy."""
@@ -361,7 +368,12 @@ class ProActive(Scheme):
         self.contexts.serve(context)
         if confirmed and not whole:
             self.contexts.replay(context)
-        self.mailbox.send(taken.broker, MovedHere(client=client, epoch=context.epoch, taken=taken))
+        self.mailbox.send(
+            taken.broker,
+            MovedHere(
+                client=client, epoch=context.epoch, taken=taken, takes_late=self.late.after_s is not None
+            ),
+        )
 
     def on_forwarded(self, sender: BrokerId, message: Forwarded) -> None:
         """What the copy lacks comes from Bk while the copy serves S already, or waits for S."""
@@ -374,6 +386,8 @@ class ProActive(Scheme):
             self.contexts.replay(arriving.context)
         if message.last:
             arriving.whole = True
+            if message.late:
+                self.late.await_rest(arriving.context, arriving.transfer, sender, message.late)
             self.complete(arriving)
 
     def complete(self, arriving: TakenOver) -> None:

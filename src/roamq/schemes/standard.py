@@ -22,7 +22,15 @@ class Standard(Scheme):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.handover = self.add(HandOver(self.contexts, self.mailbox, on_device=setup.carries_subscriptions))
+        self.handover = self.add(
+            HandOver(
+                self.contexts,
+                self.mailbox,
+                on_device=setup.carries_subscriptions,
+                may_be_late=True,
+            )
+        )
+        self.add(self.handover.late)
         self.add(DepartedBrokers(self.handover))
 
     def on_connect(

@@ -30,6 +30,10 @@ class NetworkOptions(Options, frozen=True):
     degree: Annotated[int, Meta(ge=1), doc("hierarchy: children of each broker that is not a leaf")] = 4
     covering: Annotated[bool, doc("hierarchy: a subscription stops where a covering one went before")] = False
     advertisements: Annotated[bool, doc("hierarchy: events go up only where subscriptions came down")] = False
+    late_after_s: Annotated[
+        Seconds | None,
+        doc("a hand-over waits so long for a broker out of reach; without a value, as long as it takes"),
+    ] = None
     areas: Annotated[
         dict[str, tuple[float, float]],
         doc("positions of brokers (latitude, longitude) where a mobility model or scheme needs them"),

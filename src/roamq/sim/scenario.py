@@ -299,6 +299,7 @@ class Simulation:
             oracle=self.oracle,
             region=self.region,
             first_number=incarnation << INCARNATION_BITS,
+            late_after_s=network.late_after_s,
         )
 
     def _make_clients(self) -> list[SimClient]:

@@ -4,6 +4,7 @@ import argparse
 import multiprocessing
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 
 from tests.schemes.interleavings.explore import Exploration, explore
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--moves", type=int, default=2, help="moves of the client after its first connection")
     parser.add_argument("--says", default="c", help="brokers at which events are published, such as 'ca'")
     parser.add_argument("--overlay", default="flooding", help="flooding or interest (default: flooding)")
+    parser.add_argument("--late", action="store_true", help="contexts go without events that come late")
     parser.add_argument("--states", type=int, default=1_000_000, help="give up a plan after so many states")
     parser.add_argument("--jobs", type=int, default=None, help="plans at a time (default: one per core)")
     arguments = parser.parse_args()
@@ -32,6 +34,8 @@ def main() -> int:
     chosen = list(
         plans(arguments.scheme, moves=arguments.moves, says=arguments.says, overlay=arguments.overlay)
     )
+    if arguments.late:
+        chosen = [replace(plan, late_after_s=0.0) for plan in chosen]
     with multiprocessing.Pool(arguments.jobs) as pool:
         results = pool.imap(partial(explored, max_states=arguments.states), chosen)
         for plan, result in zip(chosen, results, strict=True):

@@ -21,6 +21,9 @@ class Plan:
     shows_epoch: bool = True
     links: str = "triangle"
     overlay: str = "flooding"
+    late_after_s: float | None = None
+    """With 0, contexts go without whatever may come late: as if the brokers that it comes from were down, each until
+    any later moment."""
 
     def world(self) -> World:
         return World(
@@ -31,6 +34,7 @@ class Plan:
             overlay=self.overlay,
             known=self.known,
             shows_epoch=self.shows_epoch,
+            late_after_s=self.late_after_s,
         )
 
     def __str__(self) -> str:
@@ -38,6 +42,7 @@ class Plan:
         edges = ",".join(one + other for one, other in self.known) or "none"
         shows = "epoch" if self.shows_epoch else "no epoch"
         links = self.links if self.overlay == "flooding" else f"{self.links}, {self.overlay}"
+        links += "" if self.late_after_s is None else ", what comes late follows"
         ending = " then leaves" if self.itinerary[-1] == "leave" else ""
         return (
             f"{self.scheme} {way}{ending}, events at {self.says or 'none'}, knows {edges}, {shows}, {links}"

@@ -115,6 +115,7 @@ class World:
         known: Iterable[tuple[str, str]] = (),
         shows_epoch: bool = True,
         options: Mapping[str, Any] | None = None,
+        late_after_s: float | None = None,
     ) -> None:
         self.time = 0
         self.plan = deque(plan)
@@ -132,7 +133,13 @@ class World:
         for broker in topology.brokers:
             host = ChoiceHost(broker, self)
             self.brokers[broker] = build_broker(
-                broker, host, topology, scheme=scheme, options=values, overlay=overlay
+                broker,
+                host,
+                topology,
+                scheme=scheme,
+                options=values,
+                overlay=overlay,
+                late_after_s=late_after_s,
             )
         self.at: BrokerId | None = None
         self.last: BrokerId | None = None
@@ -407,7 +414,13 @@ HANDLERS: dict[type[Any], dict[type[Message], tuple[int, str]]] = {}
 
 def parts_of(broker: Broker) -> list[Any]:
     scheme: Any = broker.scheme
-    inside = [part.inquiries for part in scheme.parts if isinstance(part, HandOver)]
+    inside = [
+        inner
+        for part in scheme.parts
+        if isinstance(part, HandOver)
+        for inner in (part.inquiries, part.late)
+        if inner not in scheme.parts
+    ]
     return [scheme, *scheme.parts, *inside]
 
 
@@ -503,6 +516,8 @@ def describe(value: Any) -> Any:
             [held.event.id for held in value.stored],
             value.in_flight,
             None if value.local_queue is None else [event.id for event in value.local_queue],
+            None if value.late is None else {o: [e.id for e in queue] for o, queue in value.late.items()},
+            None if value.only is None else sorted(value.only),
             len(value.filters),
         )
     if isinstance(value, dict):

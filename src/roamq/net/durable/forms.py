@@ -75,6 +75,7 @@ from roamq.schemes.logging import Logging
 from roamq.schemes.parts.copies import Activation, HeldCopies, SentCopies
 from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.inquiries import Inquiry
+from roamq.schemes.parts.late import Awaiting, LateParts, Owing
 from roamq.schemes.parts.locations import Expectation, LocationTable, Sighting
 from roamq.schemes.parts.neighbors import Edge, NeighborGraph, Neighborhood
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
@@ -109,9 +110,8 @@ _CONTEXT_FIELDS: Final = (
 )
 """In the order of a row. Releases add to the end: a row of the release before is shorter."""
 _context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
-assert {*_CONTEXT_FIELDS, "stored", "local_queue", "sent_early", "buffer", "bytes", "_sent"} == set(
-    Context.__slots__
-)
+_PACKED_APART: Final = {"stored", "local_queue", "late", "only", "sent_early", "buffer", "bytes", "_sent"}
+assert {*_CONTEXT_FIELDS, *_PACKED_APART} == set(Context.__slots__)
 
 
 def _pack_context(packer: Packer, context: Context) -> Row:
@@ -124,11 +124,16 @@ def _pack_context(packer: Packer, context: Context) -> Row:
         [held[1] for held in stored],
         None if later is None else [packer.event(event) for event in later],
         [packer.event(event) for event in context.sent_early],
+        None if context.only is None else sorted(context.only),
+        None
+        if context.late is None
+        else [[origin, [packer.event(event) for event in queue]] for origin, queue in context.late.items()],
     ]
 
 
 def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
-    _, fields, numbers, hows, later, early = row
+    _, fields, numbers, hows, later, early, *more = row
+    only, late = more or (None, None)  # which the release before did not know
     context.ahead = NOTHING_AHEAD
     for name, value in zip(_CONTEXT_FIELDS, fields, strict=False):
         setattr(context, name, unpacker.unpack(value))
@@ -137,9 +142,13 @@ def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     context.stored = deque([held(Held, (events[n], how)) for n, how in zip(numbers, hows, strict=True)])
     context.local_queue = None if later is None else deque([events[number] for number in later])
     context.sent_early = [events[number] for number in early]
+    context.only = None if only is None else frozenset(only)
+    context.late = (
+        None if late is None else {origin: deque([events[n] for n in queue]) for origin, queue in late}
+    )
     context.buffer = unpacker.parts["buffer"]
     context._sent = frozenset()
-    kept = (*(entry[0] for entry in context.stored), *(context.local_queue or ()), *context.sent_early)
+    kept = (*(entry[0] for entry in context.stored), *context.waiting(), *context.sent_early)
     context.bytes = sum(event.cost_bytes for event in kept)
 
 
@@ -164,6 +173,8 @@ VALUES: Final = (
     Form("RetainedTopic", TopicNode, ("below", "event", "number")),
     Form("RetainedSearch", Search, ("filter", "number", "_root", "open")),
     record_form("Leaving", Leaving),
+    record_form("Owing", Owing),
+    record_form("Awaiting", Awaiting),
     record_form("Arriving", Arriving),
     record_form("Inquiry", Inquiry),
     record_form("TakenOver", TakenOver),
@@ -232,7 +243,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "contexts",
         _but(
             *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
-            *("_reserve_bytes", "works_in_slices"),
+            *("_reserve_bytes", "works_in_slices", "late_after_s"),
         ),
     ),
     Discards: ("discards", _NOTHING),
@@ -247,6 +258,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         _but("me", "_via", "_routes", "_core", "_bytes", "_from", "_sent_index", "_wanted_index", "_relayed"),
     ),
     HandOver: ("handover", _but("me", "on_device", "pending")),
+    LateParts: ("late_parts", _but("me", "is_used", "pending")),
     Whereabouts: ("whereabouts", _but("me")),
     HeldCopies: ("held_copies", _NOTHING),
     SentCopies: ("sent_copies", _but("pending")),

@@ -154,6 +154,7 @@ class NetworkConfig:
             access=self.rules,
             handoff_timeout_s=self.network.handoff_timeout_s,
             subscribe_timeout_s=self.network.subscribe_timeout_s,
+            late_after_s=self.network.late_after_s,
             records_steps=self.records is not None and self.records.steps,
             positions={name: table.position for name, table in self.brokers.items() if table.position},
             references={name: self._reference(table) for name, table in self.brokers.items()},

@@ -438,7 +438,7 @@ class Inspector:
             broker=self._machine.me,
             mode=self._mode(context),
             subscriptions=len(state.subscriptions if state is not None else context.filters),
-            waiting=len(context.stored) + len(context.local_queue or ()),
+            waiting=len(context.stored) + sum(1 for _ in context.waiting()),
             oldest_s=round(max(0.0, now - first), 3) if first is not None else None,
             expires_at=state.expires_at if state is not None else None,
         )

@@ -16,7 +16,7 @@ def local_network(
     brokers: int,
     *,
     scheme: str = "proactive",
-    overlay: str = "flooding",
+    overlay: str = "interest",
     durability: str = "process",
     records: Path | None = None,
     steps: bool = False,

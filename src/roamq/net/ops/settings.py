@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[BrokerId, ...]
     """Of the first configuration: the core of the network."""
     links: tuple[tuple[str, str], ...]
-    overlay: str = "flooding"
+    overlay: str = "interest"
     scheme: str = "proactive"
     scheme_options: dict[str, Any] = {}
     limits: Limits = Limits()
@@ -79,6 +79,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long CONNACK waits for a previous broker that does not answer."""
     subscribe_timeout_s: float = 1.0
     """How long SUBACK waits for brokers that do not say that they know of the subscription."""
+    late_after_s: float = 1.0
+    """How long a session that moves waits for events from behind a broker that does not answer; they follow it."""
     records_steps: bool = False
     """Whether every step of a message is recorded."""
     positions: dict[str, tuple[float, float]] = {}

@@ -15,7 +15,7 @@ class NetworkTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     scheme: str = "proactive"
     options: dict[str, Any] = {}
     """Of the scheme."""
-    overlay: Literal["flooding", "interest", "hierarchy"] = "flooding"
+    overlay: Literal["interest", "flooding", "hierarchy"] = "interest"
     links: Literal["mesh"] | list[tuple[str, str]] = "mesh"
     secret: str | None = None
     """Shared by the brokers; enough on loopback only."""
@@ -23,6 +23,7 @@ class NetworkTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The folder that `roamq keys` made: mutual TLS between brokers."""
     handoff_timeout_s: float = 5.0
     subscribe_timeout_s: float = 1.0
+    late_after_s: float = 1.0
     detours: bool = True
     """Whether brokers carry each other's links around connections that are down."""
     detour_after_s: float = 1.0

@@ -93,7 +93,7 @@ class Memberships:
         # What was on its way when the client left a group, and was never sent, has not been seen to be unwanted.
         sent = {entry.event_id for entry in session.outbound.values()}
         keys, client = set(map(str, shared)), context.client
-        later = (Held(event, "stored") for event in context.local_queue or ())
+        later = (Held(event, "stored") for event in context.waiting())
         # A queue may be long, and most of it is for nobody else.
         shares = [held for held in chain(context.stored, later) if held[0].assigned is not None]
         for event, how in shares:

@@ -68,6 +68,8 @@ class Forwarded(Message):
     epoch: Epoch
     events: tuple[Event, ...]
     last: bool = False
+    late: tuple[BrokerId, ...] = ()
+    """With the last: origins of which more may come to the last broker; it follows as `LateEvents`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,8 @@ class MovedHere(Message):
     client: ClientId
     epoch: Epoch
     taken: Epoch
+    takes_late: bool = False
+    """Whether the new broker knows `LateEvents`: the release before did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,8 @@ class ContextRequest(Message):
     of: Epoch | None = None
     after: Epoch | None = None
     """The connection that the claim was redirected to. It is redirected to later ones only, so it never goes round."""
+    takes_late: bool = False
+    """Whether the new broker knows `LateEvents`: the release before did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class Release(Message):
     of: Epoch | None = None
     after: Epoch | None = None
     """The connection that the claim was redirected to. It is redirected to later ones only, so it never goes round."""
+    takes_late: bool = False
+    """Whether the new broker knows `LateEvents`: the release before did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +120,27 @@ class StoredEvents(Message):
     """What `Subscriptions` would have brought, had it been sent."""
     ahead: AheadRows = ()
     """What the client has read above the position."""
+    late: tuple[BrokerId, ...] = ()
+    """Origins of which more may come to the old broker; it follows as `LateEvents`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateEvents(Message):
+    """Old broker -> new broker, after `StoredEvents`: what came late, and of which origins nothing more does."""
+
+    kind: ClassVar[str] = "stored_event"
+    carries: ClassVar[str] = "events"
+    priced_as: ClassVar[str] = "transfer"
+    client: ClientId
+    epoch: Epoch
+    events: tuple[Event, ...]
+    origins: tuple[BrokerId, ...] | None = None
+    """None: of none at all. The old broker owes nothing, or has forgotten what it owed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskLate(Message):
+    """New broker -> old broker: do you still owe this client events?"""
+
+    client: ClientId
+    epoch: Epoch

@@ -25,8 +25,9 @@ from roamq.schemes.messages.copies import (
     Forwarded,
     PassiveCopy,
 )
-from roamq.schemes.parts.handover import HandOver, in_parts
+from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.part import Departure, Part
+from roamq.schemes.parts.slices import in_parts
 from roamq.schemes.proactive_states import MODES, State, Stimulus, after
 
 
@@ -229,8 +230,20 @@ class SentCopies(Part):
         self.mailbox.send(neighbor, request)
         self._forward(activation, neighbor, tuple(context.events()))
 
+    def end_in_part(self, context: Context, neighbor: BrokerId, late: frozenset[BrokerId]) -> None:
+        """The neighbor serves the client: it has all that its copy lacked, but for events that come late."""
+        activation = self.activations[context]
+        self.stop(context)
+        self._forward(activation, neighbor, (), last=True, late=tuple(sorted(late)))
+
     def _forward(
-        self, activation: Activation, neighbor: BrokerId, events: tuple[Event, ...], *, last: bool = False
+        self,
+        activation: Activation,
+        neighbor: BrokerId,
+        events: tuple[Event, ...],
+        *,
+        last: bool = False,
+        late: tuple[BrokerId, ...] = (),
     ) -> None:
         if events or last:
             context = activation.context
@@ -238,7 +251,7 @@ class SentCopies(Part):
             for part in parts:
                 message = Forwarded(client=context.client, epoch=context.epoch, events=part, last=False)
                 self.mailbox.send(neighbor, message)
-            message = Forwarded(client=context.client, epoch=context.epoch, events=rest, last=last)
+            message = Forwarded(client=context.client, epoch=context.epoch, events=rest, last=last, late=late)
             self.mailbox.send(neighbor, message)
 
     def on_event(self, event: Event) -> None:

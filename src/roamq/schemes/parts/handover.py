@@ -9,7 +9,6 @@ gets a context when claims of several connections are under way is settled in th
 A scheme may do some steps its own way: it says which in `OwnSteps`, and calls the standard step from its own.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from roamq.broker.contexts import Contexts
@@ -17,7 +16,8 @@ from roamq.broker.mailbox import Mailbox
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.core.ports import Host
+from roamq.core.late import NO_ORIGINS
+from roamq.core.ports import Host, TimerKey
 from roamq.core.records import Record
 from roamq.schemes.messages.handover import (
     ContextRequest,
@@ -28,13 +28,13 @@ from roamq.schemes.messages.handover import (
     Subscriptions,
 )
 from roamq.schemes.parts.inquiries import Inquiries
+from roamq.schemes.parts.late import LATE_TIMER, LateParts
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
 from roamq.schemes.parts.part import Part
+from roamq.schemes.parts.slices import messages_of
 from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
 
 NOTHING: frozenset[EventId] = frozenset()
-PART_EVENTS = 500
-"""Where brokers work in slices, one message has no more stored events: reading them takes some three milliseconds."""
 
 
 class HandOver(Part):
@@ -50,6 +50,7 @@ class HandOver(Part):
         *,
         care: Care | None = None,
         on_device: bool = False,
+        may_be_late: bool = False,
     ) -> None:
         self.contexts = contexts
         self.mailbox = mailbox
@@ -65,6 +66,8 @@ class HandOver(Part):
         self.leaving: dict[ClientId, dict[tuple[Epoch, BrokerId], Leaving]] = {}
         """Contexts on their way out, by the transfer and the broker they go to."""
         self.pending = self._before_fence = list[Leaving]()
+        self.late = LateParts(contexts, mailbox, self.on_passed, is_used=may_be_late)
+        """What has not come with its context. A scheme in which contexts may go without it adds this part, too."""
         mailbox.handle(ContextRequest, self.on_context_request)
         mailbox.handle(Subscriptions, self.on_subscriptions)
         mailbox.handle(Release, self.on_release)
@@ -129,7 +132,26 @@ class HandOver(Part):
         self.on_passed()
 
     def on_passed(self) -> None:
-        ready = [x for x in self._before_fence if x.release and self.router.passed(x.release.fence)]
+        self._forward([x for x in self._before_fence if x.release and self._may_go(x, x.release)])
+
+    def _may_go(self, leaving: Leaving, release: Release) -> bool:
+        return not self.care.fenced or self.late.may_go(leaving.context, release.fence, release.takes_late)
+
+    def on_timer(self, key: TimerKey) -> bool:
+        """A context has waited long enough: what comes late follows it."""
+        if key[0] != LATE_TIMER:
+            return False
+        waiting = [x for x in self._before_fence if x.context.client == key[1]]
+        self._forward([x for x in waiting if x.release and x.release.takes_late])
+        if self.own.overdue is not None:
+            self.own.overdue(ClientId(key[1]))
+        return True
+
+    def on_restart(self) -> None:
+        for leaving in self._before_fence:
+            self.late.wait(leaving.context.client)
+
+    def _forward(self, ready: list[Leaving]) -> None:
         for leaving in ready:
             self._before_fence.remove(leaving)
             (self.own.forward or self.step_5_forward)(leaving)
@@ -228,6 +250,7 @@ class HandOver(Part):
             epoch=arriving.transfer,
             new_broker=self.me,
             fence=self.router.fence(old_broker),
+            takes_late=self.late.after_s is not None,
         )
         self.mailbox.send(old_broker, release)
 
@@ -245,10 +268,11 @@ class HandOver(Part):
                 self.mailbox.send(release.new_broker, NoContext(client=release.client, epoch=release.epoch))
             return
         leaving.release = release
-        if not self.care.fenced or self.router.passed(release.fence):
-            (self.own.forward or self.step_5_forward)(leaving)
+        self._before_fence.append(leaving)
+        if self._may_go(leaving, release):
+            self._forward([leaving])
         else:
-            self._before_fence.append(leaving)
+            self.late.wait(release.client)
 
     def step_5_forward(self, leaving: Leaving, *, without: frozenset[EventId] = NOTHING) -> None:
         """5. Broker 1 forwards stored events to Broker 2, and unsubscribes."""
@@ -259,6 +283,8 @@ class HandOver(Part):
         if not others:
             del self.leaving[context.client]
         events = tuple(event for event in context.events() if event.id not in without)
+        may_be_late = self.care.fenced and self.late.after_s is not None
+        late = self.late.missing(context, release.fence) if may_be_late else NO_ORIGINS
         message = StoredEvents(
             client=context.client,
             epoch=release.epoch,
@@ -266,8 +292,11 @@ class HandOver(Part):
             position=dict(context.position),
             ahead=context.ahead_rows,
             session=None if leaving.session_sent else context.session,
+            late=tuple(sorted(late)),
         )
-        if not any(other.context is context for other in others.values()):
+        if late:
+            self.late.owe(context, release.epoch, release.new_broker, release.fence, late)
+        elif not any(other.context is context for other in others.values()):
             self.close(context, mobile=True)
         if self.care.at_once:
             self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
@@ -304,6 +333,8 @@ class HandOver(Part):
         how = "stored" if old_broker == self.me else "transferred"
         (self.own.admit_all or self.admit_all)(arriving, message, how)
         if message.last:
+            if message.late:
+                self.late.await_rest(context, arriving.transfer, old_broker, message.late)
             self.replay(arriving)
 
     def admit_all(self, arriving: Arriving, message: StoredEvents, how: str) -> None:
@@ -452,21 +483,6 @@ class HandOver(Part):
         """Contexts left behind by their clients, and contexts that belong to another broker already."""
         leaving = (leaving.context for of_client in self.leaving.values() for leaving in of_client.values())
         return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
-
-
-def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEvents]:
-    """The message, or several that say the same: the first of them has what is not events."""
-    *parts, last = in_parts(message.events, contexts)
-    for part in parts:
-        yield replace(message, events=part, last=False)
-        message = replace(message, position={}, ahead=(), session=None)
-    yield replace(message, events=last)
-
-
-def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
-    """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
-    size = PART_EVENTS if contexts.works_in_slices else len(events)
-    return [events[at : at + size] for at in range(0, len(events), size)] if events else [()]
 
 
 def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from roamq.core.context import Context, Epoch
+from roamq.core.events import ClientId
 from roamq.schemes.messages.handover import Release, StoredEvents
 from roamq.schemes.parts.whereabouts import Arriving, Claim
 
@@ -50,5 +51,7 @@ class OwnSteps:
     """After step 6: the context is whole."""
     step_aside: Callable[[Arriving, Epoch], None] | None = None
     """Broker 2 learns that the client has a later connection elsewhere."""
+    overdue: Callable[[ClientId], None] | None = None
+    """Contexts of a client have waited for their fences long enough."""
     close: Callable[..., None] | None = None
     """A context is closed."""

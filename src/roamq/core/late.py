@@ -1,0 +1,70 @@
+"""Events of some origins that wait in a context, because older ones of the same origins come late.
+
+A context may go to another broker before all its events have come where it was: a broker on their way is out of reach.
+The rest follows. Until then what the new broker gets of those origins waits, and everything else goes on. Where the
+context was, only events of those origins are stored for it.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from roamq.core.context import Context
+from roamq.core.events import BrokerId, Event, EventId
+
+NO_ORIGINS: Final[frozenset[BrokerId]] = frozenset()
+
+
+def late_origins(context: Context) -> frozenset[BrokerId]:
+    """The origins of which older events have not come to this context."""
+    return NO_ORIGINS if context.late is None else frozenset(context.late)
+
+
+def hold_back(context: Context, origins: Iterable[BrokerId]) -> None:
+    """Older events of these origins come late: what comes here of them waits, and so does what is in the local queue
+    when that is closed."""
+    context.late = {origin: deque() for origin in sorted(origins)}
+
+
+def admit_late(context: Context, event: Event) -> bool:
+    """Put `event`, which is of a late origin, behind those of its origin that wait. False if there is no room."""
+    assert context.late is not None
+    size = context.bytes + event.cost_bytes
+    if size > context.limit_bytes or not context.buffer.hold(event):
+        return False
+    context.bytes = size
+    context.late[event.id[0]].append(event)
+    return True
+
+
+def end_late(context: Context, origins: Iterable[BrokerId], events: Iterable[Event]) -> list[Event]:
+    """What comes late has come, and it was all of these origins: what waited follows. Returns what has no room."""
+    late, refused = context.late, list[Event]()
+    if late is None:
+        return refused
+    have: set[EventId] | None = None
+    for event in events:
+        if event.id[0] not in late:
+            continue
+        if context.is_new(event):
+            if not context.admit(event, "transferred"):
+                refused.append(event)
+            continue
+        # The client was let in early, and was sent a later one of this origin: this one goes before what is left.
+        if have is None:
+            have = {held.event.id for held in context.stored} | {early.id for early in context.sent_early}
+        if event.id not in have and not context.has_read(event.id):
+            if context.hold_in_order(event):
+                have.add(event.id)
+            else:
+                refused.append(event)
+    for origin in origins:
+        context.follow(late.pop(origin, ()))
+    if not late:
+        context.late = None
+    return refused
+
+
+def take_of(context: Context, origins: frozenset[BrokerId]) -> tuple[Event, ...]:
+    """Forget the stored events of these origins, and return them in order."""
+    return tuple(context.take_out(lambda event: event.id[0] in origins))

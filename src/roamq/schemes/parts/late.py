@@ -1,0 +1,260 @@
+"""A hand-over does not wait for a broker that is out of reach: the context goes, and what comes late follows.
+
+A fence says what Broker 1 has to see before it gives a context away. If a broker is down, some of it does not come.
+Then Broker 1 hands over what it has, *owes* Broker 2 the events of the origins behind that broker, and goes on storing
+those for the context. Broker 2 serves the client, and holds back what it gets of those origins itself. When the fence
+has passed for an origin, Broker 1 sends what came late of it, and what Broker 2 held back follows.
+
+If the client has moved on meanwhile, Broker 2 owes Broker 3 the same origins in turn, and settles them when Broker 1
+has settled them here and its own fence has passed for them. docs/interest.md has the argument.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Mailbox
+from roamq.core.context import Context, Epoch
+from roamq.core.events import BrokerId, ClientId, Event, Seconds
+from roamq.core.late import NO_ORIGINS, end_late, hold_back, late_origins, take_of
+from roamq.core.ports import TimerKey
+from roamq.core.records import Record
+from roamq.schemes.messages.handover import AskLate, LateEvents
+from roamq.schemes.parts.part import Departure, Part
+from roamq.schemes.parts.slices import in_parts
+
+LATE_TIMER: Final = "late"
+"""Of a client whose context waits for a fence."""
+ASK_TIMER: Final = "ask_late"
+ASK_AFTER_S: Final = 60.0
+"""A broker that awaits events asks so often whether they are still to come: who owes them may have lost its store."""
+BROKER_DEPARTED: Final = "broker_departed"
+
+
+@dataclass(slots=True, eq=False)
+class Owing:
+    """A context that has gone to another broker, but for events that come late."""
+
+    context: Context
+    transfer: Epoch
+    new_broker: BrokerId
+    fence: Mapping[BrokerId, int]
+    origins: set[BrokerId] = field(default_factory=set)
+    """Of which the other broker has not got everything."""
+
+
+@dataclass(slots=True, eq=False)
+class Awaiting:
+    """A context that has come here, but for events that come late."""
+
+    context: Context
+    old_broker: BrokerId
+    """Who owes them."""
+    was_asked: bool = False
+    """Whether it was asked, and has not answered."""
+
+
+class LateParts(Part):
+    """What one broker owes others of contexts that went there, and what it awaits."""
+
+    hands_over = True
+
+    def __init__(
+        self,
+        contexts: Contexts,
+        mailbox: Mailbox,
+        is_settled: Callable[[], None],
+        *,
+        is_used: bool,
+    ) -> None:
+        self.contexts = contexts
+        self.mailbox = mailbox
+        self.me = contexts.me
+        self.host = contexts.host
+        self.router = contexts.router
+        self.is_settled = is_settled
+        """What the hand-over does when something has come that a context here waited for."""
+        self.is_used = is_used
+        """Whether the scheme lets contexts go without what comes late."""
+        self.pending = self.owing = dict[tuple[ClientId, Epoch, BrokerId], Owing]()
+        self.awaiting: dict[tuple[ClientId, Epoch], Awaiting] = {}
+        self.late: Counter[BrokerId] = Counter()
+        """Origin -> how many contexts are owed events of it: nobody else waits for those."""
+        mailbox.handle(LateEvents, self.on_late_events)
+        mailbox.handle(AskLate, self.on_ask)
+        mailbox.handle_returned(AskLate, self.on_ask_returned)
+        mailbox.handle_returned(LateEvents, self.on_events_returned)
+
+    @property
+    def after_s(self) -> Seconds | None:
+        """How long a context waits for its fence; None: as long as it takes."""
+        return self.contexts.late_after_s if self.is_used else None
+
+    # --- at Broker 1, before the context goes -----------------------------------------------------------------
+
+    def missing(self, context: Context, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
+        """The origins of which events may come late to this context here."""
+        of_fence = NO_ORIGINS if self.router.passed(fence) else self.router.late(fence)
+        return of_fence | late_origins(context)
+
+    def may_go(self, context: Context, fence: Mapping[BrokerId, int], takes_late: bool) -> bool:
+        """Has the fence passed, but for origins that are known to be late, if the other broker knows of such?"""
+        if self.after_s is None or not takes_late:
+            return self.router.passed(fence) and context.late is None
+        known = self.late.keys() | late_origins(context)
+        return self.after_s == 0 or self.missing(context, fence) <= known
+
+    def wait(self, client: ClientId) -> None:
+        """A context of the client is not to wait for its fence for ever."""
+        if self.after_s is not None:
+            self.host.set_timer((LATE_TIMER, client), self.after_s)
+
+    # --- at Broker 1, when it has gone ------------------------------------------------------------------------
+
+    def owe(
+        self,
+        context: Context,
+        transfer: Epoch,
+        new_broker: BrokerId,
+        fence: Mapping[BrokerId, int],
+        origins: frozenset[BrokerId],
+    ) -> None:
+        """All that is stored has gone to `new_broker`: from now on only events that come late are."""
+        context.release_some(len(context.stored))
+        context.session = None
+        context.only = origins
+        self.owing[context.client, transfer, new_broker] = Owing(
+            context, transfer, new_broker, fence, set(origins)
+        )
+        self.late.update(origins)
+
+    def on_event(self, event: Event) -> None:
+        if event.id[0] in self.late:
+            self.on_passed()
+
+    def on_passed(self) -> None:
+        for owing in list(self.owing.values()):
+            self._settle(owing)
+
+    def _settle(self, owing: Owing) -> None:
+        """Send what came late of origins of which nothing more does."""
+        context = owing.context
+        settled = frozenset(owing.origins - self.missing(context, owing.fence))
+        if not settled:
+            return
+        events = take_of(context, settled)
+        owing.origins -= settled
+        context.only = frozenset(owing.origins)
+        self._count_off(settled)
+        if not owing.origins:
+            self._close(owing)
+        *parts, last = in_parts(events, self.contexts)
+        client, epoch = context.client, owing.transfer
+        for part in parts:
+            message = LateEvents(client=client, epoch=epoch, events=part, origins=())
+            self.mailbox.send(owing.new_broker, message)
+        message = LateEvents(client=client, epoch=epoch, events=last, origins=tuple(sorted(settled)))
+        self.mailbox.send(owing.new_broker, message)
+
+    def _count_off(self, origins: Iterable[BrokerId]) -> None:
+        self.late.subtract(origins)
+        for origin in origins:
+            if not self.late[origin]:
+                del self.late[origin]
+
+    def _close(self, owing: Owing) -> None:
+        context = owing.context
+        del self.owing[context.client, owing.transfer, owing.new_broker]
+        self._count_off(owing.origins)
+        self.contexts.close(context, mobile=True)
+
+    # --- at Broker 2 ------------------------------------------------------------------------------------------
+
+    def await_rest(
+        self, context: Context, transfer: Epoch, old_broker: BrokerId, origins: Iterable[BrokerId]
+    ) -> None:
+        """The context has come, but for events of these origins."""
+        hold_back(context, origins)
+        self.awaiting[context.client, transfer] = Awaiting(context, old_broker)
+        if len(self.awaiting) == 1:
+            self.host.set_timer((ASK_TIMER,), ASK_AFTER_S)
+
+    def on_late_events(self, old_broker: BrokerId, message: LateEvents) -> None:
+        awaiting = self.awaiting.get((message.client, message.epoch))
+        if awaiting is None or awaiting.context.late is None:
+            self.awaiting.pop((message.client, message.epoch), None)
+            self._record_dropped(message.client, message.events, "late")
+            return
+        awaiting.was_asked = False
+        context = awaiting.context
+        origins = tuple(awaiting.context.late) if message.origins is None else message.origins
+        for event in end_late(context, origins, message.events):
+            self.contexts.drop(context, event, "queue_full")
+        if context.late is None:
+            del self.awaiting[message.client, message.epoch]
+        if context.local_queue is None:
+            self.contexts.replay(context)
+        self.on_passed()  # it may have gone on from here, and be owed to another broker
+        self.is_settled()
+
+    # --- who owes events may have lost its store --------------------------------------------------------------
+
+    def on_timer(self, key: TimerKey) -> bool:
+        if key[0] != ASK_TIMER:
+            return False
+        for (client, epoch), awaiting in list(self.awaiting.items()):
+            if awaiting.context.late is None:
+                del self.awaiting[client, epoch]
+            elif not awaiting.was_asked:
+                awaiting.was_asked = True
+                self.mailbox.send(awaiting.old_broker, AskLate(client=client, epoch=epoch))
+        if self.awaiting:
+            self.host.set_timer((ASK_TIMER,), ASK_AFTER_S)
+        return True
+
+    def on_ask(self, new_broker: BrokerId, question: AskLate) -> None:
+        """If this broker has forgotten what it owed, nothing comes any more."""
+        is_owed = (question.client, question.epoch, new_broker) in self.owing
+        origins: tuple[BrokerId, ...] | None = () if is_owed else None
+        self.mailbox.send(
+            new_broker, LateEvents(client=question.client, epoch=question.epoch, events=(), origins=origins)
+        )
+
+    def on_ask_returned(self, to: BrokerId, question: AskLate) -> None:
+        self.on_late_events(
+            to, LateEvents(client=question.client, epoch=question.epoch, events=(), origins=None)
+        )
+
+    def on_events_returned(self, to: BrokerId, message: LateEvents) -> None:
+        self._record_dropped(message.client, message.events, BROKER_DEPARTED)
+
+    def _record_dropped(self, client: ClientId, events: Iterable[Event], reason: str) -> None:
+        for event in events:
+            origin, sequence = event.id
+            self.host.record(
+                Record("dropped", self.host.now(), self.me, client, origin, sequence, detail=reason)
+            )
+
+    # --- ends -------------------------------------------------------------------------------------------------
+
+    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
+        for (client, epoch), awaiting in list(self.awaiting.items()):
+            if awaiting.old_broker == broker:
+                self.on_ask_returned(broker, AskLate(client=client, epoch=epoch))
+        for owing in [owing for owing in self.owing.values() if owing.new_broker == broker]:
+            self.contexts.drop_all(owing.context, BROKER_DEPARTED)
+            self._close(owing)
+
+    def on_ended(self, client: ClientId, epoch: Epoch) -> None:
+        """The session is over: nobody will read what comes late."""
+        for owing in [o for o in self.owing.values() if o.context.client == client and o.transfer <= epoch]:
+            self._close(owing)
+
+    def on_restart(self) -> None:
+        if self.awaiting:
+            self.host.set_timer((ASK_TIMER,), ASK_AFTER_S)
+
+    def held(self) -> list[Context]:
+        return [owing.context for owing in self.owing.values()]
