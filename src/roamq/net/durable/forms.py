@@ -118,16 +118,20 @@ def _pack_context(packer: Packer, context: Context) -> Row:
     """The events of a context are most of a snapshot: their numbers, and beside them how they came."""
     stored = list(context.stored)
     later = context.local_queue
+    only, late = (
+        getattr(context, "only", None),
+        getattr(context, "late", None),
+    )  # the release before had neither
     return [
         [packer.pack(value) for value in _context_fields(context)],
         [packer.event(held[0]) for held in stored],
         [held[1] for held in stored],
         None if later is None else [packer.event(event) for event in later],
         [packer.event(event) for event in context.sent_early],
-        None if context.only is None else sorted(context.only),
+        None if only is None else sorted(only),
         None
-        if context.late is None
-        else [[origin, [packer.event(event) for event in queue]] for origin, queue in context.late.items()],
+        if late is None
+        else [[origin, [packer.event(event) for event in queue]] for origin, queue in late.items()],
     ]
 
 

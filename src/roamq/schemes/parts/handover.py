@@ -268,7 +268,8 @@ class HandOver(Part):
                 self.mailbox.send(release.new_broker, NoContext(client=release.client, epoch=release.epoch))
             return
         leaving.release = release
-        self._before_fence.append(leaving)
+        if leaving not in self._before_fence:
+            self._before_fence.append(leaving)
         if self._may_go(leaving, release):
             self._forward([leaving])
         else:

@@ -43,6 +43,8 @@ class Owing:
     fence: Mapping[BrokerId, int]
     origins: set[BrokerId] = field(default_factory=set)
     """Of which the other broker has not got everything."""
+    unpassed: set[BrokerId] = field(default_factory=set)
+    """Those of them for which the fence has not passed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +81,10 @@ class LateParts(Part):
         self.is_used = is_used
         """Whether the scheme lets contexts go without what comes late."""
         self.pending = self.owing = dict[tuple[ClientId, Epoch, BrokerId], Owing]()
+        self._by_context: dict[Context, Owing] = {}
+        self._before: dict[tuple[BrokerId, BrokerId], dict[Context, Owing]] = {}
+        """New broker and origin -> what waits for fences of that broker to pass for that origin, in their order: one
+        passes no earlier than those that the same broker made before."""
         self.awaiting: dict[tuple[ClientId, Epoch], Awaiting] = {}
         self.late: Counter[BrokerId] = Counter()
         """Origin -> how many contexts are owed events of it: nobody else waits for those."""
@@ -125,9 +131,11 @@ class LateParts(Part):
         context.release_some(len(context.stored))
         context.session = None
         context.only = origins
-        self.owing[context.client, transfer, new_broker] = Owing(
-            context, transfer, new_broker, fence, set(origins)
-        )
+        unpassed = set(self.router.late(fence))
+        owing = Owing(context, transfer, new_broker, fence, set(origins), unpassed)
+        self.owing[context.client, transfer, new_broker] = self._by_context[context] = owing
+        for origin in unpassed:
+            self._before.setdefault((new_broker, origin), {})[context] = owing
         self.late.update(origins)
 
     def on_event(self, event: Event) -> None:
@@ -135,13 +143,25 @@ class LateParts(Part):
             self.on_passed()
 
     def on_passed(self) -> None:
-        for owing in list(self.owing.values()):
+        """A fence may have passed. Of those that one broker made for one origin, the first is looked at; and so on."""
+        passed: dict[Context, Owing] = {}
+        for (new_broker, origin), queue in list(self._before.items()):
+            while queue:
+                context, owing = next(iter(queue.items()))
+                if origin in self.router.late(owing.fence):
+                    break
+                del queue[context]
+                owing.unpassed.discard(origin)
+                passed[context] = owing
+            if not queue:
+                del self._before[new_broker, origin]
+        for owing in passed.values():
             self._settle(owing)
 
     def _settle(self, owing: Owing) -> None:
         """Send what came late of origins of which nothing more does."""
         context = owing.context
-        settled = frozenset(owing.origins - self.missing(context, owing.fence))
+        settled = frozenset(owing.origins - owing.unpassed - late_origins(context))
         if not settled:
             return
         events = take_of(context, settled)
@@ -166,7 +186,9 @@ class LateParts(Part):
 
     def _close(self, owing: Owing) -> None:
         context = owing.context
-        del self.owing[context.client, owing.transfer, owing.new_broker]
+        del self.owing[context.client, owing.transfer, owing.new_broker], self._by_context[context]
+        for origin in owing.unpassed:
+            del self._before[owing.new_broker, origin][context]
         self._count_off(owing.origins)
         self.contexts.close(context, mobile=True)
 
@@ -196,7 +218,8 @@ class LateParts(Part):
             del self.awaiting[message.client, message.epoch]
         if context.local_queue is None:
             self.contexts.replay(context)
-        self.on_passed()  # it may have gone on from here, and be owed to another broker
+        if (owing := self._by_context.get(context)) is not None:  # it has gone on from here
+            self._settle(owing)
         self.is_settled()
 
     # --- who owes events may have lost its store --------------------------------------------------------------
