@@ -44,8 +44,8 @@ class Outside(BrokerProcesses):
                 own = text
                 for name, entry in self.network.brokers.items():
                     head, _, rest = own.partition(f"link_port = {{{name}:")
-                    port, _, tail = rest.partition("}")
-                    own = f"{head}link_port = {entry.link_port if name == me else port}{tail}"
+                    there, _, tail = rest.partition("}")
+                    own = f"{head}link_port = {entry.link_port if name == me else there}{tail}"
                 (self.folder / f"{me}.toml").write_text(own)
             yield
 
@@ -107,8 +107,12 @@ def run(outside: Outside) -> Iterable[tuple[str, str | None]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pause", type=float, default=0.4, help="seconds that the checks wait where a suite does")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--pause", type=float, default=0.4, help="seconds that the checks wait where a suite does"
+    )
     parser.add_argument("--scheme", default="proactive")
     parser.add_argument("--overlay", default="flooding")
     options = parser.parse_args()
@@ -119,7 +123,9 @@ def main() -> None:
             with Outside(Path(folder), brokers, delay, options.pause, **settings) as outside:
                 results = list(run(outside))
         counts.append(sum(wrong is None for _, wrong in results))
-        sys.stdout.write(f"{brokers} brokers, links of {delay * 1000:.0f} ms: {counts[-1]} of {len(results)}\n")
+        sys.stdout.write(
+            f"{brokers} brokers, links of {delay * 1000:.0f} ms: {counts[-1]} of {len(results)}\n"
+        )
         for name, wrong in results:
             if wrong is not None:
                 sys.stdout.write(f"  {name}: {wrong}\n")
