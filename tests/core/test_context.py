@@ -91,7 +91,7 @@ def test_what_was_read_ahead_is_not_new_where_it_comes_late() -> None:
     ctx = context()
     ctx.open_local_queue()
     ctx.admit_later(event(2))
-    ctx.skip_to({}, (("o", 2, 3),))
+    ctx.skip_to({}, ((BrokerId("o"), 2, 3),))
     ctx.admit(event(1))
     ctx.close_local_queue()
 

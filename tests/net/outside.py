@@ -44,8 +44,8 @@ class Outside(BrokerProcesses):
                 own = text
                 for name, entry in self.network.brokers.items():
                     head, _, rest = own.partition(f"link_port = {{{name}:")
-                    port, _, tail = rest.partition("}")
-                    own = f"{head}link_port = {entry.link_port if name == me else port}{tail}"
+                    there, _, tail = rest.partition("}")
+                    own = f"{head}link_port = {entry.link_port if name == me else there}{tail}"
                 (self.folder / f"{me}.toml").write_text(own)
             yield
 

@@ -198,6 +198,32 @@ def test_a_topic_alias_ends_with_its_connection(scheme: str) -> None:
 
 
 @every_scheme
+def test_aliases_of_the_server_are_what_each_connection_takes(scheme: str) -> None:
+    """[MQTT-3.1.2-26], [MQTT-3.1.2-27]: a line looks up an alias that comes without a topic, among its own."""
+    network = Network(scheme, DELAY_S)
+    line = network.connect("c", "b1", topic_alias_maximum=1)
+    line.subscribe("+", 1)
+    publisher = network.connect("p", "b3")
+    network.run(1)
+    for broker, taken in (("b2", 2), ("b3", 0), ("b1", 1), ("b2", 1)):
+        for topic in ("x", "y", "z", "x", "y"):
+            publisher.publish(topic, topic)
+        network.run(1)
+        line.drop()
+        publisher.publish("z", "stored z")
+        publisher.publish("x", "stored x")
+        network.run(1)
+        line = network.connect("c", broker, topic_alias_maximum=taken or None)
+        for topic in ("x", "x", "z"):
+            publisher.publish(topic, topic)
+        network.run(1)
+        assert [p.topic for p in line.publishes] == ["z", "x", "x", "x", "z"]
+        aliases = {p.properties.topic_alias for p in line.publishes} - {None}
+        assert aliases == set(range(1, taken + 1)), "as many as it takes, and they are used"
+    assert network.failures == []
+
+
+@every_scheme
 def test_a_full_window_delays_nothing_but_publishes(scheme: str) -> None:
     """[MQTT-3.3.4-10], [MQTT-4.9.0-3]."""
     network = Network(scheme, DELAY_S)

@@ -1,12 +1,12 @@
 """A client that replaces its virtual consumer goes on with its session as it left it, not as it was when that began.
 
-The session came to the virtual consumer's broker with the subscriptions. Since then messages were sent, acknowledged, or
+The session came to the virtual consumer's broker with the subscriptions. Since then messages were sent, acknowledged or
 begun: what was left of them comes with the word on what the client has read.
 """
 
 import pytest
 
-from roamq.core.events import BrokerId
+from roamq.core.events import BrokerId, ClientId
 from roamq.geo.cells import Cell
 from roamq.net.clients.mqtt.codec import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from roamq.schemes.prehandoff import PreHandoff
@@ -34,7 +34,7 @@ def nearing(delay: float) -> tuple[Network, Line, Line]:
     line.publish("$roamq/location", str(border()), 0)
     network.run(1)
     scheme = network.machines[BrokerId("b2")].broker.scheme
-    assert isinstance(scheme, PreHandoff) and scheme.virtual.get("c") is not None
+    assert isinstance(scheme, PreHandoff) and scheme.virtual.get(ClientId("c")) is not None
     return network, publisher, line
 
 

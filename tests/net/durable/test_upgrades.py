@@ -15,6 +15,7 @@ from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import BrokerId
 from roamq.net.clients.mqtt.codec import Connect, Decoder, Packet, Properties, Publish, Version, encode
 from roamq.net.durable import before, snapshot
+from roamq.net.durable.graph import UnknownFormError
 from roamq.net.durable.inputs import InputKind, JournalEntry, LiveBroker
 from roamq.net.durable.journal import Journal, StorageError
 from roamq.net.links import protocol
@@ -139,6 +140,24 @@ def test_a_field_that_a_later_release_stores_is_refused_by_name() -> None:
 
     with pytest.raises(TypeError, match=r"directory\.later means nothing to this program"):
         snapshot.load(snapshot.dump(live))
+
+
+def test_a_context_of_the_release_before_has_read_nothing_ahead(tmp_path: Path) -> None:
+    """Its row is shorter; one of a later release is longer, and refused."""
+    live = Restarted(copy_of("stopped", tmp_path)).live
+    stored = snapshot._STORED.decode(snapshot.dump(live))
+    rows = [row[1] for row in stored.objects if row[0] == "Context"]
+    assert rows
+    for row in rows:
+        row.pop()
+
+    contexts = snapshot._live(stored).machine.broker.contexts
+
+    assert contexts and all(context.ahead == {} for context in contexts.values())
+    for row in rows:
+        row += [None, None]
+    with pytest.raises(UnknownFormError, match="fields"):
+        snapshot._live(stored)
 
 
 # --- links -----------------------------------------------------------------------------------------------------------

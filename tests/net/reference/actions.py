@@ -36,10 +36,14 @@ def draw_more(random: Random, action: Action) -> list[Action]:
             window = random.choice((None, None, 1, 2, 4)) if action[2] == 5 else None
             aliases = random.choice((0, 0, 1, 3)) if action[2] == 5 else 0
             action = (*said, mute, window, aliases)
+            if mute and window and random.random() < 0.4:
+                return [action, *(draw_filling(random) for _ in range(window + 1))]
         case "publish":
             action = (*action, random.choice((0, 0, 0, 1, 2)))
         case "acknowledge":
             action = (*action, random.choice((0, 0, 1, 2)), random.random() < 0.15)
+        case "burst" if random.random() < 0.5:
+            action = (*action, *draw_volley(random))
     if action[0] in ("burst", "wait") or random.random() < 0.7:
         return [action]
     skipped, is_refused = random.choice((0, 1, 1, 2)), random.random() < 0.1
@@ -54,6 +58,23 @@ def draw_more(random: Random, action: Action) -> list[Action]:
             is_refused,
         ),
     ]
+
+
+def draw_filling(random: Random) -> Action:
+    """One of some messages that fill a window."""
+    client, topic = random.choice(CLIENTS), random.choice(TOPICS)
+    return ("publish", client, topic, 1 + random.randrange(2), False, True, None, random.choice((0, 1)))
+
+
+def draw_volley(random: Random) -> list[Action]:
+    """One client publishes, and another, which confirms what needs one packet and leaves the rest, is elsewhere before
+    all brokers have heard of it."""
+    publisher, reader = random.sample(CLIENTS, 2)
+    topic = random.choice(TOPICS)
+    published = [(0.001, "publish", publisher, topic, qos, False, True, None) for qos in (2, 1)]
+    soon = random.choice((0.001, 0.005, 0.02, 0.04))
+    moved = (0.001, "connect", reader, 5, False, FOREVER, None, False)
+    return [*published, (soon, "confirm", reader), moved]
 
 
 def draw_one(random: Random, is_live: bool) -> Action:

@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
     kind: str
     first: int
-    count: int
+    seeds: int
 
 
 class Played(NamedTuple):
@@ -64,7 +64,7 @@ def play(work: tuple[Choice, Part, float]) -> Played | None:
         return None
     played, found = Counter[str](), list[str]()
     gc.disable()
-    for seed in range(part.first, part.first + part.count):
+    for seed in range(part.first, part.first + part.seeds):
         for setting in choice.settings(part.kind, seed):
             disagreement = explore(seed, setting, choice.length)
             played[str(setting)] += 1

@@ -24,9 +24,12 @@ OVERLAYS = ("flooding", "interest", "hierarchy")
 THREE = tuple(Setting(scheme, 3, overlay) for scheme in SCHEMES for overlay in OVERLAYS)
 
 
-def disagreement(actions: list[Action], setting: Setting, seed: int) -> str | None:
+def disagreement(
+    actions: list[Action], setting: Setting, seed: int, *, is_plain: bool = False
+) -> str | None:
     try:
-        Play(simulated(setting.scheme, setting.brokers, seed, setting.overlay)).run(actions)
+        network = simulated(setting.scheme, setting.brokers, seed, setting.overlay, is_plain=is_plain)
+        Play(network).run(actions)
     except DisagreementError as found:
         return str(found)
     return None
@@ -38,9 +41,12 @@ def explore(seed: int, setting: Setting, length: int = 20, *, is_plain: bool = F
     `is_plain`: as sequences were drawn before there were windows, aliases and acknowledgements of any order.
     """
     actions = draw(Random(seed), length, more=None if is_plain else Random(f"more {seed}"))
-    if disagreement(actions, setting, seed) is None:
+
+    def said(shorter: list[Action]) -> str | None:
+        return disagreement(shorter, setting, seed, is_plain=is_plain)
+
+    if said(actions) is None:
         return None
-    actions = shrink(actions, lambda shorter: disagreement(shorter, setting, seed) is not None)
-    said = disagreement(actions, setting, seed)
+    actions = shrink(actions, lambda shorter: said(shorter) is not None)
     steps = "\n".join(f"  {action}" for action in actions)
-    return f"seed {seed}, {setting}: {said}\n{steps}"
+    return f"seed {seed}, {setting}: {said(actions)}\n{steps}"

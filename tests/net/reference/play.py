@@ -8,7 +8,7 @@ client got by the end of the burst must be what one broker would have sent.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count
+from itertools import count, permutations
 from random import Random
 from typing import Any, Protocol
 
@@ -64,9 +64,17 @@ class World(Protocol):
         """Let that much time pass, if time is simulated, or come to rest."""
 
 
-def simulated(scheme: str, brokers: int, seed: int, overlay: str = "flooding") -> Network:
+def simulated(
+    scheme: str, brokers: int, seed: int, overlay: str = "flooding", *, is_plain: bool = True
+) -> Network:
+    """Brokers whose links have random delays: each message another one, or, but for `is_plain`, each way its own."""
     random = Random(seed)
-    return Network(scheme, lambda: random.choice((0.0, 0.001, 0.02, 0.04)), brokers, overlay=overlay)
+    delays = None
+    if not is_plain and seed % 2:
+        names = [f"b{number}" for number in range(1, brokers + 1)]
+        delays = {way: random.choice((0.0, 0.001, 0.06)) for way in permutations(names, 2)}
+    delay = lambda: random.choice((0.0, 0.001, 0.02, 0.04))  # noqa: E731
+    return Network(scheme, delay, brokers, overlay=overlay, link_delays=delays)
 
 
 class Play:
@@ -236,6 +244,8 @@ class Play:
                 self.unsubscribe(line, client, *details)
             case "acknowledge":
                 self.acknowledge(line, client, *details)
+            case "confirm":
+                self.confirm(line, client)
             case "publish":
                 self.publish(line, client, *details)
 
@@ -311,6 +321,17 @@ class Play:
             self.model.acknowledge(
                 client, number, packet.qos, tuple(sorted(identifiers)), is_complete=is_over
             )
+
+    def confirm(self, line: Line, client: str) -> None:
+        """Acknowledge what needs one packet, on a connection that does not by itself."""
+        done = {p.packet_id for p in line.acknowledged}
+        for packet in [
+            p for p in line.publishes if p.qos == 1 and p.packet_id not in done and not line.answers
+        ]:
+            line.acknowledged.append(packet)
+            line.send(Puback(packet.packet_id))
+            identifiers = tuple(sorted(packet.properties.subscription_identifiers))
+            self.model.acknowledge(client, int(packet.payload or EMPTY), 1, identifiers, is_complete=True)
 
     def publish(
         self,

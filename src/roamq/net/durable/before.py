@@ -118,9 +118,11 @@ class MatchIndexHusk(Husk):
 
 
 class ContextHusk(Husk):
-    """Nothing was written down of what a client had read ahead of its position."""
+    """A context, with what the release before did not know: that a client reads ahead, and that events come late."""
 
     ahead = NOTHING_AHEAD
+    only = None
+    late = None
 
 
 _HUSKS: Final[dict[str, type[Husk]]] = {"Context": ContextHusk, "MatchIndex": MatchIndexHusk}

@@ -42,6 +42,7 @@ from roamq.net.durable.graph import (
     Forms,
     Packer,
     Row,
+    UnknownFormError,
     Unpacker,
     encode_settings,
     record_form,
@@ -118,10 +119,7 @@ def _pack_context(packer: Packer, context: Context) -> Row:
     """The events of a context are most of a snapshot: their numbers, and beside them how they came."""
     stored = list(context.stored)
     later = context.local_queue
-    only, late = (
-        getattr(context, "only", None),
-        getattr(context, "late", None),
-    )  # the release before had neither
+    only, late = context.only, context.late
     return [
         [packer.pack(value) for value in _context_fields(context)],
         [packer.event(held[0]) for held in stored],
@@ -138,6 +136,8 @@ def _pack_context(packer: Packer, context: Context) -> Row:
 def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     _, fields, numbers, hows, later, early, *more = row
     only, late = more or (None, None)  # which the release before did not know
+    if len(fields) > len(_CONTEXT_FIELDS):
+        raise UnknownFormError(f"a context has {len(fields)} fields, this program knows {len(_CONTEXT_FIELDS)}")
     context.ahead = NOTHING_AHEAD
     for name, value in zip(_CONTEXT_FIELDS, fields, strict=False):
         setattr(context, name, unpacker.unpack(value))

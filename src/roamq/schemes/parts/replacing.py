@@ -103,7 +103,8 @@ class Replacements(Part):
         message = arriving.handed
         assert message is not None
         if self.contexts.router.passed(message.fence):
-            self.contexts.host.take_session(arriving.context, message.session)
+            if message.session is not None:
+                self.contexts.host.take_session(arriving.context, message.session)
             arriving.context.skip_to(dict(message.position), message.ahead)
             arriving.context.keep_unread(message.reach, message.held)
             self.handover.replay(arriving)
