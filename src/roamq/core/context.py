@@ -107,6 +107,7 @@ class Context:
         "bytes",
         "client",
         "delivers_early",
+        "delivers_head",
         "epoch",
         "filters",
         "in_flight",
@@ -154,6 +155,9 @@ class Context:
         """While older events are still on their way from another broker: what has come here since."""
         self.delivers_early = False
         """Whether the client gets what is in the local queue without waiting for what is older."""
+        self.delivers_head = False
+        """Whether the client gets what is stored while the local queue is open: it is the beginning of the older
+        events, in order, and the rest of them is on its way."""
         self.sent_early: list[Event] = []
         """What was taken from the local queue and handed to the client, and is not acknowledged.
 
@@ -195,7 +199,7 @@ class Context:
     def open_local_queue(self) -> None:
         """Older events are on their way from another broker: what comes here meanwhile waits for them."""
         self.local_queue = deque()
-        self.delivers_early = False
+        self.delivers_early = self.delivers_head = False
 
     def next_early(self) -> Event | None:
         """The next event of the local queue for a client that does not wait for older ones."""
@@ -218,7 +222,7 @@ class Context:
     def close_local_queue(self) -> None:
         """All older events are here: what waited in the local queue follows them, less what they brought."""
         waiting, self.local_queue = self.local_queue, None
-        self.delivers_early = False
+        self.delivers_early = self.delivers_head = False
         if self.sent_early:
             self._leave_out_what_was_sent_early()
         brought: set[EventId] | None = None

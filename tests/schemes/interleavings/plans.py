@@ -21,6 +21,7 @@ class Plan:
     shows_epoch: bool = True
     links: str = "triangle"
     overlay: str = "flooding"
+    sends_heads: bool = False
 
     def world(self) -> World:
         return World(
@@ -31,6 +32,7 @@ class Plan:
             overlay=self.overlay,
             known=self.known,
             shows_epoch=self.shows_epoch,
+            sends_heads=self.sends_heads,
         )
 
     def __str__(self) -> str:
@@ -39,22 +41,28 @@ class Plan:
         shows = "epoch" if self.shows_epoch else "no epoch"
         links = self.links if self.overlay == "flooding" else f"{self.links}, {self.overlay}"
         ending = " then leaves" if self.itinerary[-1] == "leave" else ""
+        if self.sends_heads:
+            links += ", heads"
         return (
             f"{self.scheme} {way}{ending}, events at {self.says or 'none'}, knows {edges}, {shows}, {links}"
         )
 
 
-def plans(scheme: str, *, moves: int, says: str = "c", overlay: str = "flooding") -> Iterator[Plan]:
+def plans(
+    scheme: str, *, moves: int, says: str = "c", overlay: str = "flooding", sends_heads: bool = False
+) -> Iterator[Plan]:
     """Every itinerary of `moves` moves; with and without known neighbors, shown epochs and a direct link.
 
     Routing by interest is explored on a square as well, where some paths have a broker in the middle.
     """
     for plan in _flooded_plans(scheme, moves=moves, says=says):
-        yield replace(plan, overlay=overlay)
+        yield replace(plan, overlay=overlay, sends_heads=sends_heads)
     if overlay != "flooding":
         known = SOME_EDGES if scheme == "proactive" else ()
         for itinerary in itineraries(moves):
-            yield Plan(scheme, itinerary, says, known, links="square", overlay=overlay)
+            yield Plan(
+                scheme, itinerary, says, known, links="square", overlay=overlay, sends_heads=sends_heads
+            )
 
 
 def _flooded_plans(scheme: str, *, moves: int, says: str) -> Iterator[Plan]:

@@ -115,6 +115,7 @@ class World:
         known: Iterable[tuple[str, str]] = (),
         shows_epoch: bool = True,
         options: Mapping[str, Any] | None = None,
+        sends_heads: bool = False,
     ) -> None:
         self.time = 0
         self.plan = deque(plan)
@@ -134,6 +135,7 @@ class World:
             self.brokers[broker] = build_broker(
                 broker, host, topology, scheme=scheme, options=values, overlay=overlay
             )
+            self.brokers[broker].contexts.sends_heads = sends_heads
         self.at: BrokerId | None = None
         self.last: BrokerId | None = None
         self.ticket: Ticket | None = None
@@ -502,6 +504,7 @@ def describe(value: Any) -> Any:
             value.reach,
             [held.event.id for held in value.stored],
             value.in_flight,
+            value.delivers_head,
             None if value.local_queue is None else [event.id for event in value.local_queue],
             len(value.filters),
         )

@@ -104,6 +104,12 @@ def _event(*values: Any) -> Event:
     return Event(**dict(zip(_EVENT_FIELDS, values, strict=True)))
 
 
+class ContextHusk(Husk):
+    """A context, with what contexts of today know besides."""
+
+    delivers_head = False
+
+
 class MatchIndexHusk(Husk):
     """What the index held is found in its tables."""
 
@@ -116,7 +122,7 @@ class MatchIndexHusk(Husk):
         return iter(held.items())
 
 
-_HUSKS: Final[dict[str, type[Husk]]] = {"MatchIndex": MatchIndexHusk}
+_HUSKS: Final[dict[str, type[Husk]]] = {"Context": ContextHusk, "MatchIndex": MatchIndexHusk}
 
 
 def _husk(name: str) -> type[Husk]:

@@ -104,7 +104,9 @@ _CONTEXT_FIELDS: Final = (
     "session",
     "_acknowledged",
     "limit_bytes",
+    "delivers_head",
 )
+"""New ones at the end: an older snapshot has fewer."""
 _context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
 assert {*_CONTEXT_FIELDS, "stored", "local_queue", "sent_early", "buffer", "bytes", "_sent"} == set(
     Context.__slots__
@@ -126,7 +128,8 @@ def _pack_context(packer: Packer, context: Context) -> Row:
 
 def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     _, fields, numbers, hows, later, early = row
-    for name, value in zip(_CONTEXT_FIELDS, fields, strict=True):
+    context.delivers_head = False
+    for name, value in zip(_CONTEXT_FIELDS, fields, strict=False):
         setattr(context, name, unpacker.unpack(value))
     events = unpacker.events
     held = tuple.__new__
@@ -228,7 +231,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "contexts",
         _but(
             *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
-            *("_reserve_bytes", "works_in_slices"),
+            *("_reserve_bytes", "works_in_slices", "sends_heads"),
         ),
     ),
     Discards: ("discards", _NOTHING),

@@ -25,8 +25,9 @@ from roamq.schemes.messages.copies import (
     Forwarded,
     PassiveCopy,
 )
-from roamq.schemes.parts.handover import HandOver, in_parts
+from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.part import Departure, Part
+from roamq.schemes.parts.transfers import in_parts
 from roamq.schemes.proactive_states import MODES, State, Stimulus, after
 
 
