@@ -20,9 +20,9 @@ from roamq.core.context import Epoch
 from roamq.core.errors import ConfigError, RemoteProtocolError
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.net.clients.admission import shown_epoch
 from roamq.net.clients.mqtt.codec import Connect, Decoder, MqttError, Pingreq, Properties, Version, encode
 from roamq.net.clients.mqtt.codec.packets import Publish, Subscribe, SubscriptionRequest, Will
+from roamq.net.clients.tickets import shown_epoch
 from roamq.net.clients.tokens import TokenError, TokenKey, TokenOptions, Tokens
 from roamq.net.clients.transports import ClientSocket, ClientWebSocket, Doorkeeper
 from roamq.net.clients.turns import Turns

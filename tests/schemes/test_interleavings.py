@@ -143,3 +143,20 @@ def test_one_order_of_steps_that_commute_finds_every_state(plan: Plan) -> None:
 
     assert (reduced.states, reduced.ends) == (whole.states, whole.ends)
     assert reduced.steps < whole.steps
+
+
+@pytest.mark.parametrize("plan", list(plans("standard", moves=2, sends_heads=True)), ids=str)
+def test_standard_with_heads_in_every_order(plan: Plan) -> None:
+    result = explore(plan.world, max_states=2 * BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+    assert result.complete
+
+
+@pytest.mark.parametrize(
+    "plan", list(plans("standard", moves=1, overlay="interest", sends_heads=True)), ids=str
+)
+def test_standard_by_interest_with_heads_in_every_order(plan: Plan) -> None:
+    result = explore(plan.world, max_states=4 * BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"

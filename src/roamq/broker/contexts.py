@@ -72,6 +72,9 @@ class Contexts:
         """Whether the host may deliver an event that needs no acknowledgement instead of having it stored."""
         self.works_in_slices = False
         """Whether others wait while this broker works, so that long queues are forgotten and sent in parts."""
+        self.sends_heads = False
+        """Whether a hand-over sends what is stored as soon as it is asked for, and lets the client have it while the
+        rest is on its way (docs/decisions/0145)."""
         self.discards = Discards(self)
         self._heard: Epoch | None = None
         """The latest epoch of other brokers: ours are later, even if the other's clock is ahead."""
@@ -333,7 +336,7 @@ class Contexts:
         if context is None or context.mode is not Mode.SERVING:
             return
         context.window = window
-        if context.local_queue is None:
+        if context.local_queue is None or context.delivers_head:
             self.pump(context)
         else:
             self._send_early(context)
@@ -341,6 +344,7 @@ class Contexts:
     def deliver_early(self, context: Context) -> None:
         """Older events are a long time coming: the client gets what is here now, and they follow."""
         context.delivers_early = context.local_queue is not None
+        context.delivers_head = False
         self._send_early(context)
 
     def _send_early(self, context: Context) -> None:
@@ -368,11 +372,21 @@ class Contexts:
         self.host.cancel_timer(("timeout", context.client))
         context.outlet = outlet
         context.window = self.host.window(context.client) if outlet is None else UNLIMITED
-        if context.local_queue is None:
+        if context.local_queue is None or context.delivers_head:
             self.resume(context)
 
+    def deliver_head(self, context: Context) -> None:
+        """What is stored is the beginning of what is on its way, and the client need not wait for the rest."""
+        if context.delivers_early:
+            return  # it has been given newer events already: older ones come in one piece
+        context.delivers_head = True
+        if context.mode is Mode.SERVING:
+            if context.outlet is None:
+                self.host.ready(context.client)
+            self.pump(context)
+
     def resume(self, context: Context) -> None:
-        """The context is whole: tell the host, and go on with what is stored."""
+        """The client need not wait any more: tell the host, and go on with what is stored."""
         if context.outlet is None:
             self.host.ready(context.client)
         self.replay(context)

@@ -111,6 +111,7 @@ class Context:
         "bytes",
         "client",
         "delivers_early",
+        "delivers_head",
         "epoch",
         "filters",
         "in_flight",
@@ -166,6 +167,9 @@ class Context:
         """The origins whose events are stored, where the context has gone but for events that come late."""
         self.delivers_early = False
         """Whether the client gets what is in the local queue without waiting for what is older."""
+        self.delivers_head = False
+        """Whether the client gets what is stored while the local queue is open: it is the beginning of the older
+        events, in order, and the rest of them is on its way."""
         self.sent_early: list[Event] = []
         """What was taken from the local queue and handed to the client, and is not acknowledged.
 
@@ -235,7 +239,7 @@ class Context:
     def open_local_queue(self) -> None:
         """Older events are on their way from another broker: what comes here meanwhile waits for them."""
         self.local_queue = deque()
-        self.delivers_early = False
+        self.delivers_early = self.delivers_head = False
 
     def next_early(self) -> Event | None:
         """The next event of the local queue for a client that does not wait for older ones."""
@@ -258,7 +262,7 @@ class Context:
     def close_local_queue(self) -> None:
         """All older events are here: what waited in the local queue follows them, less what they brought."""
         waiting, self.local_queue = self.local_queue, None
-        self.delivers_early = False
+        self.delivers_early = self.delivers_head = False
         if self.sent_early:
             self._leave_out_what_was_sent_early()
         if self.late is not None:

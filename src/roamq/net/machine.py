@@ -129,7 +129,7 @@ class Machine:
         self._failure: Exception | None = None
         """Why the input that is being handled failed."""
         self._named = 0
-        broker.contexts.works_in_slices = True
+        broker.contexts.works_in_slices = broker.contexts.sends_heads = True
         set_quotas(self, self.settings)
 
     # --- what others may look at --------------------------------------------------------------------------

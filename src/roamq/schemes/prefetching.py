@@ -18,9 +18,10 @@ from roamq.core.ports import TimerKey
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.messages.handover import ContextRequest
 from roamq.schemes.messages.prefetching import Discard, Prefetch, Prefetched
-from roamq.schemes.parts.handover import HandOver, addressed
+from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.own_steps import OwnSteps
 from roamq.schemes.parts.prediction import Foretold, Learned, Oracle, Predictor
+from roamq.schemes.parts.transfers import addressed
 from roamq.schemes.parts.whereabouts import Claim
 
 

@@ -27,12 +27,19 @@ def main() -> int:
     parser.add_argument("--says", default="c", help="brokers at which events are published, such as 'ca'")
     parser.add_argument("--overlay", default="flooding", help="flooding or interest (default: flooding)")
     parser.add_argument("--late", action="store_true", help="contexts go without events that come late")
+    parser.add_argument("--heads", action="store_true", help="what is stored goes as soon as it is asked for")
     parser.add_argument("--states", type=int, default=1_000_000, help="give up a plan after so many states")
     parser.add_argument("--jobs", type=int, default=None, help="plans at a time (default: one per core)")
     arguments = parser.parse_args()
     began, states, steps, ends, incomplete = time.monotonic(), 0, 0, 0, 0
     chosen = list(
-        plans(arguments.scheme, moves=arguments.moves, says=arguments.says, overlay=arguments.overlay)
+        plans(
+            arguments.scheme,
+            moves=arguments.moves,
+            says=arguments.says,
+            overlay=arguments.overlay,
+            sends_heads=arguments.heads,
+        )
     )
     if arguments.late:
         chosen = [replace(plan, late_after_s=0.0) for plan in chosen]

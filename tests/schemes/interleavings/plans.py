@@ -24,6 +24,7 @@ class Plan:
     late_after_s: float | None = None
     """With 0, contexts go without whatever may come late: as if the brokers that it comes from were down, each until
     any later moment."""
+    sends_heads: bool = False
 
     def world(self) -> World:
         return World(
@@ -35,6 +36,7 @@ class Plan:
             known=self.known,
             shows_epoch=self.shows_epoch,
             late_after_s=self.late_after_s,
+            sends_heads=self.sends_heads,
         )
 
     def __str__(self) -> str:
@@ -44,22 +46,28 @@ class Plan:
         links = self.links if self.overlay == "flooding" else f"{self.links}, {self.overlay}"
         links += "" if self.late_after_s is None else ", what comes late follows"
         ending = " then leaves" if self.itinerary[-1] == "leave" else ""
+        if self.sends_heads:
+            links += ", heads"
         return (
             f"{self.scheme} {way}{ending}, events at {self.says or 'none'}, knows {edges}, {shows}, {links}"
         )
 
 
-def plans(scheme: str, *, moves: int, says: str = "c", overlay: str = "flooding") -> Iterator[Plan]:
+def plans(
+    scheme: str, *, moves: int, says: str = "c", overlay: str = "flooding", sends_heads: bool = False
+) -> Iterator[Plan]:
     """Every itinerary of `moves` moves; with and without known neighbors, shown epochs and a direct link.
 
     Routing by interest is explored on a square as well, where some paths have a broker in the middle.
     """
     for plan in _flooded_plans(scheme, moves=moves, says=says):
-        yield replace(plan, overlay=overlay)
+        yield replace(plan, overlay=overlay, sends_heads=sends_heads)
     if overlay != "flooding":
         known = SOME_EDGES if scheme == "proactive" else ()
         for itinerary in itineraries(moves):
-            yield Plan(scheme, itinerary, says, known, links="square", overlay=overlay)
+            yield Plan(
+                scheme, itinerary, says, known, links="square", overlay=overlay, sends_heads=sends_heads
+            )
 
 
 def _flooded_plans(scheme: str, *, moves: int, says: str) -> Iterator[Plan]:

@@ -116,6 +116,7 @@ class World:
         shows_epoch: bool = True,
         options: Mapping[str, Any] | None = None,
         late_after_s: float | None = None,
+        sends_heads: bool = False,
     ) -> None:
         self.time = 0
         self.plan = deque(plan)
@@ -141,6 +142,7 @@ class World:
                 overlay=overlay,
                 late_after_s=late_after_s,
             )
+            self.brokers[broker].contexts.sends_heads = sends_heads
         self.at: BrokerId | None = None
         self.last: BrokerId | None = None
         self.ticket: Ticket | None = None
@@ -515,6 +517,7 @@ def describe(value: Any) -> Any:
             value.reach,
             [held.event.id for held in value.stored],
             value.in_flight,
+            value.delivers_head,
             None if value.local_queue is None else [event.id for event in value.local_queue],
             None if value.late is None else {o: [e.id for e in queue] for o, queue in value.late.items()},
             None if value.only is None else sorted(value.only),

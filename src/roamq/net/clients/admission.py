@@ -1,7 +1,7 @@
 """Clients come in: login, the way of their session here, and CONNACK.
 
-CONNACK waits until the session is whole, and never longer than the previous broker deserves; what comes later joins
-the session that began without it (docs/live.md).
+CONNACK waits until the session is here with all that it speaks of, and never longer than the previous broker
+deserves; what comes later joins the session that began without it (docs/live.md).
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from zlib import crc32
 
 from roamq.broker.broker import Broker
 from roamq.core.context import Context, Epoch, Mode, Ticket
-from roamq.core.events import BrokerId, ClientId, EventId, Seconds
+from roamq.core.events import BrokerId, ClientId, EventId
 from roamq.core.records import Record
 from roamq.net.clients.access import Access
 from roamq.net.clients.connections import Connection, Connections
@@ -21,14 +21,13 @@ from roamq.net.clients.mqtt.state import RETAINED, SessionState
 from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
 from roamq.net.clients.quota import SessionQuota
 from roamq.net.clients.sessions import ANOTHERS, SESSION_TIMER, Sessions
+from roamq.net.clients.tickets import TICKET_PROPERTY, shown_epoch
 from roamq.net.host import LiveHost
 from roamq.net.links.others import OtherBrokers
 from roamq.net.outputs import Login
 from roamq.net.topics.directory import Adopt, Directory, Ended, Known, Serving, WhoServes
 from roamq.net.topics.memberships import Memberships
 
-TICKET_PROPERTY: Final = "roamq-ticket"
-"""The user property of CONNECT and CONNACK with the epoch of a connection; a client may send it empty to get one."""
 PREVIOUS_PROPERTY: Final = "roamq-previous"
 """The user property of CONNECT with the broker where the client says it was served before."""
 CELL_PROPERTY: Final = "roamq-cell"
@@ -36,9 +35,6 @@ CELL_PROPERTY: Final = "roamq-cell"
 PATIENCE: Final = 6
 """How many handoff time-outs a transfer that makes progress may take before the client is let in without it, and
 messages wait for older ones whose broker does not answer."""
-TICKET_CHARACTERS_MAX: Final = 32
-AHEAD_S_MAX: Final = 86_400.0
-"""Clocks of brokers differ by less than this: a ticket of a later time is no broker's."""
 CONNACK_TIMER: Final = "connack"
 """The timer for a previous broker that does not answer."""
 EARLY_TIMER: Final = "deliver_early"
@@ -52,22 +48,6 @@ JUST_JOINED: Final = "this broker has just joined the network and is not linked 
 
 Admitted = tuple[Connection, list[ClientInput]]
 """A connection whose client was let in, and the meaning of what the client has sent meanwhile."""
-
-
-def shown_epoch(connect: Connect, now: Seconds) -> Epoch | None:
-    """The epoch of its last connection, if the client shows the ticket that our CONNACK gave it.
-
-    A client may show anything: what no broker of the network can have said is no ticket.
-    """
-    shown = connect.properties.user_property(TICKET_PROPERTY)
-    when, _, broker = (shown or "").partition("@")
-    if not broker or len(when) > TICKET_CHARACTERS_MAX:
-        return None
-    try:
-        connected_at = float(when)
-    except ValueError:
-        return None
-    return Epoch(connected_at, BrokerId(broker)) if 0 <= connected_at <= now + AHEAD_S_MAX else None
 
 
 @dataclass(slots=True)
@@ -354,12 +334,17 @@ class Admission:
     # --- CONNACK --------------------------------------------------------------------------------------------
 
     def answer(self, client: ClientId) -> Admitted | None:
-        """CONNACK when the session is whole: it is here, all of it has come, or there is none.
-
-        Not before: a PUBCOMP for an event that is still on its way would have nothing to acknowledge.
-        """
+        """CONNACK when the session is whole: it is here, all of it has come, or there is none. If it is to go on, what
+        it has begun to send is enough: the rest follows in order."""
         context = self._broker.contexts.get(client)
-        if context is None or context.local_queue is not None or not self._connections.is_awaited(client):
+        if context is None:
+            return None
+        is_whole = context.local_queue is None
+        if not self._connections.is_awaited(client):
+            if is_whole:
+                self._host.cancel_timer((EARLY_TIMER, client))
+            return None
+        if not is_whole and not self._may_go_on(context):
             return None
         connection = self._connections.end_wait(client)
         self._host.cancel_timer((CONNACK_TIMER, client))
@@ -372,7 +357,23 @@ class Admission:
             return None
         if connection.mqtt.connect.clean_start:
             self._sessions.discard(context)
+        if not is_whole:
+            self._host.set_timer((EARLY_TIMER, client), PATIENCE * self.handoff_timeout_s)
         return self._let_in(connection, context)
+
+    def _may_go_on(self, context: Context) -> bool:
+        """Whether a client may go on with its session while later events for it are on their way.
+
+        A session that ends is brought here whole, so that nothing of it is left. And what an earlier connection began
+        to send must be here: a PUBCOMP for an event that is on its way would have nothing to acknowledge.
+        """
+        session, connection = context.session, self._connections.waiting(context.client)
+        if not context.delivers_head or connection is None or not isinstance(session, SessionState):
+            return False
+        if connection.mqtt.connect.clean_start or session.expired(self._host.time):
+            return False
+        begun = (entry.event_id for entry in session.outbound.values())
+        return all(sequence <= context.reach.get(origin, 0) for origin, sequence in begun)
 
     def give_up(self, client: ClientId) -> Admitted | None:
         """The previous broker does not answer: let the client in without it; what it has follows when it is back.
@@ -441,6 +442,10 @@ class Admission:
         context = self._broker.contexts.get(client)
         connection = self._connections.by_client.get(client)
         if context is None or connection is None or connection.client is None or context.local_queue is None:
+            return
+        if context.delivers_head and context.stored:
+            # What is here of the older events comes first, as fast as the client reads.
+            self._host.set_timer((EARLY_TIMER, client), self.handoff_timeout_s)
             return
         connection.delivers_early = True
         self._broker.contexts.deliver_early(context)

@@ -105,6 +105,15 @@ def _event(*values: Any) -> Event:
     return Event(**dict(zip(_EVENT_FIELDS, values, strict=True)))
 
 
+class ContextHusk(Husk):
+    """A context, with what contexts of today know besides."""
+
+    ahead = NOTHING_AHEAD
+    only = None
+    late = None
+    delivers_head = False
+
+
 class MatchIndexHusk(Husk):
     """What the index held is found in its tables."""
 
@@ -115,14 +124,6 @@ class MatchIndexHusk(Husk):
             for key in tables["_holders"][entry]:
                 held[key].append(filter)
         return iter(held.items())
-
-
-class ContextHusk(Husk):
-    """A context, with what the release before did not know: that a client reads ahead, and that events come late."""
-
-    ahead = NOTHING_AHEAD
-    only = None
-    late = None
 
 
 _HUSKS: Final[dict[str, type[Husk]]] = {"Context": ContextHusk, "MatchIndex": MatchIndexHusk}

@@ -108,6 +108,7 @@ _CONTEXT_FIELDS: Final = (
     "_acknowledged",
     "limit_bytes",
     "ahead",
+    "delivers_head",
 )
 """In the order of a row. Releases add to the end: a row of the release before is shorter."""
 _context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
@@ -137,8 +138,11 @@ def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     _, fields, numbers, hows, later, early, *more = row
     only, late = more or (None, None)  # which the release before did not know
     if len(fields) > len(_CONTEXT_FIELDS):
-        raise UnknownFormError(f"a context has {len(fields)} fields, this program knows {len(_CONTEXT_FIELDS)}")
+        raise UnknownFormError(
+            f"a context has {len(fields)} fields, this program knows {len(_CONTEXT_FIELDS)}"
+        )
     context.ahead = NOTHING_AHEAD
+    context.delivers_head = False
     for name, value in zip(_CONTEXT_FIELDS, fields, strict=False):
         setattr(context, name, unpacker.unpack(value))
     events = unpacker.events
@@ -247,7 +251,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "contexts",
         _but(
             *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
-            *("_reserve_bytes", "works_in_slices", "late_after_s"),
+            *("_reserve_bytes", "works_in_slices", "late_after_s", "sends_heads"),
         ),
     ),
     Discards: ("discards", _NOTHING),

@@ -27,7 +27,7 @@ from roamq.schemes.messages.copies import (
 )
 from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.part import Departure, Part
-from roamq.schemes.parts.slices import in_parts
+from roamq.schemes.parts.transfers import in_parts
 from roamq.schemes.proactive_states import MODES, State, Stimulus, after
 
 

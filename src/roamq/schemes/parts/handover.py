@@ -17,7 +17,7 @@ from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.late import NO_ORIGINS
-from roamq.core.ports import Host, TimerKey
+from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.schemes.messages.handover import (
     ContextRequest,
@@ -31,7 +31,7 @@ from roamq.schemes.parts.inquiries import Inquiries
 from roamq.schemes.parts.late import LATE_TIMER, LateParts
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
 from roamq.schemes.parts.part import Part
-from roamq.schemes.parts.slices import messages_of
+from roamq.schemes.parts.transfers import addressed, messages_of, record_late
 from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
 
 NOTHING: frozenset[EventId] = frozenset()
@@ -223,11 +223,47 @@ class HandOver(Part):
             session=context.session,
             ids_follow=ids_follow,
         )
+        sends_head = self.sends_head(context, claim)
         self.mailbox.send(claim.new_broker, subscriptions)
+        if sends_head:
+            self.send_head(leaving, claim)
+
+    def sends_head(self, context: Context, claim: Claim) -> bool:
+        """Whether what is stored need not wait until Broker 2 has subscribed (docs/decisions/0145).
+
+        Not if it is for several brokers, nor for this one, where nothing has to travel; nor if older events are to come
+        to this one still.
+        """
+        if not (self.contexts.sends_heads and self.care.followed and self.own.admit_all is None):
+            return False
+        if context.late is not None:
+            return False
+        theirs = [leaving for leaving in self.leaving[context.client].values() if leaving.context is context]
+        return len(theirs) == 1 and claim.new_broker != self.me
+
+    def send_head(self, leaving: Leaving, claim: Claim) -> None:
+        """What is stored goes to Broker 2 at once; what is stored from now on follows in step 5.
+
+        An empty head goes as well: it says that the client may come in.
+        """
+        context = leaving.context
+        head = StoredEvents(
+            client=context.client,
+            epoch=claim.epoch,
+            events=tuple(context.events()),
+            position=dict(context.position),
+            ahead=context.ahead_rows,
+            last=False,
+        )
+        leaving.head_count, leaving.head_bytes = len(head.events), head.size_bytes
+        self.contexts.discards.empty(context)
+        for part in messages_of(head, self.contexts):
+            self.mailbox.send(claim.new_broker, part)
 
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
         if arriving is not None:
+            arriving.answered = True
             self.host.take_session(arriving.context, reply.session)
             self.step_3_subscribe(arriving, reply.filters)
             if not reply.ids_follow:
@@ -300,7 +336,8 @@ class HandOver(Part):
         elif not any(other.context is context for other in others.values()):
             self.close(context, mobile=True)
         if self.care.at_once:
-            self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
+            count, size = leaving.head_count + len(events), leaving.head_bytes + message.size_bytes
+            self._record_transfer(context.client, release.new_broker, count, size)
             # Who puts events together in its own way has to have them all.
             whole = self.own.admit_all is not None
             for part in (message,) if whole else messages_of(message, self.contexts):
@@ -337,6 +374,8 @@ class HandOver(Part):
             if message.late:
                 self.late.await_rest(context, arriving.transfer, old_broker, message.late)
             self.replay(arriving)
+        elif arriving.answered and self.contexts.sends_heads:
+            self.contexts.deliver_head(context)
 
     def admit_all(self, arriving: Arriving, message: StoredEvents, how: str) -> None:
         for event in message.events:
@@ -484,17 +523,3 @@ class HandOver(Part):
         """Contexts left behind by their clients, and contexts that belong to another broker already."""
         leaving = (leaving.context for of_client in self.leaving.values() for leaving in of_client.values())
         return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
-
-
-def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
-    """The claim as it goes to `to`: a broker that passes on its own release fences it for who gets it."""
-    if isinstance(claim, Release) and claim.new_broker == contexts.me:
-        return replace(claim, fence=contexts.router.fence(to))
-    return claim
-
-
-def record_late(host: Host, me: BrokerId, message: StoredEvents) -> None:
-    """What comes after its client has moved on is lost, and the records say so."""
-    for event in message.events:
-        origin, sequence = event.id
-        host.record(Record("dropped", host.now(), me, message.client, origin, sequence, detail="late"))

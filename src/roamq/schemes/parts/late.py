@@ -23,7 +23,7 @@ from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.schemes.messages.handover import AskLate, LateEvents
 from roamq.schemes.parts.part import Departure, Part
-from roamq.schemes.parts.slices import in_parts
+from roamq.schemes.parts.transfers import in_parts
 
 LATE_TIMER: Final = "late"
 """Of a client whose context waits for a fence."""

@@ -31,6 +31,9 @@ class Leaving:
     release: Release | None = None
     session_sent: bool = False
     """Whether the session state went with the subscriptions."""
+    head_count: int = 0
+    """How many stored events went right behind the subscriptions."""
+    head_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,8 @@ class Arriving:
     """Whether the client has gone for good before its context came."""
     asked: BrokerId | None = None
     """The broker that this one has asked for the context."""
+    answered: bool = False
+    """Whether Broker 1 has sent the subscriptions: the stored events follow, in order."""
     inquiry: "Inquiry | None" = None
     """What all brokers have said about the context, if the broker that was asked has forgotten."""
 

@@ -1,0 +1,43 @@
+"""The messages of a hand-over as they travel: in parts that hold nobody up, and addressed to whoever gets them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from roamq.broker.contexts import Contexts
+from roamq.core.events import BrokerId, Event
+from roamq.core.ports import Host
+from roamq.core.records import Record
+from roamq.schemes.messages.handover import Release, StoredEvents
+from roamq.schemes.parts.whereabouts import Claim
+
+PART_EVENTS = 500
+"""Where brokers work in slices, one message has no more stored events: reading them takes some three milliseconds."""
+
+
+def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEvents]:
+    """The message, or several that say the same: the first of them has what is not events."""
+    *parts, last = in_parts(message.events, contexts)
+    for part in parts:
+        yield replace(message, events=part, last=False)
+        message = replace(message, position={}, ahead=(), session=None)
+    yield replace(message, events=last)
+
+
+def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
+    """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
+    size = PART_EVENTS if contexts.works_in_slices else len(events)
+    return [events[at : at + size] for at in range(0, len(events), size)] if events else [()]
+
+
+def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
+    """The claim as it goes to `to`: a broker that passes on its own release fences it for who gets it."""
+    if isinstance(claim, Release) and claim.new_broker == contexts.me:
+        return replace(claim, fence=contexts.router.fence(to))
+    return claim
+
+
+def record_late(host: Host, me: BrokerId, message: StoredEvents) -> None:
+    """What comes after its client has moved on is lost, and the records say so."""
+    for event in message.events:
+        origin, sequence = event.id
+        host.record(Record("dropped", host.now(), me, message.client, origin, sequence, detail="late"))
