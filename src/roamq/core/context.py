@@ -119,6 +119,7 @@ class Context:
         "sent_early",
         "session",
         "stored",
+        "under",
         "window",
     )
 
@@ -144,6 +145,8 @@ class Context:
         self.position: Position = dict(position or {})
         self.reach: Position = dict(self.position)
         self.stored: deque[Held] = _NOTHING_STORED
+        self.under = ""
+        """Which of a broker's schemes it is under, where there are several; empty for the first of them."""
         self.in_flight = 0
         """How many of the first stored events have been handed to the client and not acknowledged."""
         self.outlet: Outlet | None = None

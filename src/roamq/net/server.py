@@ -36,6 +36,7 @@ from roamq.net.ops.growing import Growing, set_aside
 from roamq.net.ops.inspection import Inspector
 from roamq.net.ops.metrics import BrokerCollector, Observatory
 from roamq.net.ops.options import Durability, Listener, ServerOptions
+from roamq.net.ops.reloading import reloaded
 from roamq.net.ops.settings import Settings
 from roamq.net.ops.status import BrokerStatus
 from roamq.net.ops.trace_reader import TraceReader
@@ -375,24 +376,26 @@ class Server:
         }
 
     def reload(self) -> dict[str, Any]:
-        """Read users and access rules again; a file that cannot be read changes nothing."""
+        """Read users, access rules and schemes again; a file that cannot be read changes nothing."""
         if self._reload is None:
             raise ValueError("this broker was started without a file")
+        settings = self.shell.live.machine.settings
         try:
             options = self._reload()
+            changed = reloaded(self.options, options, settings)
         except RoamqError as error:
-            log.error("rules were not reloaded: %s", error)
+            log.error("nothing was reloaded: %s", error)
             raise ValueError(str(error)) from error
-        before, after = self.options.users, options.users
-        gone = sorted(user for user in {*before, *after} if before.get(user) != after.get(user))
-        withdrawn = sorted(_credentials(self.options) - _credentials(options))
-        closed = [listener.name for listener in options.listeners if not listener.anonymous]
-        self.options = msgspec.structs.replace(self.options, users=after, tokens=options.tokens)
-        self.logins.set_users(after, options.listeners, _tokens(options))
+        self.options = msgspec.structs.replace(self.options, users=options.users, tokens=options.tokens)
+        self.logins.set_users(options.users, options.listeners, _tokens(options))
+        if changed.settings is not None:
+            self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))
+            settings = changed.settings
         rules = msgspec.msgpack.encode(options.settings.access)
-        self.shell.feed(InputKind.RULES, rules, gone, closed, withdrawn)
-        log.info("access rules reloaded")
-        return {"users": len(options.users), "rules": len(options.settings.access.rules)}
+        self.shell.feed(InputKind.RULES, rules, changed.gone, changed.closed, changed.withdrawn)
+        schemes = {"scheme": settings.scheme, "classes": len(settings.classes)}
+        log.info("access rules reloaded; schemes: %s", schemes)
+        return {"users": len(options.users), "rules": len(options.settings.access.rules), **schemes}
 
     def drain(self) -> dict[str, Any]:
         """Send the clients to other brokers, and hand the sessions of absent ones over. `health` shows what is left."""
@@ -452,10 +455,6 @@ def _tokens(options: ServerOptions) -> Tokens | None:
     if options.tokens is None:
         return None
     return Tokens(options.tokens, claims_asked(options.settings.access))
-
-
-def _credentials(options: ServerOptions) -> set[str]:
-    return set() if options.tokens is None else options.tokens.credentials()
 
 
 def _place(settings: Settings) -> tuple[int, int]:

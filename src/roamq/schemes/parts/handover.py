@@ -271,7 +271,8 @@ class HandOver(Part):
         if self.care.at_once:
             self._record_transfer(context.client, release.new_broker, len(events), message.size_bytes)
             # Who puts events together in its own way has to have them all.
-            whole = self.own.admit_all is not None
+            own = self.own
+            whole = own.sends_whole(context) if own.sends_whole else own.admit_all is not None
             for part in (message,) if whole else messages_of(message, self.contexts):
                 self.mailbox.send(release.new_broker, part)
         else:

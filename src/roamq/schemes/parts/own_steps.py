@@ -52,3 +52,5 @@ class OwnSteps:
     """Broker 2 learns that the client has a later connection elsewhere."""
     close: Callable[..., None] | None = None
     """A context is closed."""
+    sends_whole: Callable[[Context], bool] | None = None
+    """Whether all stored events of a context go in one message; None: if this scheme puts them together its own way."""
