@@ -37,6 +37,6 @@ def command(network: Path, as_json: bool) -> None:
         print_json(told)
         return
     for name, now in told.items():
-        classes = f", {now['classes']} classes" if now.get("classes") else ""
-        scheme = f", scheme {now['scheme']}{classes}" if "scheme" in now else ""
+        classes = f", {now['classes']} classes of clients" if now["classes"] else ""
+        scheme = f", scheme {now['scheme']} from now on{classes}" if now["schemes_changed"] else ""
         click.echo(f"{name}: {now['users']} users, {now['rules']} rules{scheme}")

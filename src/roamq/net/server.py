@@ -388,12 +388,16 @@ class Server:
             raise ValueError(str(error)) from error
         self.options = msgspec.structs.replace(self.options, users=options.users, tokens=options.tokens)
         self.logins.set_users(options.users, options.listeners, _tokens(options))
-        if changed.settings is not None:
+        if has_changed := changed.settings is not None:
             self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))
             settings = changed.settings
         rules = msgspec.msgpack.encode(options.settings.access)
         self.shell.feed(InputKind.RULES, rules, changed.gone, changed.closed, changed.withdrawn)
-        schemes = {"scheme": settings.scheme, "classes": len(settings.classes)}
+        schemes = {
+            "scheme": settings.scheme,
+            "classes": len(settings.classes),
+            "schemes_changed": has_changed,
+        }
         log.info("access rules reloaded; schemes: %s", schemes)
         return {"users": len(options.users), "rules": len(options.settings.access.rules), **schemes}
 
