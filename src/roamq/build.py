@@ -219,6 +219,7 @@ def _beside(
     """A scheme beside others, with the options that it has by default: its configuration may come later."""
     entry = scheme_named(label.partition("/")[0])
     options = options or entry.options_type()
+    check_beside_others("scheme", entry.name, options)
     return entry.scheme(
         replace(setup, mailbox=mailbox, options=options, handover=handover, carries_subscriptions=False)
     )

@@ -94,7 +94,10 @@ class ChangingRide:
 
     def _edit(self) -> None:
         chance = self.fleet.random
-        rules = [{"name": "buses", "client_id": "bus-*"}, {"name": "walkers", "client_id": "walker"}]
+        rules: list[dict[str, Any]] = [
+            {"name": "buses", "client_id": "bus-*"},
+            {"name": "walkers", "client_id": "walker"},
+        ]
         classes = tuple(ClientClass(**rule, **scheme_of(chance)) for rule in rules if chance.random() < 0.5)
         scheme = scheme_of(chance)
         said = {"scheme": scheme["scheme"], "scheme_options": scheme["options"], "classes": classes}

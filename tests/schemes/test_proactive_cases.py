@@ -19,7 +19,7 @@ from roamq.schemes.messages.copies import (
 )
 from roamq.schemes.messages.handover import ContextRequest
 from roamq.schemes.messages.neighbors import NeighborList
-from roamq.schemes.proactive import ProActiveOptions
+from roamq.schemes.proactive_options import ProActiveOptions
 from tests.support.events import event
 from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
 

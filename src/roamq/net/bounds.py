@@ -56,6 +56,12 @@ def make_schemes(machine: "Machine", labels: list[str]) -> None:
         several_schemes(machine.broker).make_again(labels, options)
 
 
+def schemes_read(machine: "Machine") -> None:
+    """The state of the schemes was read back."""
+    if isinstance(machine.broker.scheme, ByClass):
+        machine.broker.scheme.gather_parts()
+
+
 def set_quotas(machine: "Machine", settings: Settings) -> None:
     """Every part keeps to the quotas of `settings` from now on."""
     quotas, contexts, options = settings.quotas, machine.broker.contexts, scheme_options(settings)

@@ -353,7 +353,7 @@ class Server:
             "status": status,
             "broker": self.options.me,
             "pid": os.getpid(),
-            "scheme": self.options.settings.scheme,
+            "scheme": shell.live.machine.settings.scheme,
             "durability": self.options.storage.durability.value,
             "connections": len(shell.clients),
             "sessions": now.sessions,
@@ -379,27 +379,21 @@ class Server:
         """Read users, access rules and schemes again; a file that cannot be read changes nothing."""
         if self._reload is None:
             raise ValueError("this broker was started without a file")
-        settings = self.shell.live.machine.settings
         try:
             options = self._reload()
-            changed = reloaded(self.options, options, settings)
+            changed = reloaded(self.options, options, self.shell.live.machine.settings)
         except RoamqError as error:
             log.error("nothing was reloaded: %s", error)
             raise ValueError(str(error)) from error
         self.options = msgspec.structs.replace(self.options, users=options.users, tokens=options.tokens)
         self.logins.set_users(options.users, options.listeners, _tokens(options))
-        if has_changed := changed.settings is not None:
+        if changed.settings is not None:
             self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))
-            settings = changed.settings
         rules = msgspec.msgpack.encode(options.settings.access)
         self.shell.feed(InputKind.RULES, rules, changed.gone, changed.closed, changed.withdrawn)
-        schemes = {
-            "scheme": settings.scheme,
-            "classes": len(settings.classes),
-            "schemes_changed": has_changed,
-        }
-        log.info("access rules reloaded; schemes: %s", schemes)
-        return {"users": len(options.users), "rules": len(options.settings.access.rules), **schemes}
+        told = changed.told(options)
+        log.info("reloaded: %s", told)
+        return told
 
     def drain(self) -> dict[str, Any]:
         """Send the clients to other brokers, and hand the sessions of absent ones over. `health` shows what is left."""

@@ -116,7 +116,7 @@ class ByClass:
         )
         self.parts: list[Part] = []
         self._listeners: list[tuple[Sized, Part]] = []
-        self._gather_parts()
+        self.gather_parts()
 
     # --- which schemes there are ----------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class ByClass:
             self._handlers[label] = mailbox.handlers()
             for message_type in self._handlers[label]:
                 self.mailbox.handle(message_type, self.receive)
-            self._gather_parts()
+            self.gather_parts()
         return found
 
     def make_again(self, labels: Iterable[str], options: Mapping[str, SchemeOptions]) -> None:
@@ -155,11 +155,12 @@ class ByClass:
         for one in chosen.values():
             self.scheme(one.label).set_options(one.options)
         self.contexts.timeouts = {one.label: one.options.timeout_s for one in chosen.values()}
-        self._gather_parts()
+        self.gather_parts()
         self._unsettled.extend(self.contexts[client].client for client, _ in self.contexts.items())
         self._settle_some()
 
-    def _gather_parts(self) -> None:
+    def gather_parts(self) -> None:
+        """Know the parts of all schemes; after state was read back as well."""
         self.parts = list(dict.fromkeys(part for scheme in self.schemes.values() for part in scheme.parts))
         cares = [part for part in self.parts if type(part).on_event is not Part.on_event]
         self._listeners = [(part.pending, part) for part in cares]

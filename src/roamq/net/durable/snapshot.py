@@ -28,7 +28,7 @@ from roamq import __version__
 from roamq.build import check_change
 from roamq.core.errors import ConfigError
 from roamq.core.records import Record
-from roamq.net.bounds import choices, make_schemes, schemes_of, set_quotas
+from roamq.net.bounds import choices, make_schemes, schemes_of, schemes_read, set_quotas
 from roamq.net.durable import before
 from roamq.net.durable.forms import all_parts, forms_for
 from roamq.net.durable.graph import Packer, Unpacker, encode_settings
@@ -98,6 +98,7 @@ def _live(stored: Stored) -> LiveBroker:
     unpacker = Unpacker(forms, parts, stored.events, stored.objects, stored.layout)
     for name, fields in stored.parts.items():
         unpacker.into_part(parts[name], fields)
+    schemes_read(live.machine)
     live.machine.access.set_rules(live.machine.access.rules)
     set_quotas(live.machine, live.machine.settings)
     live.machine.membership.rewire()

@@ -1,6 +1,6 @@
 """What a broker that reads its file again has to change; what cannot be changed is refused by name."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,16 @@ class Reloaded(NamedTuple):
     """Listeners that are closed to clients without a name."""
     withdrawn: list[str]
     """Credentials that let nobody in any more."""
+
+    def told(self, after: ServerOptions) -> dict[str, Any]:
+        """What an operator is told of it."""
+        return {
+            "users": len(after.users),
+            "rules": len(after.settings.access.rules),
+            "scheme": after.settings.scheme,
+            "classes": len(after.settings.classes),
+            "schemes_changed": self.settings is not None,
+        }
 
 
 def reloaded(before: ServerOptions, after: ServerOptions, in_force: Settings) -> Reloaded:
