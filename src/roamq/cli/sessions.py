@@ -26,9 +26,9 @@ def command(
 ) -> None:
     """List the sessions at the brokers of NETWORK: how many messages wait in each, and since when.
 
-    A client that is away has one session, and under some schemes copies at other brokers. Where there are several, the scheme
-    and class of each is shown. NETWORK is a configuration
-    file [default: network.toml] or the URL of one broker's metrics port.
+    A client that is away has one session, and under some schemes copies at other brokers. Where there are several
+    schemes, that of each session is shown. NETWORK is a configuration file [default: network.toml] or the URL of one
+    broker's metrics port.
 
     \b
     Examples:
