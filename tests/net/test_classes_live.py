@@ -119,6 +119,11 @@ class Site:
             first = list(dict.fromkeys(payload for _, payload, _, _ in mover.received))
             assert first == self.sent, f"{name} got messages out of order"
 
+    async def end(self) -> None:
+        for client in (*self.movers.values(), self.publisher):
+            client.drop()
+        await asyncio.sleep(0)
+
 
 @pytest.mark.parametrize("overlay", ["flooding", "interest"])
 def test_schemes_change_broker_by_broker_while_clients_of_three_classes_roam(
@@ -159,6 +164,7 @@ def test_schemes_change_broker_by_broker_while_clients_of_three_classes_roam(
                 "walker": ("", "prehandoff"),
             }
             assert site.schemes("b2") == {"absent": ("", "prehandoff")}
+            await site.end()
 
     asyncio.run(scenario())
 
@@ -175,5 +181,6 @@ def test_a_scheme_that_cannot_be_changed_to_is_refused_and_nothing_happens(tmp_p
             await site.roam("b2", "b3")
             await site.connect("absent", "b1")
             await site.all_has_come()
+            await site.end()
 
     asyncio.run(scenario())
