@@ -1,5 +1,7 @@
 """Several schemes at one broker: what each of them says is its own, and contexts go from one to the other."""
 
+from typing import Any
+
 import pytest
 
 from roamq.broker.broker import Broker
@@ -22,7 +24,7 @@ from roamq.schemes.table import scheme_named, scheme_names, speaker_of
 from tests.support.recording_host import RecordingHost
 
 B1, B2, CLIENT = BrokerId("b1"), BrokerId("b2"), ClientId("c1")
-WARM = {"warm_start": (("b1", "b2", 1.0, 0.0),)}
+WARM: dict[str, Any] = {"warm_start": (("b1", "b2", 1.0, 0.0),)}
 
 
 def world(scheme: str = "proactive", **options: object) -> tuple[RecordingHost, Broker]:

@@ -12,6 +12,7 @@ from roamq.config import Source
 from roamq.core.errors import ConfigError
 from roamq.schemes.by_class import ByClass
 from roamq.sim.scenario import Simulation, checked
+from tests.support import street_rides
 from tests.support.rough_rides import LOSSLESS, findings, ride
 
 RIDES = int(os.environ.get("ROAMQ_RIDES", "12"))
@@ -24,6 +25,14 @@ def test_a_ride_on_which_schemes_change(number: int, overlay: str | None) -> Non
 
     assert result.checkers.delivered_count > 0
     assert findings(result) == {}, f"ride({LOSSLESS[number % len(LOSSLESS)]!r}, {number}, changes=True)"
+
+
+@pytest.mark.parametrize("number", range(RIDES))
+def test_a_ride_through_a_city_on_which_schemes_change(number: int) -> None:
+    result = street_rides.ride(number, changes=True)
+
+    assert result.checkers.delivered_count > 0
+    assert findings(result) == {}, f"street_rides.ride({number}, changes=True)"
 
 
 def scenario(**more: Any) -> dict[str, Any]:

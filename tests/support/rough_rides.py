@@ -65,14 +65,15 @@ def ride(
     if rng.random() < 0.6:
         scenario["faults"] = _faults(rng, scenario["network"], duration_s)
     if changes:
-        scenario |= _changes(random.Random(f"{number}/changes"), scenario["network"], duration_s)
+        scenario |= scheme_changes(random.Random(f"{number}/changes"), scenario["network"], duration_s)
     simulation = Simulation(checked(scenario, Source("ride")), number)
     simulation.checkers.remember_all()
     _change_minds(rng, simulation, duration_s)
     return simulation.run()
 
 
-def _changes(rng: random.Random, network: dict[str, Any], duration_s: float) -> dict[str, Any]:
+def scheme_changes(rng: random.Random, network: dict[str, Any], duration_s: float) -> dict[str, Any]:
+    """Classes of clients, and schemes that change."""
     classes = [
         {"name": name, "clients": pattern, "scheme": _scheme(rng)}
         for name, pattern in (("even", "c[024]"), ("first", "c0"))

@@ -479,8 +479,9 @@ class PreHandoff(Scheme):
 
     def withdraw(self, context: Context) -> None:
         self.preforwarding.cancel_all(context)
-        for timer in ("moving", "nearing", "lingering"):
-            self.host.cancel_timer((timer, context.client))
+        if context.client in self.moving:  # else they are another scheme's, for another class
+            for timer in ("moving", "nearing", "lingering"):
+                self.host.cancel_timer((timer, context.client))
         self.forget(context.client)
 
     def adopt(self, context: Context) -> None:

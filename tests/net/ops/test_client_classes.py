@@ -55,7 +55,16 @@ def test_a_rule_within_another(narrow: ClientClass, wide: ClientClass, is_in: bo
     assert is_within(narrow, wide) is is_in
 
 
-NETWORK = '[storage]\ndurability = "memory"\n[network]\nscheme = "standard"\n{classes}\n[access]\nusers = {{}}\n[brokers.b1]\n'
+NETWORK = """
+[storage]
+durability = "memory"
+[network]
+scheme = "standard"
+{classes}
+[access]
+users = {{}}
+[brokers.b1]
+"""
 
 
 def settings(*classes: str) -> Settings:
