@@ -15,7 +15,7 @@ from roamq.core.records import KINDS, Record
 from roamq.net.ops import tables as tables
 from roamq.net.ops.api import openapi
 from roamq.net.ops.metrics import described_metrics
-from roamq.net.ops.settings import Rule
+from roamq.net.ops.settings import ClientClass, Rule
 from roamq.pipeline import schemas
 from roamq.schemes.table import scheme_named, scheme_names
 from roamq.sim.scenario import load_scenario, presets
@@ -90,6 +90,8 @@ def configuration_page() -> str:
     ]
     for name, kind in tables.TABLES.items():
         parts += _settings(f"[{name}]", kind)
+        if kind is tables.NetworkTable:
+            parts += _settings("[[network.classes]]", ClientClass)
         if kind is tables.AccessTable:
             parts += _settings("[[access.rules]]", Rule)
     parts += _settings("[brokers.NAME]", tables.BrokerTable)

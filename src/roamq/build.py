@@ -1,6 +1,9 @@
 """The one place that assembles a broker: overlay, contexts, mailbox and scheme around a host."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from roamq.broker.broker import Broker
@@ -8,6 +11,7 @@ from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, Seconds
+from roamq.core.messages import Message
 from roamq.core.ports import Host
 from roamq.geo.here import MeaningHere
 from roamq.geo.region import Region
@@ -17,10 +21,70 @@ from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.interest import ByInterest
 from roamq.overlay.topology import Topology
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.beside import label_of
+from roamq.schemes.by_class import ByClass
+from roamq.schemes.messages.classes import Classed
+from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.prediction import Oracle
-from roamq.schemes.table import SchemeEntry, scheme_named
+from roamq.schemes.table import SchemeEntry, check_beside_others, scheme_named, speaker_of
 
 OVERLAYS = ("flooding", "hierarchy", "interest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemeChoice:
+    """The scheme of one class of clients."""
+
+    scheme: str
+    options: SchemeOptions
+    client_class: str = ""
+
+    @property
+    def label(self) -> str:
+        return label_of(self.scheme, self.client_class)
+
+
+Choices = Mapping[str, SchemeChoice]
+"""Class of clients -> its scheme. The empty class is that of all others."""
+
+
+def choices_of(
+    scheme: str,
+    options: Mapping[str, Any] | SchemeOptions,
+    classes: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType({}),
+) -> Choices:
+    """The schemes of a network, with their options read; `classes`: class -> scheme and options."""
+    named = {"": (scheme, options), **classes}
+    return {
+        client_class: SchemeChoice(
+            scheme=name,
+            options=given
+            if isinstance(given, SchemeOptions)
+            else scheme_named(name).options_type.parse(given),
+            client_class=client_class,
+        )
+        for client_class, (name, given) in named.items()
+    }
+
+
+def check_choices(choices: Choices, field: str = "scheme") -> None:
+    """Refuse schemes that cannot be at one broker together, before anything is touched."""
+    if len({choice.label for choice in choices.values()}) > 1:
+        for client_class, choice in choices.items():
+            at = f"classes.{client_class}.scheme" if client_class else field
+            check_beside_others(at, choice.scheme, choice.options)
+
+
+def check_change(before: Choices, after: Choices, field: str = "scheme", *, of_options: bool = False) -> None:
+    """Refuse schemes of a running network that cannot be changed to these, before anything is touched.
+
+    `of_options`: their options change, if not the schemes.
+    """
+    check_choices(after, field)
+    before_labels, after_labels = ({choice.label for choice in one.values()} for one in (before, after))
+    if of_options or before_labels != after_labels:
+        for choice in (*before.values(), *after.values()):
+            check_beside_others(field, choice.scheme, choice.options)
 
 
 def build_router(
@@ -102,12 +166,14 @@ def build_broker(
     confirms: bool = False,
     first_number: int = 0,
     late_after_s: Seconds | None = None,
+    classes: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
 ) -> Broker:
     """A broker of the network `topology` in the world `host`, with a scheme chosen by name.
 
     What it counts - events, markers - it counts on from `first_number`: a life that remembers no other must not use
     its numbers again. Such a life does not know what its neighbours want (`Broker.doubt`). A hand-over does not wait
     longer than `late_after_s` for a broker that is out of reach, if the scheme knows how to go on without.
+    `classes`: the classes of clients that have another scheme than the rest, or other options.
     """
     entry = scheme_named(scheme)
     parsed = options if isinstance(options, SchemeOptions) else entry.options_type.parse(options or {})
@@ -127,4 +193,47 @@ def build_broker(
     broker = Broker(me, host, router, built.contexts, built.mailbox, built, first_number=first_number)
     if first_number:
         broker.doubt()
+    if entry.scheme.stands_beside_others:
+        built.mailbox.learn_with(partial(_learn, broker))
+        if classes:
+            change_schemes(broker, choices_of(scheme, parsed, classes))
     return broker
+
+
+def change_schemes(broker: Broker, choices: Choices) -> None:
+    """The broker has these schemes from now on: its contexts are taken to them, without loss, as they settle."""
+    check_choices(choices)
+    several_schemes(broker).set_schemes(choices)
+
+
+def several_schemes(broker: Broker) -> ByClass:
+    """The schemes of a broker; one that had a single scheme so far can have others beside it from now on."""
+    if isinstance(broker.scheme, ByClass):
+        return broker.scheme
+    first = broker.scheme
+    assert isinstance(first, Scheme)
+    check_beside_others("scheme", first.name, first.options)
+    handover = next(part for part in first.parts if isinstance(part, HandOver))
+    schemes = ByClass(first, handover, partial(_beside, first.setup), speaker_of)
+    broker.use(schemes)
+    return schemes
+
+
+def _beside(
+    setup: Setup, label: str, mailbox: Mailbox, handover: HandOver, options: SchemeOptions | None
+) -> Scheme:
+    """A scheme beside others, with the options that it has by default: its configuration may come later."""
+    entry = scheme_named(label.partition("/")[0])
+    options = options or entry.options_type()
+    check_beside_others("scheme", entry.name, options)
+    return entry.scheme(
+        replace(setup, mailbox=mailbox, options=options, handover=handover, carries_subscriptions=False)
+    )
+
+
+def _learn(broker: Broker, message: Message) -> bool:
+    """A neighbour has a scheme that this broker does not have yet."""
+    if not isinstance(message, Classed) and speaker_of(message.__class__) is None:
+        return False
+    schemes = several_schemes(broker)
+    return isinstance(message, Classed) or schemes.knows(message)

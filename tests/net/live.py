@@ -139,6 +139,8 @@ class PlainClient:
         self.name = name
         self.clean = clean
         self.expiry = expiry
+        self.user_properties: tuple[tuple[str, str], ...] = ()
+        """What every CONNECT says."""
         self.received: list[tuple[str, bytes, int, bool]] = []
         """Topic, payload, QoS, DUP; repetitions of QoS 2 left out."""
         self.session_present: bool | None = None
@@ -162,7 +164,7 @@ class PlainClient:
         self.drop()
         reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         self._writer = writer
-        properties = Properties(session_expiry_interval=self.expiry)
+        properties = Properties(session_expiry_interval=self.expiry, user_properties=self.user_properties)
         self._send(Connect(client_id=self.name, clean_start=self.clean, properties=properties, **more))
         self.connack, self.closed_because = None, None
         self._task = asyncio.get_running_loop().create_task(self._read(reader, writer))

@@ -28,6 +28,7 @@ class RecordingHost:
         self.time = now
         self.effects: list[Effect] = []
         self.records: list[Record] = []
+        self.classes: dict[ClientId, str] = {}
 
     def now(self) -> float:
         return self.time
@@ -53,6 +54,9 @@ class RecordingHost:
 
     def has_begun(self, context: Context, event: Event) -> bool:
         return False
+
+    def client_class(self, client: ClientId, context: Context | None) -> str:
+        return self.classes.get(client, "")
 
     def ready(self, client: ClientId) -> None:
         self.effects.append(("ready", client))

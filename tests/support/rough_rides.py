@@ -19,6 +19,10 @@ SPREAD_S = 4.0
 """How long a new subscription may take to reach every broker that must know it, faults included."""
 
 
+LOSSLESS = ("standard", "logging", "prefetching", "proactive", "prehandoff")
+"""The schemes that contexts can be taken between."""
+
+
 def ride(
     scheme: str,
     number: int,
@@ -26,11 +30,13 @@ def ride(
     duration_s: float = 12.0,
     overlay: str | None = None,
     late_after_s: float | None = None,
+    changes: bool = False,
     **options: Any,
 ) -> RunResult:
     """One ride; `options` are the scheme's. With an `overlay` it is on a random graph of 3 to 12 brokers.
 
-    With `late_after_s` contexts go without events that come late: with 0, whenever any may.
+    With `late_after_s` contexts go without events that come late: with 0, whenever any may. With `changes` there may be
+    classes of clients, and brokers change their schemes, together or one after the other.
     """
     rng = random.Random(f"{number}/ride")
     scenario: dict[str, Any] = {
@@ -63,10 +69,57 @@ def ride(
         scenario["service"] = {"operation_s": 0.002, "event_s": 0.001, "send_s": 0.001}
     if rng.random() < 0.6:
         scenario["faults"] = _faults(rng, scenario["network"], duration_s)
+    if changes:
+        scenario |= scheme_changes(random.Random(f"{number}/changes"), scenario["network"], duration_s)
     simulation = Simulation(checked(scenario, Source("ride")), number)
     simulation.checkers.remember_all()
     _change_minds(rng, simulation, duration_s)
     return simulation.run()
+
+
+def scheme_changes(rng: random.Random, network: dict[str, Any], duration_s: float) -> dict[str, Any]:
+    """Classes of clients, and schemes that change."""
+    classes = [
+        {"name": name, "clients": pattern, "scheme": _scheme(rng)}
+        for name, pattern in (("even", "c[024]"), ("first", "c0"))
+        if rng.random() < 0.5
+    ]
+    names = ["", *(one["name"] for one in classes)]
+    changes = []
+    time = rng.uniform(0.0, 3.0)
+    while time < duration_s:
+        change = {"scheme": _scheme(rng), "client_class": rng.choice(names)}
+        if rng.random() < 0.4:
+            changes.append({"at_s": time, **change})
+        else:  # one broker after the other; some may be forgotten
+            step_s = rng.choice([0.0, 0.05, 0.5])
+            for place, broker in enumerate(
+                rng.sample(_brokers(network), rng.randint(1, len(_brokers(network))))
+            ):
+                changes.append({"at_s": time + place * step_s, "brokers": [broker], **change})
+        time += rng.expovariate(0.5)
+    return {"classes": classes, "scheme_changes": changes}
+
+
+def _scheme(rng: random.Random) -> dict[str, Any]:
+    name = rng.choice(LOSSLESS)
+    if name == "logging":
+        return {"name": name, "log_size": rng.choice([5, 1000])}
+    if name == "prefetching":
+        return {
+            "name": name,
+            "targets": rng.choice([1, 2]),
+            "prediction": rng.choice(["perfect", "wrong", "learned"]),
+        }
+    if name == "proactive":
+        return {"name": name, "neighbor_limit": rng.choice([1, 3, 12])}
+    return {"name": name}
+
+
+def _brokers(network: dict[str, Any]) -> list[str]:
+    if "brokers" in network:
+        return list(network["brokers"])
+    return ["b0.0", *(f"b1.{i}" for i in range(2)), *(f"b2.{i}" for i in range(4))]
 
 
 def _network(rng: random.Random) -> dict[str, Any]:
@@ -100,7 +153,7 @@ def _faults(rng: random.Random, network: dict[str, Any], duration_s: float) -> l
     if "brokers" in network:
         brokers, links = network["brokers"], ["-".join(link) for link in network["links"]]
     else:
-        brokers = ["b0.0", *(f"b1.{i}" for i in range(2)), *(f"b2.{i}" for i in range(4))]
+        brokers = _brokers(network)
         links = [f"b0.0-b1.{i}" for i in range(2)] + [f"b1.{i // 2}-b2.{i}" for i in range(4)]
     faults = []
     time = 3.0

@@ -18,7 +18,7 @@ from roamq.geo.city import site_grid
 from roamq.schemes.prehandoff import PreHandoff
 from roamq.sim.clients import SimClient
 from roamq.sim.scenario import RunResult, Simulation, checked
-from tests.support.rough_rides import findings
+from tests.support.rough_rides import findings, scheme_changes
 
 SITES = {str(broker): list(place) for broker, place in site_grid(2, 3, 2600.0).items()}
 LINKS = ["b1-b2", "b2-b3", "b1-b4", "b2-b5", "b3-b6", "b4-b5", "b5-b6"]
@@ -28,10 +28,16 @@ SPREAD_S = 4.0
 
 
 def ride(
-    number: int, *, scheme: str = "prehandoff", duration_s: float = 14.0, overlay: str | None = None
+    number: int,
+    *,
+    scheme: str = "prehandoff",
+    duration_s: float = 14.0,
+    overlay: str | None = None,
+    changes: bool = False,
 ) -> RunResult:
-    """One ride. With an `overlay` it is on the network with cycles, whatever the number says."""
-    return prepared(number, scheme=scheme, duration_s=duration_s, overlay=overlay).run()
+    """One ride. With an `overlay` it is on the network with cycles, whatever the number says. With `changes` there are
+    classes of clients, and schemes change."""
+    return prepared(number, scheme=scheme, duration_s=duration_s, overlay=overlay, changes=changes).run()
 
 
 def forgetful_ride(number: int) -> dict[BrokerId, list[ClientId]]:
@@ -53,6 +59,7 @@ def prepared(
     duration_s: float = 14.0,
     forgetful: bool = False,
     overlay: str | None = None,
+    changes: bool = False,
 ) -> Simulation:
     rng = random.Random(f"{number}/street ride")
     # Routes through a tree do not outlive what a broker forgets.
@@ -104,6 +111,8 @@ def prepared(
     if rng.random() < 0.4 or forgetful:
         faults = _faults(rng, links, duration_s)
         scenario["faults"] = [{**fault, "keep_store": not forgetful} for fault in faults]
+    if changes:
+        scenario |= scheme_changes(random.Random(f"{number}/changes"), scenario["network"], duration_s)
     simulation = Simulation(checked(scenario, Source("street ride")), number)
     simulation.checkers.remember_all()
     if rng.random() < 0.5:

@@ -65,7 +65,8 @@ class MobilityScheme(Protocol):
 
     def on_restart(self) -> None: ...
 
-    lets_brokers_depart: ClassVar[bool]
+    @property
+    def lets_brokers_depart(self) -> bool: ...
 
     def went(self) -> dict[ClientId, Epoch]: ...
 
@@ -97,10 +98,14 @@ class Broker:
         self.router = router
         self.contexts = contexts
         self.mailbox = mailbox
-        self.scheme = scheme
+        self.use(scheme)
         self.sequence = first_number
         """Of the last event that entered here."""
-        # The inputs that a scheme takes as they are.
+
+    def use(self, scheme: MobilityScheme) -> None:
+        """The scheme gets the inputs from now on; those that it takes as they are, without a detour."""
+        contexts = self.contexts
+        self.scheme = scheme
         self.on_connect = scheme.on_connect
         self.on_disconnect = scheme.on_disconnect
         self.on_subscribe = scheme.on_subscribe

@@ -76,6 +76,10 @@ class Contexts:
         """Whether a hand-over sends what is stored as soon as it is asked for, and lets the client have it while the
         rest is on its way (docs/decisions/0145)."""
         self.discards = Discards(self)
+        self.under = ""
+        """Which of the broker's schemes is at work, where there are several: new contexts are under it."""
+        self.timeouts: dict[str, Seconds | None] = {}
+        """Where there are several schemes: after what time each gives up a context whose client stays away."""
         self._heard: Epoch | None = None
         """The latest epoch of other brokers: ours are later, even if the other's clock is ahead."""
         self._table: dict[ClientId, Context] = {}
@@ -356,6 +360,7 @@ class Contexts:
     def new(self, client: ClientId, epoch: Epoch, mode: Mode) -> Context:
         """A context that is not on the table: one that waits for a client, or is kept for another broker."""
         context = Context(client, epoch=epoch, mode=mode, buffer=self.buffer, limit_bytes=self.queue_bytes)
+        context.under = self.under
         self.record_mode(context)
         return context
 
@@ -405,8 +410,11 @@ class Contexts:
         context.delivers_early = False
         context.outlet = None
         self.set_mode(context, Mode.ACTIVE)
-        if self.timeout_s is not None:
-            self.host.set_timer(("timeout", context.client), self.timeout_s)
+        timeout_s = self.timeout_s
+        if self.timeouts:
+            timeout_s = self.timeouts.get(context.under, timeout_s)
+        if timeout_s is not None:
+            self.host.set_timer(("timeout", context.client), timeout_s)
 
     def close(self, context: Context, *, mobile: bool = False) -> None:
         """Forget the context: its filters leave the index, its events the buffer."""

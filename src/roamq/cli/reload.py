@@ -1,6 +1,7 @@
-"""`roamq reload`: brokers read users and access rules again."""
+"""`roamq reload`: brokers read users, access rules and schemes again."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,16 +15,17 @@ from roamq.core.errors import RoamqError
 @click.argument("network", default="network.toml", metavar="[NETWORK]", type=click.Path(path_type=Path))
 @json_option
 def command(network: Path, as_json: bool) -> None:
-    """Let the brokers of NETWORK on this host read users and access rules again.
+    """Let the brokers of NETWORK on this host read users, access rules and schemes again.
 
     NETWORK is the configuration file [default: network.toml], with the operators' token. A file with a mistake changes
     nothing. Users who are gone, or have another password, are cut; subscriptions that are no longer allowed end.
+    Sessions are taken to the scheme that the file names for their clients, without loss.
 
     \b
     Example:
       roamq reload network.toml
     """
-    told: dict[str, dict[str, int]] = {}
+    told: dict[str, dict[str, Any]] = {}
     for door in acting_doors(network):
         try:
             told[door.name] = door.act("/api/reload")["details"]
@@ -35,4 +37,6 @@ def command(network: Path, as_json: bool) -> None:
         print_json(told)
         return
     for name, now in told.items():
-        click.echo(f"{name}: {now['users']} users, {now['rules']} rules")
+        classes = f", {now['classes']} classes of clients" if now["classes"] else ""
+        scheme = f", scheme {now['scheme']} from now on{classes}" if now["schemes_changed"] else ""
+        click.echo(f"{name}: {now['users']} users, {now['rules']} rules{scheme}")

@@ -26,8 +26,9 @@ def command(
 ) -> None:
     """List the sessions at the brokers of NETWORK: how many messages wait in each, and since when.
 
-    A client that is away has one session, and under some schemes copies at other brokers. NETWORK is a configuration
-    file [default: network.toml] or the URL of one broker's metrics port.
+    A client that is away has one session, and under some schemes copies at other brokers. Where there are several
+    schemes, that of each session is shown. NETWORK is a configuration file [default: network.toml] or the URL of one
+    broker's metrics port.
 
     \b
     Examples:
@@ -41,6 +42,7 @@ def command(
         if as_json:
             print_json(found)
             return
+        has_several = len({one["scheme"] for one in found}) > 1
         rows = [
             (
                 one["client"],
@@ -49,10 +51,12 @@ def command(
                 one["subscriptions"],
                 one["waiting"],
                 ago(one["oldest_s"]),
+                *([one["scheme"]] if has_several else []),
             )
             for one in found
         ]
         columns = ["client", "broker", "client is", "subscriptions", "waiting", "oldest"]
+        columns += ["scheme"] if has_several else []
         print_table(columns, rows, numeric=["subscriptions", "waiting", "oldest"], narrow=True)
         if note:
             click.echo(note)

@@ -126,6 +126,7 @@ class Context:
         "sent_early",
         "session",
         "stored",
+        "under",
         "window",
     )
 
@@ -153,6 +154,8 @@ class Context:
         """What the client has read above the position, on earlier connections."""
         self.reach: Position = dict(self.position)
         self.stored: deque[Held] = _NOTHING_STORED
+        self.under = ""
+        """Which of a broker's schemes it is under, where there are several; empty for the first of them."""
         self.in_flight = 0
         """How many of the first stored events have been handed to the client and not acknowledged."""
         self.outlet: Outlet | None = None

@@ -53,6 +53,9 @@ class Host(Protocol):
         """Whether an earlier connection of the client has begun to hand the event over: then it is completed, even if
         it has expired since."""
 
+    def client_class(self, client: ClientId, context: Context | None) -> str:
+        """The class that the configuration gives the client; empty for a client of no class. `context`: its own."""
+
     def ready(self, client: ClientId) -> None:
         """The broker holds the client's whole context: nothing of it is on its way any more."""
 

@@ -2,8 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from roamq.build import Choices, change_schemes, choices_of, several_schemes
 from roamq.net.ops.settings import Settings
 from roamq.net.topics.retained import retained_bounds
+from roamq.schemes.base import Scheme
+from roamq.schemes.beside import label_of
+from roamq.schemes.by_class import ByClass
 
 if TYPE_CHECKING:
     from roamq.net.machine import Machine
@@ -14,6 +18,48 @@ def scheme_options(settings: Settings) -> dict[str, Any]:
     quotas = settings.quotas
     stored = {"buffer_bytes": quotas.store_bytes_max, "queue_bytes": quotas.session_bytes_max}
     return {**stored, **settings.scheme_options}
+
+
+def choices(settings: Settings) -> Choices:
+    """The schemes of a broker, by class of clients; what may be stored is the same for all classes."""
+    options = scheme_options(settings)
+    stored = {name: options[name] for name in ("buffer_bytes", "queue_bytes")}
+    classes = {one.name: (one.scheme, {**stored, **one.options}) for one in settings.classes}
+    return choices_of(settings.scheme, options, classes)
+
+
+def set_schemes(machine: "Machine", settings: Settings) -> None:
+    """The broker has the schemes of `settings` from now on, and takes its contexts there."""
+    broker = machine.broker
+    wanted = choices(settings)
+    machine.host.classes = settings.classes
+    labels = {choice.label for choice in wanted.values()}
+    if isinstance(broker.scheme, ByClass) or labels != {label_of(machine.made_of.scheme)}:
+        change_schemes(broker, wanted)
+    elif isinstance(broker.scheme, Scheme) and broker.scheme.stands_beside_others:
+        options = wanted[""].options
+        if broker.scheme.options != options:
+            broker.scheme.set_options(options)
+            broker.contexts.timeout_s = options.timeout_s
+
+
+def schemes_of(machine: "Machine") -> list[str]:
+    """The labels of the broker's schemes, where it has several."""
+    scheme = machine.broker.scheme
+    return list(scheme.schemes) if isinstance(scheme, ByClass) else []
+
+
+def make_schemes(machine: "Machine", labels: list[str]) -> None:
+    """The broker had these schemes when it was stored: make them again, so that their state finds its place."""
+    if labels:
+        options = {choice.label: choice.options for choice in choices(machine.settings).values()}
+        several_schemes(machine.broker).make_again(labels, options)
+
+
+def schemes_read(machine: "Machine") -> None:
+    """The state of the schemes was read back."""
+    if isinstance(machine.broker.scheme, ByClass):
+        machine.broker.scheme.gather_parts()
 
 
 def set_quotas(machine: "Machine", settings: Settings) -> None:

@@ -14,11 +14,13 @@ from roamq.core.messages import Message, Routed
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.net.clients.access import Access
+from roamq.net.clients.classes import class_of
 from roamq.net.clients.connections import Connection, Connections
 from roamq.net.clients.mqtt.codec import ReasonCode, Will
 from roamq.net.clients.mqtt.outbound import DeliveryOutcome
 from roamq.net.clients.mqtt.state import SessionState, merged
 from roamq.net.links.outboxes import Outboxes
+from roamq.net.ops.settings import ClientClass
 from roamq.net.outputs import Outputs
 
 BURST_BYTES: Final = 128 * 1024
@@ -124,6 +126,8 @@ class LiveHost:
         """What the machine has to look after when the input is over."""
         self.contexts: Contexts | None = None
         """Of the broker that this is the world of, which is made after it."""
+        self.classes: tuple[ClientClass, ...] = ()
+        """The classes of clients, as they are configured."""
         self._connections = connections
         self._by_client = connections.by_client
         self._outboxes = outboxes
@@ -261,6 +265,16 @@ class LiveHost:
         return isinstance(session, SessionState) and any(
             entry.event_id == event.id for entry in session.outbound.values()
         )
+
+    def client_class(self, client: ClientId, context: Context | None) -> str:
+        """By what the client said when it connected; of one that is away, its session knows."""
+        if not self.classes:
+            return ""
+        connection = self._by_client.get(client)
+        if connection is not None:
+            return class_of(self.classes, client, connection.user, connection.mqtt.connect)
+        session = context.session if context is not None else None
+        return session.client_class if isinstance(session, SessionState) else ""
 
     def ready(self, client: ClientId) -> None:
         self.news.append(Ready(client))

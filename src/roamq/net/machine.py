@@ -28,7 +28,7 @@ from roamq.core.context import Context
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.messages import Routed
 from roamq.core.ports import TimerKey
-from roamq.net.bounds import scheme_options, set_quotas
+from roamq.net.bounds import scheme_options, set_quotas, set_schemes
 from roamq.net.clients.access import Access
 from roamq.net.clients.admission import CONNACK_TIMER, Admission, Admitted
 from roamq.net.clients.confirmations import Confirmations
@@ -87,13 +87,14 @@ class Machine:
             self.host,
             topology,
             scheme=settings.scheme,
-            options=scheme_options(settings),
+            options=scheme_options(self.settings if self.settings.scheme == settings.scheme else settings),
             overlay=settings.overlay,
             confirms=True,
             first_number=born,
             late_after_s=settings.late_after_s,
         )
         self.host.contexts = self.broker.contexts
+        self.host.classes = self.settings.classes
         self.directory = Directory()
         self.retained = RetainedMessages(*retained_bounds(quotas))
         self.replays = Replays(self.host, self.broker, self.retained)
@@ -131,6 +132,8 @@ class Machine:
         self._named = 0
         broker.contexts.works_in_slices = broker.contexts.sends_heads = True
         set_quotas(self, self.settings)
+        if settings.classes and in_force is None:
+            set_schemes(self, settings)
 
     # --- what others may look at --------------------------------------------------------------------------
 
@@ -317,8 +320,10 @@ class Machine:
         self._end_input()
 
     def set_settings(self, settings: Settings, now: float) -> None:
-        """The broker was started with other settings; those that shape the network do not change."""
+        """Other settings are in force, of a start or a reload; those that shape the network do not change."""
+        self.host.time = now
         self.settings = settings
+        set_schemes(self, settings)
         set_quotas(self, settings)
         self.others.references = settings.references
         self.steps.enabled = settings.records_steps

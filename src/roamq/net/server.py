@@ -36,6 +36,7 @@ from roamq.net.ops.growing import Growing, set_aside
 from roamq.net.ops.inspection import Inspector
 from roamq.net.ops.metrics import BrokerCollector, Observatory
 from roamq.net.ops.options import Durability, Listener, ServerOptions
+from roamq.net.ops.reloading import reloaded
 from roamq.net.ops.settings import Settings
 from roamq.net.ops.status import BrokerStatus
 from roamq.net.ops.trace_reader import TraceReader
@@ -352,7 +353,7 @@ class Server:
             "status": status,
             "broker": self.options.me,
             "pid": os.getpid(),
-            "scheme": self.options.settings.scheme,
+            "scheme": shell.live.machine.settings.scheme,
             "durability": self.options.storage.durability.value,
             "connections": len(shell.clients),
             "sessions": now.sessions,
@@ -375,24 +376,24 @@ class Server:
         }
 
     def reload(self) -> dict[str, Any]:
-        """Read users and access rules again; a file that cannot be read changes nothing."""
+        """Read users, access rules and schemes again; a file that cannot be read changes nothing."""
         if self._reload is None:
             raise ValueError("this broker was started without a file")
         try:
             options = self._reload()
+            changed = reloaded(self.options, options, self.shell.live.machine.settings)
         except RoamqError as error:
-            log.error("rules were not reloaded: %s", error)
+            log.error("nothing was reloaded: %s", error)
             raise ValueError(str(error)) from error
-        before, after = self.options.users, options.users
-        gone = sorted(user for user in {*before, *after} if before.get(user) != after.get(user))
-        withdrawn = sorted(_credentials(self.options) - _credentials(options))
-        closed = [listener.name for listener in options.listeners if not listener.anonymous]
-        self.options = msgspec.structs.replace(self.options, users=after, tokens=options.tokens)
-        self.logins.set_users(after, options.listeners, _tokens(options))
+        self.options = msgspec.structs.replace(self.options, users=options.users, tokens=options.tokens)
+        self.logins.set_users(options.users, options.listeners, _tokens(options))
+        if changed.settings is not None:
+            self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))
         rules = msgspec.msgpack.encode(options.settings.access)
-        self.shell.feed(InputKind.RULES, rules, gone, closed, withdrawn)
-        log.info("access rules reloaded")
-        return {"users": len(options.users), "rules": len(options.settings.access.rules)}
+        self.shell.feed(InputKind.RULES, rules, changed.gone, changed.closed, changed.withdrawn)
+        told = changed.told(options)
+        log.info("reloaded: %s", told)
+        return told
 
     def drain(self) -> dict[str, Any]:
         """Send the clients to other brokers, and hand the sessions of absent ones over. `health` shows what is left."""
@@ -452,10 +453,6 @@ def _tokens(options: ServerOptions) -> Tokens | None:
     if options.tokens is None:
         return None
     return Tokens(options.tokens, claims_asked(options.settings.access))
-
-
-def _credentials(options: ServerOptions) -> set[str]:
-    return set() if options.tokens is None else options.tokens.credentials()
 
 
 def _place(settings: Settings) -> tuple[int, int]:

@@ -15,10 +15,14 @@ from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
+from roamq.core.messages import Message
 from roamq.core.ports import TimerKey
 from roamq.geo.region import Region
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.own_steps import Care, OwnSteps
 from roamq.schemes.parts.part import Departure, Part
 from roamq.schemes.parts.prediction import Oracle
+from roamq.schemes.parts.whereabouts import Claim
 
 P = TypeVar("P", bound=Part)
 
@@ -58,6 +62,8 @@ class Setup:
     """A world that knows the future, as the simulator does."""
     region: Region | None = None
     """The map of the brokers' areas, where the world has one."""
+    handover: HandOver | None = None
+    """The hand-over of the broker, for a scheme that shares it with others (`by_class.py`)."""
 
 
 class Scheme(ABC):
@@ -78,7 +84,21 @@ class Scheme(ABC):
     """Whether brokers may leave the network: nothing of a client stays at a broker that was drained, and nobody waits
     for one that departed."""
 
+    messages: ClassVar[tuple[type[Message], ...]] = ()
+    """What its brokers say to each other beside the messages of the hand-over. No other scheme says the same."""
+    stands_beside_others: ClassVar[bool] = False
+    """Whether a broker may have this scheme for some clients and others for others, and take contexts from one to the
+    other: it hands over by `HandOver`, and answers what is asked below (`by_class.py`)."""
+
+    label: str = ""
+    """What it is called among the schemes of its broker, where there are several."""
+    own: OwnSteps | None = None
+    """The steps of the hand-over that it does its own way."""
+    may_be_late: bool = False
+    """Whether its contexts may go to another broker before all their events have come."""
+
     def __init__(self, setup: Setup) -> None:
+        self.setup = setup
         self.contexts = setup.contexts
         self.mailbox = setup.mailbox
         self.options = setup.options
@@ -95,6 +115,30 @@ class Scheme(ABC):
         if type(part).on_event is not Part.on_event:
             self._listeners.append((part.pending, part))
         return part
+
+    def hand_over_by(
+        self,
+        setup: Setup,
+        own: OwnSteps | None = None,
+        *,
+        care: Care | None = None,
+        may_be_late: bool = False,
+    ) -> HandOver:
+        """The scheme hands contexts over in the standard steps, some of them its own way. Events of a context
+        `may_be_late`: it goes without them, and they follow."""
+        self.own = own
+        self.may_be_late = may_be_late
+        handover = setup.handover or HandOver(
+            self.contexts,
+            self.mailbox,
+            own,
+            care=care,
+            on_device=setup.carries_subscriptions,
+            may_be_late=may_be_late,
+        )
+        self.add(handover)
+        self.add(handover.late)
+        return handover
 
     @classmethod
     def guaranteed(cls, options: SchemeOptions) -> frozenset[str]:
@@ -133,6 +177,10 @@ class Scheme(ABC):
         what is left of it here, beside the table."""
         for part in self.parts:
             part.on_ended(client, epoch)
+        self.ended(client, epoch)
+
+    def ended(self, client: ClientId, epoch: Epoch) -> None:  # noqa: B027 - few keep contexts themselves
+        """The same, for what the scheme itself keeps."""
 
     def on_location(self, client: ClientId, cell: str) -> None:  # noqa: B027 - most schemes do not care
         """The connected client crossed into `cell`."""
@@ -186,10 +234,14 @@ class Scheme(ABC):
 
     def on_timer(self, key: TimerKey) -> None:
         """A timer set by this scheme has run out."""
-        if any(part.on_timer(key) for part in self.parts):
+        if self.ring(key) or any(part.on_timer(key) for part in self.parts):
             return
         if key[0] == "timeout" and (context := self.contexts.get(ClientId(key[1]))) is not None:
             self.on_timeout(context)
+
+    def ring(self, key: TimerKey) -> bool:
+        """A timer has run out. True: it was the scheme's own, not a part's."""
+        return False
 
     def on_timeout(self, context: Context) -> None:
         """[PRO] case 8: the client stayed away longer than Timeout(S)."""
@@ -198,25 +250,78 @@ class Scheme(ABC):
 
     def on_restart(self) -> None:
         """The broker came back with its store: nobody is connected, contexts go on buffering."""
-        for context in self.contexts.values():
+        for context in list(self.contexts.values()):
             if context.mode is Mode.SERVING:
-                self.contexts.pause(context)
+                self.fell(context)
         for part in self.parts:
             part.on_restart()
+        self.resumed()
+
+    def fell(self, context: Context) -> None:
+        """The broker fell while the client was connected."""
+        self.contexts.pause(context)
+
+    def resumed(self) -> None:  # noqa: B027 - few have timers
+        """The broker came back, and the scheme's own timers are gone."""
 
     # --- what the checkers ask ----------------------------------------------------------------------------
 
     def held(self) -> list[Context]:
         """Every context this broker keeps anything for, on the table or on its way out."""
-        return [*self.contexts.values(), *(context for part in self.parts for context in part.held())]
+        parts = (context for part in self.parts for context in part.held())
+        return [*self.contexts.values(), *parts, *self.held_itself()]
+
+    def held_itself(self) -> list[Context]:
+        """Those that neither the table nor a part holds."""
+        return []
+
+    def gives_away(self) -> list[Context]:
+        """Of those, the ones that belong to another broker already."""
+        return []
 
     def on_the_way(self) -> list[Context]:
         """The contexts that belong to another broker and have not gone there entirely."""
-        return [context for part in self.parts if part.hands_over for context in part.held()]
+        parts = [context for part in self.parts if part.hands_over for context in part.held()]
+        return [*parts, *self.gives_away()]
 
     def may_keep(self, context: Context) -> bool:
         """Is it by design that this context is here while its client is settled elsewhere?"""
         return context.mode is Mode.PASSIVE
+
+    # --- beside other schemes (`by_class.py`) -------------------------------------------------------------------
+
+    def set_options(self, options: SchemeOptions) -> None:
+        """Other options hold from now on."""
+        self.options = options
+
+    def insists(self, client: ClientId, old_broker: BrokerId | None) -> bool:
+        """Would the client's context be missed here if another scheme were told that the client has connected?"""
+        return False
+
+    def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
+        """Does anything wait here for the client, whom another broker serves?"""
+        return False
+
+    def let_go(self, client: ClientId) -> None:  # noqa: B027 - most keep nothing
+        """The client has connected here under another scheme: forget what waited for it, if it can be spared."""
+
+    def knows_of(self, context: Context | None, claim: Claim) -> Epoch | None:
+        """The connection whose context is claimed, if it went from here in a way that only this scheme knows."""
+        return None
+
+    def puts_together(self, client: ClientId, transfer: Epoch) -> bool:
+        """Whether it has a part of the events that a transfer lacks."""
+        return False
+
+    def can_withdraw(self, context: Context) -> bool:
+        """Whether `withdraw` would leave nothing behind that another broker may still act on. The context is whole."""
+        return True
+
+    def withdraw(self, context: Context) -> None:  # noqa: B027 - most keep nothing elsewhere
+        """The context, which is whole, is under another scheme from now on: all that this one had beside it ends."""
+
+    def adopt(self, context: Context) -> None:  # noqa: B027 - most have nothing to do
+        """The context, which is whole, is under this scheme from now on."""
 
     # --- what operators ask -------------------------------------------------------------------------------
 

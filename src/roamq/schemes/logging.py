@@ -17,8 +17,9 @@ from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.messages.handover import Release, StoredEvents
 from roamq.schemes.messages.logging import LoggedIds, StoredIds
 from roamq.schemes.parts.departed import DepartedBrokers
-from roamq.schemes.parts.handover import NOTHING, HandOver
+from roamq.schemes.parts.handover import NOTHING
 from roamq.schemes.parts.own_steps import Leaving, OwnSteps
+from roamq.schemes.parts.part import Part
 from roamq.schemes.parts.whereabouts import Arriving, Claim
 
 
@@ -36,29 +37,35 @@ class LoggingOptions(SchemeOptions):
             raise ConfigError(f"scheme.log_size: {self.log_size} events is no log; give 1 or more")
 
 
+class Log(Part):
+    """ "All brokers maintain a log of recently received events." """
+
+    def __init__(self, log: deque[Event]) -> None:
+        self.log = log
+        self.pending = self.uses = ["always"]
+        """Empty while no client is under this scheme: nobody will look into the log."""
+
+    def on_event(self, event: Event) -> None:
+        self.log.append(event)
+
+
 class Logging(Scheme):
     """One broker's part of logging."""
 
     name = "logging"
     lets_brokers_depart = True
     options_type = LoggingOptions
+    messages = (StoredIds, LoggedIds)
+    stands_beside_others = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         assert isinstance(setup.options, LoggingOptions)
         own = OwnSteps(hand_over=self.hand_over, forward=self.step_5_forward, admit_all=self.admit_all)
-        self.handover = self.add(
-            HandOver(
-                self.contexts,
-                self.mailbox,
-                own,
-                on_device=setup.carries_subscriptions,
-                may_be_late=True,
-            )
-        )
-        self.add(self.handover.late)
-        self.add(DepartedBrokers(self.handover))
         self.log: deque[Event] = deque(maxlen=setup.options.log_size)
+        self.logged = self.add(Log(self.log))
+        self.handover = self.hand_over_by(setup, own, may_be_late=True)
+        self.add(DepartedBrokers(self.handover))
         self.offered: dict[tuple[ClientId, Epoch], dict[EventId, Event | None]] = {}
         """At Broker 2: what Broker 1 has stored, in its order, and those of it that our log had."""
         self.spared: dict[tuple[ClientId, Epoch, BrokerId], frozenset[EventId]] = {}
@@ -74,10 +81,6 @@ class Logging(Scheme):
         ticket: Ticket | None = None,
     ) -> None:
         self.handover.on_connect(client, old_broker, carried)
-
-    def on_event(self, event: Event) -> None:
-        self.log.append(event)
-        super().on_event(event)
 
     # --- between steps 2 and 5 ----------------------------------------------------------------------------
 
@@ -140,3 +143,15 @@ class Logging(Scheme):
                 admit(arriving.context, sent.pop(event_id), how)
         for event in sent.values():  # stored by Broker 1 after it had made its list
             admit(arriving.context, event, how)
+
+    # --- beside other schemes -----------------------------------------------------------------------------
+
+    def set_options(self, options: SchemeOptions) -> None:
+        super().set_options(options)
+        assert isinstance(options, LoggingOptions)
+        if options.log_size != self.log.maxlen:
+            self.log = self.logged.log = deque(self.log, maxlen=options.log_size)
+
+    def puts_together(self, client: ClientId, transfer: Epoch) -> bool:
+        """Whatever the client is under here, the broker that it comes from may have made an offer."""
+        return (client, transfer) in self.offered

@@ -18,7 +18,6 @@ from roamq.core.ports import TimerKey
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.messages.handover import ContextRequest
 from roamq.schemes.messages.prefetching import Discard, Prefetch, Prefetched
-from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.own_steps import OwnSteps
 from roamq.schemes.parts.prediction import Foretold, Learned, Oracle, Predictor
 from roamq.schemes.parts.transfers import addressed
@@ -63,6 +62,8 @@ class Prefetching(Scheme):
 
     name = "prefetching"
     options_type = PrefetchingOptions
+    messages = (Prefetch, Prefetched, Discard)
+    stands_beside_others = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -70,9 +71,7 @@ class Prefetching(Scheme):
         self.target_count = setup.options.targets
         self.predictor = _predictor(setup.options.prediction, setup.oracle)
         own = OwnSteps(claim=self.claim, hand_over=self.hand_over, completed=self.completed)
-        self.handover = self.add(
-            HandOver(self.contexts, self.mailbox, own, on_device=setup.carries_subscriptions)
-        )
+        self.handover = self.hand_over_by(setup, own)
         self.whereabouts = self.handover.whereabouts
         self.pushed: dict[ClientId, list[Pushed]] = {}
         self.prefetched: dict[tuple[ClientId, Epoch], PrefetchedContext] = {}
@@ -201,8 +200,7 @@ class Prefetching(Scheme):
             del self.prefetched[key]
             self.host.cancel_timer(_timer(key))
 
-    def on_ended(self, client: ClientId, epoch: Epoch) -> None:
-        super().on_ended(client, epoch)
+    def ended(self, client: ClientId, epoch: Epoch) -> None:
         for key in [key for key in self.prefetched if key[0] == client and key[1] <= epoch]:
             self.discard(key)
 
@@ -220,13 +218,16 @@ class Prefetching(Scheme):
             self.handover.standard_claim(waiting.context, claim)
             return
         # If it does not wait any more, the client has been here since, and what it left may have been pushed on.
-        earlier = (p for p in self.pushed.get(claim.client, ()) if p.of < claim.epoch)
-        pushed = max(earlier, key=lambda p: p.of, default=None)
+        pushed = self.last_push_before(claim)
         if pushed is not None and (context is None or context.epoch < pushed.of):
             self.pass_on(pushed, claim)
         else:
             self.predictor.observed(claim.new_broker, None)
             self.handover.standard_claim(context, claim)
+
+    def last_push_before(self, claim: Claim) -> Pushed | None:
+        earlier = (p for p in self.pushed.get(claim.client, ()) if p.of < claim.epoch)
+        return max(earlier, key=lambda p: p.of, default=None)
 
     def hand_over(self, context: Context, claim: Claim) -> None:
         self.stop_waiting(context)
@@ -266,16 +267,16 @@ class Prefetching(Scheme):
         if kept:
             self.pushed[context.client] = kept
 
-    def on_timer(self, key: TimerKey) -> None:
+    def ring(self, key: TimerKey) -> bool:
         if key[0] != "copy":
-            super().on_timer(key)
-            return
+            return False
         _, client, connected_at, broker = key
         pushed = (ClientId(client), Epoch(float(connected_at), BrokerId(broker)))
         waiting = self.prefetched.get(pushed)
         if waiting is not None and waiting.context not in self.whereabouts.waiting:
             self.contexts.drop_all(waiting.context, "timeout")
             self.discard(pushed)
+        return True
 
     def copies_at(self, context: Context) -> tuple[BrokerId, ...]:
         return tuple(target for pushed in self.pushed.get(context.client, ()) for target in pushed.targets)
@@ -283,8 +284,40 @@ class Prefetching(Scheme):
     def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
         return self.predictor.predict(client, self.target_count)
 
-    def held(self) -> list[Context]:
-        return [*super().held(), *(waiting.context for waiting in self.prefetched.values())]
+    def held_itself(self) -> list[Context]:
+        return [waiting.context for waiting in self.prefetched.values()]
+
+    # --- beside other schemes -----------------------------------------------------------------------------
+
+    def set_options(self, options: SchemeOptions) -> None:
+        assert isinstance(self.options, PrefetchingOptions)
+        assert isinstance(options, PrefetchingOptions)
+        if options.prediction != self.options.prediction:
+            self.predictor = _predictor(options.prediction, self.setup.oracle)
+        self.target_count = options.targets
+        super().set_options(options)
+
+    def insists(self, client: ClientId, old_broker: BrokerId | None) -> bool:
+        """What the client had here was pushed, and it came back."""
+        return old_broker == self.me and client not in self.contexts and bool(self.pushed.get(client))
+
+    def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
+        return ticket is not None and ticket.epoch is not None and (client, ticket.epoch) in self.prefetched
+
+    def knows_of(self, context: Context | None, claim: Claim) -> Epoch | None:
+        if claim.of is not None and (claim.client, claim.of) in self.prefetched:
+            return claim.of
+        pushed = self.last_push_before(claim)
+        if pushed is None or (context is not None and context.epoch >= pushed.of):
+            return None
+        return pushed.of
+
+    def withdraw(self, context: Context) -> None:
+        self.forget_pushes_before(context)
+
+    def adopt(self, context: Context) -> None:
+        if context.mode is Mode.ACTIVE:
+            self.prefetch(context)
 
 
 def _timer(key: tuple[ClientId, Epoch]) -> TimerKey:

@@ -24,15 +24,19 @@ from roamq.geo.cells import Cell, is_cell
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.messages.handover import NoContext
 from roamq.schemes.messages.prehandoff import (
+    AskExpected,
     CancelPreforward,
     EnablePrehandoff,
+    Handed,
     Preforward,
+    Preforwarded,
     PrehandoffRequest,
+    Prestored,
     PreSubforward,
     Replaced,
+    StillExpected,
     WasAway,
 )
-from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.locations import Choice, Expectation, LocationTable
 from roamq.schemes.parts.own_steps import OwnSteps
 from roamq.schemes.parts.preforwarding import Preforwarding
@@ -51,6 +55,11 @@ class PreHandoff(Scheme):
     name = "prehandoff"
     options_type = PreHandoffOptions
     means_places: ClassVar[bool] = True
+    messages = (
+        *(PrehandoffRequest, EnablePrehandoff, Preforward, PreSubforward, CancelPreforward, Preforwarded),
+        *(Prestored, Replaced, Handed, AskExpected, StillExpected, WasAway),
+    )
+    stands_beside_others = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -64,7 +73,7 @@ class PreHandoff(Scheme):
             step_aside=self.step_aside,
             close=self.close,
         )
-        self.handover = self.add(HandOver(contexts, mailbox, own))
+        self.handover = self.hand_over_by(setup, own)
         self.whereabouts = self.handover.whereabouts
         self.virtual = self.add(
             VirtualConsumers(contexts, mailbox, self.handover, lease_s=options.lease_s, close=self.close)
@@ -72,15 +81,7 @@ class PreHandoff(Scheme):
         self.replacements = self.add(Replacements(contexts, mailbox, self.handover, self.virtual))
         self.preforwarding = self.add(Preforwarding(contexts, mailbox, self.handover, close=self.close))
         self.table = LocationTable()
-        self.expectation = Expectation(
-            self.me,
-            setup.region or region_from(options),
-            Choice(options.choose),
-            cone_deg=options.cone_deg,
-            lead_s=options.lead_s,
-            haste=options.haste,
-            limit_mps=options.limit_mps,
-        )
+        self.expectation = self.expectation_of(options)
         self.moving_s = options.moving_s
         self.behind_s: dict[ClientId, dict[BrokerId, Seconds]] = {}
         """Since when clients have left the border to servers that still hold a virtual consumer (hysteresis)."""
@@ -96,6 +97,17 @@ class PreHandoff(Scheme):
         mailbox.handle(Replaced, self.on_replaced)
         mailbox.handle(NoContext, self.on_no_context)
         mailbox.handle(WasAway, self.on_was_away)
+
+    def expectation_of(self, options: PreHandoffOptions) -> Expectation:
+        return Expectation(
+            self.me,
+            self.setup.region or region_from(options),
+            Choice(options.choose),
+            cone_deg=options.cone_deg,
+            lead_s=options.lead_s,
+            haste=options.haste,
+            limit_mps=options.limit_mps,
+        )
 
     # --- A1, at ESi: the client registers -----------------------------------------------------------------
 
@@ -199,7 +211,7 @@ class PreHandoff(Scheme):
         else:
             self.host.cancel_timer(("nearing", client))
 
-    def on_timer(self, key: TimerKey) -> None:
+    def ring(self, key: TimerKey) -> bool:
         if key[0] == "moving":  # rule 2: MHs stays in a border cell longer than T
             self.moving.discard(ClientId(key[1]))  # flag_mov(MHs) = 0
             if (context := self.contexts.get(ClientId(key[1]))) is not None:
@@ -208,7 +220,8 @@ class PreHandoff(Scheme):
             if (context := self.contexts.get(ClientId(key[1]))) is not None:
                 self.a1_register(context)
         else:
-            super().on_timer(key)
+            return False
+        return True
 
     # --- A1, else, at ESj: the client comes to a server where it was not local ----------------------------
 
@@ -374,10 +387,14 @@ class PreHandoff(Scheme):
         self.contexts.close(context, mobile=mobile)
         self.preforwarding.closed(context)
         if context.client not in self.contexts:
-            self.table.forget(context.client)
-            self.moving.discard(context.client)
-            self.left_s.pop(context.client, None)
-            self.behind_s.pop(context.client, None)
+            self.forget(context.client)
+
+    def forget(self, client: ClientId) -> None:
+        """Where the client was, and how it moved, does not matter any more."""
+        self.table.forget(client)
+        self.moving.discard(client)
+        self.left_s.pop(client, None)
+        self.behind_s.pop(client, None)
 
     def hand_over(self, context: Context, claim: Claim) -> None:
         self.tell_if_away(context.client, claim.epoch)
@@ -434,8 +451,7 @@ class PreHandoff(Scheme):
     def speed_of(self, client: ClientId) -> float | None:
         return self.expectation.speed_mps(client, self.table)
 
-    def on_restart(self) -> None:
-        super().on_restart()
+    def resumed(self) -> None:
         for client in sorted(self.moving):  # its timers fell with the broker
             self.host.set_timer(("moving", client), self.moving_s)
         for client in sorted(self.behind_s):
@@ -445,3 +461,29 @@ class PreHandoff(Scheme):
     def guaranteed(cls, options: SchemeOptions) -> frozenset[str]:
         assert isinstance(options, PreHandoffOptions)
         return frozenset({"leak"}) if options.literal else cls.guarantees
+
+    # --- beside other schemes -----------------------------------------------------------------------------
+
+    def set_options(self, options: SchemeOptions) -> None:
+        super().set_options(options)
+        assert isinstance(options, PreHandoffOptions)
+        self.expectation = self.expectation_of(options)
+        self.moving_s = options.moving_s
+        self.virtual.lease_s = options.lease_s
+
+    def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
+        return self.virtual.get(client) is not None
+
+    def let_go(self, client: ClientId) -> None:
+        self.virtual.end(client)
+
+    def withdraw(self, context: Context) -> None:
+        self.preforwarding.cancel_all(context)
+        if context.client in self.moving:  # else they are another scheme's, for another class
+            for timer in ("moving", "nearing", "lingering"):
+                self.host.cancel_timer((timer, context.client))
+        self.forget(context.client)
+
+    def adopt(self, context: Context) -> None:
+        if context.mode is Mode.SERVING:
+            self.a1_register(context)

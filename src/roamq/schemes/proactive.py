@@ -20,14 +20,23 @@ from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
-from roamq.schemes.messages.copies import CopiesLeft, Deactivate, Delete, Forwarded, MovedHere
+from roamq.schemes.messages.copies import (
+    Activate,
+    Activated,
+    CopiesLeft,
+    CopyRequest,
+    Deactivate,
+    Delete,
+    Forwarded,
+    MovedHere,
+    PassiveCopy,
+)
 from roamq.schemes.messages.handover import ContextRequest, NoContext, Subscriptions
+from roamq.schemes.messages.neighbors import NeighborList
 from roamq.schemes.parts.copies import HeldCopies, SentCopies
-from roamq.schemes.parts.departed import DepartedBrokers
-from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.departed import DepartedBrokers, LostCopies
 from roamq.schemes.parts.neighbors import NeighborGraph, Neighborhood
 from roamq.schemes.parts.own_steps import Leaving, OwnSteps
-from roamq.schemes.parts.part import Departure, Part
 from roamq.schemes.parts.whereabouts import Arriving, Claim
 from roamq.schemes.proactive_options import FALLBACKS, ProActiveOptions
 from roamq.schemes.proactive_states import State, Stimulus, after
@@ -48,6 +57,21 @@ class ProActive(Scheme):
     name = "proactive"
     options_type = ProActiveOptions
     lets_brokers_depart = True
+    messages = (
+        *(
+            PassiveCopy,
+            Activate,
+            Activated,
+            CopyRequest,
+            Forwarded,
+            Deactivate,
+            Delete,
+            MovedHere,
+            CopiesLeft,
+        ),
+        NeighborList,
+    )
+    stands_beside_others = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -62,8 +86,8 @@ class ProActive(Scheme):
             overdue=self.overdue,
         )
         care = FALLBACKS[options.fallback]
-        self.handover = self.add(HandOver(self.contexts, self.mailbox, own, care=care, may_be_late=True))
-        self.late = self.add(self.handover.late)
+        self.handover = self.hand_over_by(setup, own, care=care, may_be_late=True)
+        self.late = self.handover.late
         self.whereabouts = self.handover.whereabouts
         self.copies = self.add(HeldCopies(self.contexts, self.mailbox, self.handover))
         self.sent = self.add(SentCopies(self.contexts, self.mailbox, self.all_forwarded))
@@ -128,11 +152,10 @@ class ProActive(Scheme):
             self.contexts.pause(context)
             self.case_2_disconnected(context)
 
-    def on_restart(self) -> None:
-        for client in [c for c, context in self.contexts.items() if context.mode is Mode.SERVING]:
-            self.on_disconnect(client, "crashed")
-        for part in self.parts:
-            part.on_restart()
+    def fell(self, context: Context) -> None:
+        self.on_disconnect(context.client, "crashed")
+
+    def resumed(self) -> None:
         for context in self.successors:
             self.late.wait(context.client)
 
@@ -308,6 +331,7 @@ class ProActive(Scheme):
             outdated = copy is None or copy.epoch < epoch  # the new broker may have sent one itself
             if outdated and self.copies.has_control(client, epoch):
                 self.copies.keep(client, epoch, filters, session)
+                self.copies[client].under = self.label
 
     def on_copies_left(self, old_broker: BrokerId, message: CopiesLeft) -> None:
         """At Bk: some neighbors have their copies already, the others get them now (as in case 1)."""
@@ -320,6 +344,8 @@ class ProActive(Scheme):
         for holder in message.at:
             holders.setdefault(holder, False)
         arriving = self.whereabouts.incomplete.get(context)
+        if context.under != self.label:
+            return  # under another scheme here: they are deleted when the context is whole (`withdraw`)
         if arriving is None or not arriving.leaves:
             self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))
         if isinstance(arriving, TakenOver) and not arriving.confirmed:
@@ -426,7 +452,7 @@ class ProActive(Scheme):
             reply = replace(reply, forgot=False)
         self.handover.on_no_context(old_broker, reply)
         context = self.context_of(reply.client, reply.epoch)
-        if context is not None and not reply.forgot:
+        if context is not None and not reply.forgot and context.under == self.label:
             holders = self.sent.holders.get(context, ())
             self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))
 
@@ -467,25 +493,37 @@ class ProActive(Scheme):
 
     # --- what the checkers ask ----------------------------------------------------------------------------
 
-    def held(self) -> list[Context]:
-        return [*super().held(), *self.successors]
+    def held_itself(self) -> list[Context]:
+        return list(self.successors)
 
-    def on_the_way(self) -> list[Context]:
-        return [*super().on_the_way(), *self.successors]
+    def gives_away(self) -> list[Context]:
+        return list(self.successors)
 
+    # --- beside other schemes -----------------------------------------------------------------------------
 
-class LostCopies(Part):
-    """Copies in service, and contexts that still forward, whose other end is a broker that is lost."""
+    def set_options(self, options: SchemeOptions) -> None:
+        super().set_options(options)
+        assert isinstance(options, ProActiveOptions)
+        graph = self.neighborhood.graph
+        graph.lifetime_s, graph.limit = options.neighbor_lifetime_s, options.neighbor_limit
+        graph.outlier_crossings, graph.outlier_s = options.outlier_crossings, options.outlier_s
+        self.neighborhood.grow_old()
 
-    def __init__(self, scheme: ProActive) -> None:
-        self.scheme = scheme
+    def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
+        return self.copies.get(client) is not None
 
-    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
-        scheme = self.scheme
-        if not departure.is_lost:
-            return
-        for taken in [taken for taken in scheme.taken.values() if taken.taken.broker == broker]:
-            scheme.on_no_context(broker, NoContext(client=taken.context.client, epoch=taken.transfer))
-        for context in [c for c, claim in scheme.successors.items() if claim.new_broker == broker]:
-            scheme.sent.stop(context)
-            scheme.all_forwarded(context)
+    def let_go(self, client: ClientId) -> None:
+        self.copies.drop(client)
+
+    def can_withdraw(self, context: Context) -> bool:
+        """While the client is away, it may be served from an active copy before that could be taken back."""
+        return context.mode is Mode.SERVING or not self.sent.holders.get(context)
+
+    def withdraw(self, context: Context) -> None:
+        self.sent.delete(context)
+
+    def adopt(self, context: Context) -> None:
+        """As in case 1; and in case 2, if the client is away."""
+        self.sent.send(context, self.neighborhood.neighbors)
+        if context.mode is Mode.ACTIVE:
+            self.case_2_disconnected(context)

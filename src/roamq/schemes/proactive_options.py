@@ -1,4 +1,4 @@
-"""Parameters of pro-active caching."""
+"""The parameters of pro-active caching."""
 
 from dataclasses import dataclass
 

@@ -11,7 +11,6 @@ from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.schemes.base import Scheme, Setup
 from roamq.schemes.parts.departed import DepartedBrokers
-from roamq.schemes.parts.handover import HandOver
 
 
 class Standard(Scheme):
@@ -19,18 +18,11 @@ class Standard(Scheme):
 
     name = "standard"
     lets_brokers_depart = True
+    stands_beside_others = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.handover = self.add(
-            HandOver(
-                self.contexts,
-                self.mailbox,
-                on_device=setup.carries_subscriptions,
-                may_be_late=True,
-            )
-        )
-        self.add(self.handover.late)
+        self.handover = self.hand_over_by(setup, may_be_late=True)
         self.add(DepartedBrokers(self.handover))
 
     def on_connect(

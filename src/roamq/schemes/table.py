@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from roamq.core.errors import ConfigError
+from roamq.core.messages import Message
 from roamq.schemes.base import Scheme, SchemeOptions
 from roamq.schemes.durable import Durable
 from roamq.schemes.home_broker import HomeBroker
@@ -87,6 +88,52 @@ def _load(point: EntryPoint) -> type[Scheme]:
 
 def _origin(point: EntryPoint) -> str:
     return f"the package {point.dist.name}" if point.dist is not None else "another package"
+
+
+def speaker_of(message_type: type[Message]) -> str | None:
+    """The scheme whose brokers say this to each other; None for what is no scheme's alone."""
+    return _speakers().get(message_type)
+
+
+@cache
+def _speakers() -> Mapping[type[Message], str]:
+    return {
+        kind: entry.name
+        for entry in _table().values()
+        if entry.name == entry.scheme.name
+        for kind in entry.scheme.messages
+    }
+
+
+def check_beside_others(field: str, name: str, options: SchemeOptions) -> None:
+    """Refuse a scheme that cannot stand beside others, or be changed to another, without loss."""
+    entry = scheme_named(name)
+    if not entry.scheme.stands_beside_others or entry.name != entry.scheme.name:
+        able = ", ".join(
+            n for n, e in _table().items() if e.scheme.stands_beside_others and n == e.scheme.name
+        )
+        raise ConfigError(f"{field}: {name!r} {_alone(entry)}; those that can are {able}")
+    missing = Scheme.guarantees - entry.guaranteed(options)
+    if missing:
+        raise ConfigError(
+            f"{field}: {name!r} with these options does not guarantee that nothing is lost, doubled or out of "
+            "order, so contexts cannot be taken to it or from it"
+        )
+
+
+def _alone(entry: SchemeEntry) -> str:
+    if entry.name != entry.scheme.name:
+        return (
+            "asks of all clients that they bring their subscriptions along, so it cannot stand beside others"
+        )
+    reasons = {
+        "home-broker": "keeps a context at home while its client is elsewhere, so no broker can take it to another "
+        "scheme by itself",
+        "durable": "leaves contexts at every broker that a client has visited, so there is not one to take along",
+        "reactive": "loses and doubles messages by design",
+    }
+    reason = reasons.get(entry.name, "does not say that it stands beside others (`stands_beside_others`)")
+    return f"{reason}: it has to be the only scheme of a network from the beginning"
 
 
 def scheme_names() -> list[str]:

@@ -152,6 +152,9 @@ class SimHost:
         """Simulated clients have an event or do not have it."""
         return False
 
+    def client_class(self, client: ClientId, context: Context | None) -> str:
+        return self.network.client_class(client)
+
     def ready(self, client: ClientId) -> None:
         """Simulated clients do not wait for an answer."""
 
@@ -425,6 +428,8 @@ class Network:
         """Unicast messages take all their hops at once: the same times and counts for a fraction of the work. Only
         where links are plain, brokers take no time and nothing breaks, so that no hop can differ from the next."""
         self.hops: Callable[[BrokerId, BrokerId], int]
+        self.client_class: Callable[[ClientId], str] = lambda client: ""
+        """The class of a client, where the scenario has classes."""
         self.link_delay_s = 0.0
         self._factory: Callable[[SimHost, int], Broker]
 

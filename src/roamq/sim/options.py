@@ -177,6 +177,23 @@ class Fault(Options, frozen=True):
     keep_store: Annotated[bool, doc("crash: whether the broker finds its store again")] = True
 
 
+class ClientClass(Options, frozen=True):
+    """Clients that have a scheme of their own."""
+
+    name: Annotated[str, doc("what the class is called")]
+    clients: Annotated[str, doc("which clients: a pattern of client ids, such as 'c1*'")]
+    scheme: Annotated[dict[str, Any], doc("their scheme by name, and its options")]
+
+
+class SchemeChange(Options, frozen=True):
+    """Another scheme, or other options, while the network runs."""
+
+    at_s: Annotated[Seconds, doc("when")]
+    scheme: Annotated[dict[str, Any], doc("the scheme by name, and its options")]
+    client_class: Annotated[str, doc("the class of clients that it is for; empty for all others")] = ""
+    brokers: Annotated[list[str], doc("at which brokers; empty for all")] = []
+
+
 class RecordOptions(Options, frozen=True):
     """What a run writes."""
 

@@ -33,12 +33,14 @@ from roamq.sim.clients import SimClient, SimPublisher
 from roamq.sim.engine import Engine
 from roamq.sim.network import Network, SimHost
 from roamq.sim.options import (
+    ClientClass,
     Fault,
     LastHopOptions,
     LinkOptions,
     NetworkOptions,
     Options,
     RecordOptions,
+    SchemeChange,
     Seconds,
     ServiceOptions,
     Table,
@@ -46,6 +48,7 @@ from roamq.sim.options import (
 )
 from roamq.sim.oracle import PlannedMoves
 from roamq.sim.recorder import LEVELS, Recorder
+from roamq.sim.schemes import NetworkSchemes, check_schemes
 from roamq.sim.streets import MapOptions, region_of
 
 
@@ -77,6 +80,8 @@ class Scenario(Options, frozen=True):
     visited: Annotated[bool, doc("every client has been at every broker before the run begins")] = False
     records: RecordOptions = RecordOptions()
     faults: Annotated[list[Fault], doc("what goes wrong, and when")] = []
+    classes: Annotated[list[ClientClass], doc("clients that have a scheme of their own")] = []
+    scheme_changes: Annotated[list[SchemeChange], doc("other schemes while the network runs")] = []
 
     @property
     def scheme_name(self) -> str:
@@ -180,6 +185,7 @@ def checked(data: Any, source: Source) -> Scenario:
     mobility_of(scenario, source)
     workload_of(scenario, source)
     topology = topology_of(scenario)
+    check_schemes(scenario, topology.brokers)
     for number, fault in enumerate(scenario.faults):
         ends = fault.target.split("-") if fault.kind == "cut" else [fault.target]
         if fault.kind not in ("crash", "cut") or any(end not in topology.brokers for end in ends):
@@ -265,6 +271,7 @@ class Simulation:
         self.checkers = Checkers(self.network)
         self.topology = topology_of(scenario)
         self._by_id: dict[ClientId, SimClient] = {}
+        self.schemes = NetworkSchemes(scenario, self.topology.brokers)
         world = world_of(scenario, self.topology)
         self.region = world.region
         self.oracle = PlannedMoves(self._by_id, world.leaves, self.topology.brokers)
@@ -278,6 +285,7 @@ class Simulation:
         self.network.build(
             self.topology.brokers, self.topology.links, scenario.link, self._make_broker, self.stream
         )
+        self.schemes.plan(self.network)
         self.clients = self._make_clients()
         self.publishers = self._make_publishers()
 
@@ -287,12 +295,14 @@ class Simulation:
 
     def _make_broker(self, host: SimHost, incarnation: int) -> Broker:
         network = self.scenario.network
+        (scheme, options), classes = self.schemes.at(host.me)
         return build_broker(
             host.me,
             host,
             self.topology,
-            scheme=self.scenario.scheme_name,
-            options=scheme_options(self.scenario),
+            scheme=scheme,
+            options=options,
+            classes=classes,
             overlay=network.overlay,
             covering=network.covering,
             advertisements=network.advertisements,

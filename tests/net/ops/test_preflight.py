@@ -146,8 +146,16 @@ def test_missing_keys_and_a_folder_of_another_network_are_told(tmp_path: Path) -
     assert problems(network, "south") == []
 
     path.write_text(NETWORK.replace('keys = "keys"', 'keys = "keys"\nscheme = "standard"'))
+    assert problems(load_network(path), "south") == []
+
+    path.write_text(NETWORK.replace('keys = "keys"', 'keys = "keys"\nscheme = "home-broker"'))
     (told,) = problems(load_network(path), "south")
-    assert told.startswith("storage.folder: network.scheme: is 'standard', but")
+    assert told.startswith("storage.folder: network.scheme: 'home-broker' keeps a context at home")
+    assert "holds sessions under 'proactive'" in told
+
+    path.write_text(NETWORK.replace('keys = "keys"', 'keys = "keys"\noverlay = "interest"'))
+    (told,) = problems(load_network(path), "south")
+    assert told.startswith("storage.folder: network.overlay: is 'interest', but")
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

@@ -77,6 +77,9 @@ class ChoiceHost:
     def has_begun(self, context: Context, event: Event) -> bool:
         return False
 
+    def client_class(self, client: ClientId, context: Context | None) -> str:
+        return ""
+
     def ready(self, client: ClientId) -> None:
         """The client does not wait for an answer."""
 

@@ -426,6 +426,7 @@ class Admission:
         if session is None:
             mqtt.state.replays = context.reach.get(RETAINED, 0)
         mqtt.state.owner, mqtt.state.claims = connection.user, connection.claims
+        mqtt.state.client_class = host.client_class(client, context)
         host.out.dirty[connection.number] = mqtt
         host.cancel_timer((SESSION_TIMER, client))
         self._memberships.set_all(client, mqtt.state, connection.epoch, True)

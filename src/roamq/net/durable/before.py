@@ -112,6 +112,7 @@ class ContextHusk(Husk):
     only = None
     late = None
     delivers_head = False
+    under = ""
 
 
 class MatchIndexHusk(Husk):

@@ -45,6 +45,7 @@ from roamq.net.durable.graph import (
     UnknownFormError,
     Unpacker,
     encode_settings,
+    parts_of,
     record_form,
     struct_form,
 )
@@ -69,10 +70,12 @@ from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.interest import ByInterest, PutOff
 from roamq.overlay.topology import Topology
-from roamq.schemes.base import SchemeOptions
+from roamq.schemes.base import SchemeOptions, Setup
+from roamq.schemes.beside import MeaningByScheme, SchemeMailbox
+from roamq.schemes.by_class import ByClass
 from roamq.schemes.durable import Durable
 from roamq.schemes.home_broker import ForwardingOutlet, HomeBroker, Resident, Visit
-from roamq.schemes.logging import Logging
+from roamq.schemes.logging import Log, Logging
 from roamq.schemes.parts.copies import Activation, HeldCopies, SentCopies
 from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.inquiries import Inquiry
@@ -112,7 +115,17 @@ _CONTEXT_FIELDS: Final = (
 )
 """In the order of a row. Releases add to the end: a row of the release before is shorter."""
 _context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
-_PACKED_APART: Final = {"stored", "local_queue", "late", "only", "sent_early", "buffer", "bytes", "_sent"}
+_PACKED_APART: Final = {
+    "stored",
+    "local_queue",
+    "late",
+    "only",
+    "under",
+    "sent_early",
+    "buffer",
+    "bytes",
+    "_sent",
+}
 assert {*_CONTEXT_FIELDS, *_PACKED_APART} == set(Context.__slots__)
 
 
@@ -131,17 +144,19 @@ def _pack_context(packer: Packer, context: Context) -> Row:
         None
         if late is None
         else [[origin, [packer.event(event) for event in queue]] for origin, queue in late.items()],
+        context.under,
     ]
 
 
 def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     _, fields, numbers, hows, later, early, *more = row
-    only, late = more or (None, None)  # which the release before did not know
+    only, late, under = more or (None, None, "")  # which the release before did not know
     if len(fields) > len(_CONTEXT_FIELDS):
         raise UnknownFormError(
             f"a context has {len(fields)} fields, this program knows {len(_CONTEXT_FIELDS)}"
         )
     context.ahead = NOTHING_AHEAD
+    context.under = under
     context.delivers_head = False
     for name, value in zip(_CONTEXT_FIELDS, fields, strict=False):
         setattr(context, name, unpacker.unpack(value))
@@ -226,7 +241,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Connections: ("connections", _NOTHING),
     Outboxes: ("outboxes", _but("_encoded")),
     Access: ("access", _but("_answers", "is_open")),
-    LiveHost: ("host", _but("out", "done", "news", "me", "_by_client")),
+    LiveHost: ("host", _but("out", "done", "news", "me", "_by_client", "classes")),
     Directory: ("directory", _NOTHING),
     RetainedMessages: (
         "retained",
@@ -246,12 +261,17 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Permits: ("permits", _NOTHING),
     NewsDesk: ("news", _NOTHING),
     Broker: ("broker", _but("me")),
-    Mailbox: ("mailbox", _but("me", "_handlers", "_returned")),
+    Mailbox: ("mailbox", _but("me", "_handlers", "_returned", "_learn")),
+    SchemeMailbox: ("scheme_mailbox", _but("me", "_handlers", "_returned", "_learn", "label", "suffix")),
+    ByClass: (
+        "schemes",
+        _but("me", "parts", "schemes", "_listeners", "_make", "_speaker", "_shared", "_handlers"),
+    ),
     Contexts: (
         "contexts",
         _but(
             *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
-            *("_reserve_bytes", "works_in_slices", "late_after_s", "sends_heads"),
+            *("_reserve_bytes", "works_in_slices", "late_after_s", "sends_heads", "under", "timeouts"),
         ),
     ),
     Discards: ("discards", _NOTHING),
@@ -270,11 +290,12 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Whereabouts: ("whereabouts", _but("me")),
     HeldCopies: ("held_copies", _NOTHING),
     SentCopies: ("sent_copies", _but("pending")),
-    Neighborhood: ("neighborhood", _NOTHING),
+    Neighborhood: ("neighborhood", _but("timer")),
     NeighborGraph: (
         "neighbor_graph",
         _but("me", "lifetime_s", "limit", "outlier_crossings", "outlier_s"),
     ),
+    Log: ("log", _but("log", "pending", "uses")),
     Learned: ("learned", _NOTHING),
     Foretold: ("foretold", _but("oracle", "right")),
     LocationTable: ("locations", _NOTHING),
@@ -283,7 +304,9 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Replacements: ("replacements", _but("pending")),
 }
 
-OF_SCHEMES: Final = _but("me", "options", "parts", "_listeners", "report_every", "target_count", "moving_s")
+OF_SCHEMES: Final = _but(
+    *("me", "label", "setup", "options", "parts", "_listeners", "report_every", "target_count", "moving_s")
+)
 OUR_SCHEMES: Final = (Durable, HomeBroker, Logging, PreHandoff, Prefetching, ProActive, Reactive, Standard)
 WIRING: Final = (
     *(
@@ -296,6 +319,8 @@ WIRING: Final = (
         Limits,
         Settings,
         MeaningHere,
+        MeaningByScheme,
+        Setup,
         Outputs,
     ),
 )
@@ -318,18 +343,39 @@ FORMERLY: Final[dict[str, str | None]] = {
 def forms_for(live: LiveBroker) -> Forms:
     """The forms for one broker. A scheme of another package is stored as ours are: its attributes, those of its parts,
     and the dataclasses of its module, under the names of their classes."""
-    scheme: Any = live.machine.broker.scheme
     parts = dict(PARTS)
-    parts[scheme.__class__] = ("scheme", OF_SCHEMES)
     values = list(VALUES)
-    known = {form.kind for form in VALUES}
-    for part in scheme.parts:
-        if part.__class__ not in parts:
-            parts[part.__class__] = (f"scheme.{part.__class__.__name__}", _but("me", "pending"))
-    module = scheme.__class__.__module__
+    for scheme in _schemes(live):
+        parts[scheme.__class__] = ("scheme", OF_SCHEMES)
+        for part in scheme.parts:
+            if part.__class__ not in parts:
+                parts[part.__class__] = (f"scheme.{part.__class__.__name__}", _but("me", "pending"))
+        _add_values(scheme.__class__.__module__, values)
+    return Forms(values, parts, TUPLES, ENUMS, WIRING, FORMERLY)
+
+
+def _add_values(module: str, values: list[Form]) -> None:
+    known = {form.kind for form in values}
     for kind in vars(sys.modules[module]).values():
         if not isinstance(kind, type) or kind.__module__ != module or kind in known:
             continue
         if is_dataclass(kind) and not issubclass(kind, Message | SchemeOptions):
             values.append(record_form(kind.__name__, kind))
-    return Forms(values, parts, TUPLES, ENUMS, WIRING, FORMERLY)
+
+
+def _schemes(live: LiveBroker) -> list[Any]:
+    scheme: Any = live.machine.broker.scheme
+    return list(scheme.schemes.values()) if isinstance(scheme, ByClass) else [scheme]
+
+
+def all_parts(live: LiveBroker, forms: Forms) -> dict[str, Any]:
+    """The parts of a broker, by name; those of a scheme among several have its label in front."""
+    found = parts_of(live, forms)
+    scheme = live.machine.broker.scheme
+    if isinstance(scheme, ByClass):
+        shared = {id(part) for part in found.values()}
+        for label, one in scheme.schemes.items():
+            for name, part in parts_of(one, forms).items():
+                if id(part) not in shared:
+                    found[f"{label}:{name}"] = part
+    return found

@@ -25,12 +25,13 @@ from typing import Any, Final
 import msgspec
 
 from roamq import __version__
+from roamq.build import check_change
 from roamq.core.errors import ConfigError
 from roamq.core.records import Record
-from roamq.net.bounds import set_quotas
+from roamq.net.bounds import choices, make_schemes, schemes_of, schemes_read, set_quotas
 from roamq.net.durable import before
-from roamq.net.durable.forms import forms_for
-from roamq.net.durable.graph import Packer, Unpacker, encode_settings, parts_of
+from roamq.net.durable.forms import all_parts, forms_for
+from roamq.net.durable.graph import Packer, Unpacker, encode_settings
 from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.durable.journal import Reader, StorageError, numbered, read_file, segments, sync_folder
 from roamq.net.ops.settings import Settings
@@ -54,6 +55,8 @@ class Stored(msgspec.Struct):
     events: list[list[Any]]
     objects: list[list[Any]]
     parts: dict[str, dict[str, Any]]
+    schemes: list[str] = []
+    """The broker's schemes, where it has several (`ByClass`)."""
 
 
 _STORED: Final = msgspec.msgpack.Decoder(Stored)
@@ -63,7 +66,7 @@ def dump(live: LiveBroker) -> bytes:
     """The live broker as bytes; the caller takes its outputs before."""
     forms = forms_for(live)
     packer = Packer(forms)
-    parts = {name: packer.part(part) for name, part in sorted(parts_of(live, forms).items())}
+    parts = {name: packer.part(part) for name, part in sorted(all_parts(live, forms).items())}
     packer.finish()
     machine = live.machine
     used = dict.fromkeys(row[0] for row in packer.objects)
@@ -77,6 +80,7 @@ def dump(live: LiveBroker) -> bytes:
             "events": packer.events,
             "objects": packer.objects,
             "parts": parts,
+            "schemes": schemes_of(machine),
         }
     )
 
@@ -88,11 +92,13 @@ def load(data: bytes | memoryview) -> LiveBroker:
 
 def _live(stored: Stored) -> LiveBroker:
     live = LiveBroker(stored.made_of, stored.time, stored.settings)
+    make_schemes(live.machine, stored.schemes)
     forms = forms_for(live)
-    parts = parts_of(live, forms)
+    parts = all_parts(live, forms)
     unpacker = Unpacker(forms, parts, stored.events, stored.objects, stored.layout)
     for name, fields in stored.parts.items():
         unpacker.into_part(parts[name], fields)
+    schemes_read(live.machine)
     live.machine.access.set_rules(live.machine.access.rules)
     set_quotas(live.machine, live.machine.settings)
     live.machine.membership.rewire()
@@ -284,9 +290,16 @@ def _read(path: Path) -> LiveBroker:
 def _check_same_network(live: LiveBroker, settings: Settings, folder: Path) -> None:
     """What is stored fits only the network it was stored for."""
     stored = live.machine.settings
-    for name in ("me", "brokers", "links", "at", "overlay", "scheme"):
+    for name in ("me", "brokers", "links", "at", "overlay"):
         if getattr(stored, name) != getattr(settings, name):
             raise ConfigError(
                 f"network.{name}: is {getattr(settings, name)!r}, but {folder} holds sessions of a network with "
                 f"{getattr(stored, name)!r}; set it back, or move the folder away to start empty"
             )
+    try:
+        check_change(choices(stored), choices(settings), "network.scheme")
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; {folder} holds sessions under {stored.scheme!r}: set it back, or move the folder away to start "
+            "empty"
+        ) from error

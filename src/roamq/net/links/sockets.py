@@ -35,6 +35,7 @@ from roamq.net.ops import processes
 from roamq.net.ops.options import NeighbourOptions
 from roamq.net.ops.settings import Settings
 from roamq.net.shell import Shell
+from roamq.schemes.table import scheme_named
 
 log = logging.getLogger("roamq.links")
 
@@ -360,13 +361,20 @@ class LinkSockets:
 
 
 def described(settings: Settings) -> dict[str, str]:
-    """A checksum of each thing that all brokers of a network must be told alike: events are routed by all of them."""
+    """A checksum of each thing that all brokers of a network must be told alike: events are routed by all of them.
+
+    Brokers may disagree for a while about schemes that can be changed while they run; not about one that stands alone.
+    """
+    scheme = scheme_named(settings.scheme)
+    is_alone = scheme.name != scheme.scheme.name or not scheme.scheme.stands_beside_others
     said: dict[str, object] = {
         "brokers": sorted(settings.brokers),
         "network.links": sorted(tuple(sorted(link)) for link in settings.links),
         "network.overlay": settings.overlay,
-        "network.scheme": settings.scheme,
+        "network.scheme, which stands alone": settings.scheme if is_alone else None,
     }
+    if is_alone:
+        said["network.scheme"] = settings.scheme  # the release before compares it
     return {name: f"{crc32(repr(value).encode()):08x}" for name, value in said.items()}
 
 

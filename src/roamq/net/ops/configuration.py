@@ -21,6 +21,7 @@ from roamq.net.clients.access import MARK, claims_in
 from roamq.net.clients.passwords import parse_hash
 from roamq.net.clients.tokens import TokenOptions, read_tokens
 from roamq.net.ops import processes
+from roamq.net.ops.client_classes import check_classes, read_classes
 from roamq.net.ops.options import (
     CertificateName,
     Durability,
@@ -148,7 +149,8 @@ class NetworkConfig:
             links=self.links,
             overlay=self.network.overlay,
             scheme=self.network.scheme,
-            scheme_options=self._scheme_options(),
+            scheme_options=self._scheme_options(self.network.scheme, self.network.options),
+            classes=self.classes,
             limits=self.mqtt,
             quotas=self.quotas,
             access=self.rules,
@@ -199,16 +201,15 @@ class NetworkConfig:
             rules.append(rule)
         return tuple(rules)
 
-    def _scheme_options(self) -> dict[str, Any]:
+    def _scheme_options(self, scheme: str, options: dict[str, Any]) -> dict[str, Any]:
         """The scheme's options; a scheme that looks at the ground takes the brokers' positions for `areas`.
 
         `polygons` may be the name of a GeoJSON file.
         """
-        options: dict[str, Any] = self.network.options
         if isinstance(options.get("polygons"), str):
             options = {**options, "polygons": self._polygons(options["polygons"])}
         positions = {name: table.position for name, table in self.brokers.items() if table.position}
-        known = {field.name for field in dataclasses.fields(scheme_named(self.network.scheme).options_type)}
+        known = {field.name for field in dataclasses.fields(scheme_named(scheme).options_type)}
         if not positions or {"areas", "polygons"} & options.keys() or "areas" not in known:
             return options
         return {**options, "areas": positions}
@@ -312,9 +313,13 @@ class NetworkConfig:
         except ConfigError as error:
             raise self._error("network.scheme", str(error).removeprefix("scheme: ")) from error
         try:
-            options_type.parse(self._scheme_options())
+            options = self._scheme_options(self.network.scheme, self.network.options)
+            options_type.parse(options)
         except ConfigError as error:
             raise self._error("network.options", str(error)) from error
+        users = self.access.users if self.access.jwt is None and not self._names_by_certificate() else None
+        self.classes = read_classes(self.network.classes, users, self.source, self._scheme_options)
+        check_classes(self.network.scheme, options, self.classes, self.source)
         try:
             topology = Topology((name for name in self.brokers if name not in self.edges), self.links)
         except ConfigError as error:
@@ -343,6 +348,10 @@ class NetworkConfig:
             raise self._error(
                 "storage.folder", f"durability {self.storage.durability!r} needs a folder to write to"
             )
+
+    def _names_by_certificate(self) -> bool:
+        """Whether clients may be users that the file does not name."""
+        return any(one.certificate_user for table in self.brokers.values() for one in table.listeners)
 
     def _check_edges(self, tables: dict[str, BrokerTable]) -> None:
         core = [name for name in tables if name not in self.edges]

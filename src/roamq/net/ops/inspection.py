@@ -132,6 +132,10 @@ class SessionRow(ApiAnswer, frozen=True):
     oldest_s: float | None
     """The age of the first of them."""
     expires_at: float | None
+    client_class: str
+    """The class of the client; empty for a client of none."""
+    scheme: str
+    """The scheme that the session is under, and the class that it is for: `proactive/vehicles`."""
 
 
 class SessionsAnswer(ApiAnswer, frozen=True):
@@ -441,6 +445,8 @@ class Inspector:
             waiting=len(context.stored) + sum(1 for _ in context.waiting()),
             oldest_s=round(max(0.0, now - first), 3) if first is not None else None,
             expires_at=state.expires_at if state is not None else None,
+            client_class=self._machine.host.client_class(context.client, context),
+            scheme=context.under or self._machine.settings.scheme,
         )
 
 

@@ -62,6 +62,21 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     """PUBLISH packets a second and client; 0 for no limit. A faster client is not read from for a while."""
 
 
+class ClientClass(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Clients that have a scheme of their own, or its options. A rule fits if all fits that it names."""
+
+    name: str
+    scheme: str
+    options: dict[str, Any] = {}
+    """Of the scheme."""
+    user: str | None = None
+    """A user name; `anonymous` for clients that gave none."""
+    client_id: str | None = None
+    """A pattern of client ids: `*` stands for any characters, `?` for one."""
+    user_property: dict[str, str] = {}
+    """User properties of CONNECT, by name."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """One broker of a live network."""
 
@@ -72,6 +87,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     overlay: str = "interest"
     scheme: str = "proactive"
     scheme_options: dict[str, Any] = {}
+    classes: tuple[ClientClass, ...] = ()
+    """Classes of clients that have another scheme, or other options; the first whose rule fits decides."""
     limits: Limits = Limits()
     quotas: Quotas = Quotas()
     access: AccessRules = AccessRules()

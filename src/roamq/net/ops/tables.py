@@ -15,6 +15,8 @@ class NetworkTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     scheme: str = "proactive"
     options: dict[str, Any] = {}
     """Of the scheme."""
+    classes: list[dict[str, Any]] = []
+    """Clients that have a scheme of their own (`ClientClass`): the first whose rule fits decides."""
     overlay: Literal["interest", "flooding", "hierarchy"] = "interest"
     links: Literal["mesh"] | list[tuple[str, str]] = "mesh"
     secret: str | None = None

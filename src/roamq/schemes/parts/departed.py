@@ -6,7 +6,7 @@ One that is *lost* answers nothing: what was asked of it is sought elsewhere, an
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
@@ -16,6 +16,9 @@ from roamq.schemes.messages.handover import ContextRequest, NoContext, Release, 
 from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.own_steps import Leaving
 from roamq.schemes.parts.part import Departure, Part
+
+if TYPE_CHECKING:
+    from roamq.schemes.proactive import ProActive
 
 DEPARTED: Final = "broker_departed"
 """Why an event is dropped that was for a client of a broker that is gone for good."""
@@ -80,3 +83,20 @@ class DepartedBrokers(Part):
         for event in message.events:
             origin, sequence = event.id
             host.record(Record("dropped", host.now(), me, message.client, origin, sequence, detail=DEPARTED))
+
+
+class LostCopies(Part):
+    """Copies in service, and contexts that still forward, whose other end is a broker that is lost."""
+
+    def __init__(self, scheme: "ProActive") -> None:
+        self.scheme = scheme
+
+    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
+        scheme = self.scheme
+        if not departure.is_lost:
+            return
+        for taken in [taken for taken in scheme.taken.values() if taken.taken.broker == broker]:
+            scheme.on_no_context(broker, NoContext(client=taken.context.client, epoch=taken.transfer))
+        for context in [c for c, claim in scheme.successors.items() if claim.new_broker == broker]:
+            scheme.sent.stop(context)
+            scheme.all_forwarded(context)

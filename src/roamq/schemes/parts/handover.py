@@ -234,9 +234,9 @@ class HandOver(Part):
         Not if it is for several brokers, nor for this one, where nothing has to travel; nor if older events are to come
         to this one still.
         """
-        if not (self.contexts.sends_heads and self.care.followed and self.own.admit_all is None):
+        if not (self.contexts.sends_heads and self.care.followed) or context.late is not None:
             return False
-        if context.late is not None:
+        if self._sends_whole(context):
             return False
         theirs = [leaving for leaving in self.leaving[context.client].values() if leaving.context is context]
         return len(theirs) == 1 and claim.new_broker != self.me
@@ -338,12 +338,16 @@ class HandOver(Part):
         if self.care.at_once:
             count, size = leaving.head_count + len(events), leaving.head_bytes + message.size_bytes
             self._record_transfer(context.client, release.new_broker, count, size)
-            # Who puts events together in its own way has to have them all.
-            whole = self.own.admit_all is not None
+            whole = self._sends_whole(context)
             for part in (message,) if whole else messages_of(message, self.contexts):
                 self.mailbox.send(release.new_broker, part)
         else:
             self._send_one_by_one(message, release.new_broker)
+
+    def _sends_whole(self, context: Context) -> bool:
+        """Who puts events together in its own way has to have them all."""
+        own = self.own
+        return own.sends_whole(context) if own.sends_whole else own.admit_all is not None
 
     def _send_one_by_one(self, message: StoredEvents, new_broker: BrokerId) -> None:
         """[PRO] section 1: "Bi sends all the subscriber messages to Bj", one by one, and then a closing word."""

@@ -127,6 +127,7 @@ class Neighborhood(Part):
         self.host = contexts.host
         self.mailbox = mailbox
         self.graph = graph
+        self.timer: TimerKey = (NEIGHBORS_TIMER[0] + mailbox.suffix,)
         mailbox.handle(NeighborList, self.on_neighbor_list)
 
     @property
@@ -153,13 +154,17 @@ class Neighborhood(Part):
             self._announce(tuple(other for other in before if other != broker))
 
     def on_timer(self, key: TimerKey) -> bool:
-        if key != NEIGHBORS_TIMER:
+        if key != self.timer:
             return False
+        self.grow_old()
+        return True
+
+    def grow_old(self) -> None:
+        """Let go of edges that are too old, or too many."""
         before = self.graph.neighbors
         if self.graph.expire(self.host.now()):
             self._announce(before)
         self._watch_ages()
-        return True
 
     def _announce(self, before: tuple[BrokerId, ...]) -> None:
         """ "Neighbor brokers typically exchange neighbor information whenever an edge is added [...] or deleted"."""
@@ -173,7 +178,7 @@ class Neighborhood(Part):
     def _watch_ages(self) -> None:
         expiry = self.graph.next_expiry()
         if expiry is not None:
-            self.host.set_timer(NEIGHBORS_TIMER, max(0.0, expiry - self.host.now()))
+            self.host.set_timer(self.timer, max(0.0, expiry - self.host.now()))
 
 
 def all_lists(rows: Iterable[Row]) -> Mapping[BrokerId, frozenset[BrokerId]]:

@@ -58,3 +58,5 @@ class OwnSteps:
     """Contexts of a client have waited for their fences long enough."""
     close: Callable[..., None] | None = None
     """A context is closed."""
+    sends_whole: Callable[[Context], bool] | None = None
+    """Whether all stored events of a context go in one message; None: if this scheme puts them together its own way."""

@@ -121,8 +121,10 @@ class VirtualConsumers(Part):
     def end(self, client: ClientId) -> None:
         """VC(ESj) - VC_MHs: it was not needed, and what it stored was stored for nobody."""
         virtual = self._virtual.pop(client, None)
+        if virtual is None:
+            return
         self.host.cancel_timer(("lease", client))
-        if virtual is not None and virtual.context is not None:
+        if virtual.context is not None:
             stored = len(virtual.context.stored) + len(virtual.context.local_queue or ())
             note(self.contexts, "wasted", client, virtual.epoch.broker, stored)
             self.close(virtual.context, mobile=True)

@@ -66,6 +66,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     """The user who began the session, and who alone may go on with it; None: a client that gave no user name."""
     claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """What the last login said of the owner beside the name (`Claims`): rules ask for it when nobody is connected."""
+    client_class: str = ""
+    """The class of clients that the last CONNECT was of: it says under which scheme the session is kept."""
     expiry_interval: int = 0
     subscriptions: dict[str, Subscription] = {}
     subscription_bytes: int = 0

@@ -1,0 +1,492 @@
+"""Several schemes at one broker: one for each class of clients, and those that clients are being taken away from.
+
+The schemes share the broker's contexts and **one hand-over**: a claim to a context is the same message whatever the
+client is under, at either broker, so a context goes from a broker that has it under one scheme to one that wants it
+under another in the six steps of every handoff. What a scheme has beside the contexts - copies, virtual consumers,
+prefetched contexts, a log, a neighbor graph - is its own, and so are its messages: they go to the scheme of the same
+name and class at the other broker, which is made there if it does not exist yet (docs/decisions/0165).
+
+A context says which scheme it is `under`. It changes only while it is whole and current: the scheme before withdraws
+what it has beside the context, the next one begins from there; epoch, stored events and position stay. So a context
+that is on its way, or that has active copies elsewhere while its client is away, changes when it has settled.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sized
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, Protocol
+
+from roamq.broker.contexts import Contexts
+from roamq.broker.mailbox import Handler, Mailbox
+from roamq.core.context import Context, Epoch, Mode, Ticket
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.filters import Filter
+from roamq.core.messages import Message
+from roamq.core.ports import TimerKey
+from roamq.schemes.base import Scheme, SchemeOptions
+from roamq.schemes.beside import MeaningByScheme, SchemeMailbox, put_under
+from roamq.schemes.logging import Logging
+from roamq.schemes.messages.classes import Classed
+from roamq.schemes.messages.handover import (
+    AskLate,
+    ContextRequest,
+    Holding,
+    LateEvents,
+    NoContext,
+    PartialSession,
+    Release,
+    StoredEvents,
+    Subscriptions,
+    WhoHolds,
+)
+from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.own_steps import Leaving, OwnSteps
+from roamq.schemes.parts.part import Departure, Part
+from roamq.schemes.parts.whereabouts import Arriving, Claim
+
+SETTLE_TIMER: Final[TimerKey] = ("settle",)
+"""The timer for the next contexts that are to be taken to another scheme."""
+SETTLED_AT_ONCE: Final = 200
+"""So many of them at a time, where others wait while this broker works."""
+
+
+class Chosen(Protocol):
+    """A scheme by its name, and its options."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def options(self) -> SchemeOptions: ...
+
+
+class ByClass:
+    """The schemes of one broker, driven by the inputs of one."""
+
+    counts_acknowledgements: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        first: Scheme,
+        handover: HandOver,
+        make: Callable[[str, Mailbox, HandOver, SchemeOptions | None], Scheme],
+        speaker: Callable[[type[Message]], str | None],
+    ) -> None:
+        """`first` was the broker's only scheme; `make` makes another by its label, and `speaker` tells whose messages
+        are of a type."""
+        self.contexts: Contexts = first.contexts
+        self.mailbox = first.mailbox
+        self.handover = handover
+        self.me = first.me
+        self.host = first.host
+        self._make = make
+        self._speaker = speaker
+        first.label = first.name
+        self.schemes: dict[str, Scheme] = {first.name: first}
+        """Label -> scheme."""
+        self.labels: dict[str, str] = {"": first.name}
+        """Class of clients -> the label of its scheme; the empty class is that of all others."""
+        self._unsettled: deque[ClientId] = deque()
+        """Clients whose contexts may be under another scheme than they should be, to be looked at."""
+        inquiries = handover.inquiries
+        self._shared: dict[type[Message], Handler] = {
+            ContextRequest: handover.on_context_request,
+            Subscriptions: handover.on_subscriptions,
+            Release: handover.on_release,
+            StoredEvents: handover.on_stored_events,
+            NoContext: handover.on_no_context,
+            PartialSession: handover.on_partial_session,
+            WhoHolds: inquiries.on_who_holds,
+            Holding: inquiries.on_holding,
+            LateEvents: handover.late.on_late_events,
+            AskLate: handover.late.on_ask,
+        }
+        self._handlers = {first.name: first.mailbox.handlers()}
+        for message_type in (*self._shared, *self._handlers[first.name], Classed):
+            self.mailbox.handle(message_type, self.receive)
+        self.mailbox.handle_returned(Classed, self._returned)
+        for context in first.held():
+            context.under = first.name
+        handover.own = OwnSteps(
+            claim=self.claim,
+            hand_over=self.hand_over,
+            forward=self.step_5_forward,
+            admit_all=self.admit_all,
+            replay=self.step_6_replay,
+            completed=self.completed,
+            step_aside=self.step_aside,
+            close=self.close,
+            sends_whole=self.sends_whole,
+            overdue=self.overdue,
+        )
+        self.parts: list[Part] = []
+        self._listeners: list[tuple[Sized, Part]] = []
+        self.gather_parts()
+
+    # --- which schemes there are ----------------------------------------------------------------------------
+
+    def scheme(self, label: str, options: SchemeOptions | None = None) -> Scheme:
+        """The scheme with this label: a neighbour may have it before this broker's configuration names it."""
+        found = self.schemes.get(label)
+        if found is None:
+            mailbox = SchemeMailbox(label, self.mailbox)
+            found = self.schemes[label] = self._make(label, mailbox, self.handover, options)
+            found.label = label
+            self._handlers[label] = mailbox.handlers()
+            for message_type in self._handlers[label]:
+                self.mailbox.handle(message_type, self.receive)
+            self.gather_parts()
+        return found
+
+    def make_again(self, labels: Iterable[str], options: Mapping[str, SchemeOptions]) -> None:
+        """The schemes that there were, for state that is read back; nothing is done with it."""
+        for label in labels:
+            self.scheme(label, options.get(label))
+        self.contexts.timeouts = {label: one.timeout_s for label, one in options.items()}
+
+    def knows(self, message: Message) -> bool:
+        """Make room for the scheme whose message this is."""
+        label = self._speaker(message.__class__)
+        if label is not None:
+            self.scheme(label)
+        return label is not None
+
+    def set_schemes(self, chosen: Mapping[str, Chosen]) -> None:
+        """These are the schemes from now on, by class of clients; the empty class is that of all others.
+
+        Contexts that are whole are taken to them now, others when they have settled.
+        """
+        self.labels = {client_class: one.label for client_class, one in chosen.items()}
+        for one in chosen.values():
+            self.scheme(one.label).set_options(one.options)
+        self.contexts.timeouts = {one.label: one.options.timeout_s for one in chosen.values()}
+        self.gather_parts()
+        self._unsettled.extend(self.contexts[client].client for client, _ in self.contexts.items())
+        self._settle_some()
+
+    def gather_parts(self) -> None:
+        """Know the parts of all schemes; after state was read back as well."""
+        self.parts = list(dict.fromkeys(part for scheme in self.schemes.values() for part in scheme.parts))
+        cares = [part for part in self.parts if type(part).on_event is not Part.on_event]
+        self._listeners = [(part.pending, part) for part in cares]
+        self.handover.late.is_used = all(scheme.may_be_late for scheme in self.schemes.values())
+        wanted = set(self.labels.values())
+        for label, scheme in self.schemes.items():
+            if isinstance(scheme, Logging):
+                scheme.logged.uses[:] = ["always"] if label in wanted else []
+        if any(scheme.means_places for scheme in self.schemes.values()):
+            self.contexts.meaning = MeaningByScheme(self.me, lambda context: self.of(context).means_places)
+
+    @property
+    def lets_brokers_depart(self) -> bool:
+        return all(scheme.lets_brokers_depart for scheme in self.schemes.values())
+
+    # --- which scheme a context is under --------------------------------------------------------------------
+
+    def of(self, context: Context) -> Scheme:
+        return self.schemes[context.under]
+
+    def of_client(self, client: ClientId) -> Scheme:
+        context = self.contexts.get(client)
+        return self.schemes[self.labels[""]] if context is None else self.of(context)
+
+    def wanted(self, client: ClientId) -> str:
+        """The label of the scheme that the client should be under."""
+        named = self.host.client_class(client, self.contexts.get(client))
+        return self.labels.get(named, self.labels[""])
+
+    @contextmanager
+    def _at_work(self, label: str) -> Any:
+        """New contexts are under this scheme."""
+        before, self.contexts.under = self.contexts.under, label
+        try:
+            yield
+        finally:
+            self.contexts.under = before
+
+    def settle(self, context: Context) -> None:
+        """Take the context to the scheme that its client should be under, if nothing of it is on its way."""
+        if self._may_change(context):
+            label = self._change(context)
+            with self._at_work(label):
+                self.schemes[label].adopt(context)
+
+    def _may_change(self, context: Context) -> bool:
+        if context.under == self.wanted(context.client) or not self.contexts.is_current(context):
+            return False
+        if context.late is not None:
+            return False  # it goes on when the client connects next
+        return context not in self.handover.whereabouts.incomplete and self.of(context).can_withdraw(context)
+
+    def _change(self, context: Context) -> str:
+        with self._at_work(context.under):
+            self.of(context).withdraw(context)
+        label = self.wanted(context.client)
+        put_under(self.contexts, context, label)
+        return label
+
+    def _settle_some(self) -> None:
+        count = SETTLED_AT_ONCE if self.contexts.works_in_slices else len(self._unsettled)
+        for _ in range(min(count, len(self._unsettled))):
+            context = self.contexts.get(self._unsettled.popleft())
+            if context is not None:
+                self.settle(context)
+        if self._unsettled:
+            self.host.set_timer(SETTLE_TIMER, 0.0)
+
+    # --- messages -------------------------------------------------------------------------------------------
+
+    def receive(self, sender: BrokerId, message: Any) -> None:
+        kind = message.__class__
+        if kind is Classed:
+            label, message = message.scheme, message.message
+            self.scheme(label)
+            handler = self._handlers[label][message.__class__]
+        elif kind in self._shared:
+            label = self._concerned(message)
+            handler = self._handlers[label].get(kind, self._shared[kind])
+        else:
+            found = self._speaker(kind)
+            assert found is not None, f"{message} is no scheme's"
+            label = found
+            self.scheme(label)
+            handler = self._handlers[label][kind]
+        with self._at_work(label):
+            handler(sender, message)
+
+    def _concerned(self, message: Any) -> str:
+        """The scheme that a message of the hand-over concerns: that of the context it is about."""
+        account = self.handover.whereabouts
+        if isinstance(message, ContextRequest):
+            context = account.claimed_by(message)
+        else:
+            arriving = account.arriving.get((message.client, message.epoch))
+            context = self.contexts.get(message.client) if arriving is None else arriving.context
+        return self.labels[""] if context is None else context.under
+
+    def _returned(self, to: BrokerId, message: Classed) -> None:
+        self.mailbox.returned(to, message.message)
+
+    # --- steps of the hand-over that a scheme may do its own way ----------------------------------------------
+
+    def _own(self, context: Context) -> OwnSteps:
+        return self.of(context).own or _STANDARD
+
+    def claim(self, context: Context | None, claim: Claim) -> None:
+        """A context that went from here in a way that one scheme alone knows is claimed there."""
+        known = [
+            (epoch, scheme)
+            for scheme in self.schemes.values()
+            if (epoch := scheme.knows_of(context, claim)) is not None
+        ]
+        scheme: Scheme | None = max(known, key=lambda pair: pair[0])[1] if known else None
+        if scheme is None and context is not None:
+            scheme = self.of(context)
+        own = scheme.own if scheme is not None else None
+        if own is not None and own.claim is not None:
+            own.claim(context, claim)
+        else:
+            self.handover.standard_claim(context, claim)
+
+    def hand_over(self, context: Context, claim: Claim) -> None:
+        with self._at_work(context.under):
+            (self._own(context).hand_over or self.handover.step_2_hand_over)(context, claim)
+
+    def step_5_forward(self, leaving: Leaving) -> None:
+        with self._at_work(leaving.context.under):
+            (self._own(leaving.context).forward or self.handover.step_5_forward)(leaving)
+
+    def sends_whole(self, context: Context) -> bool:
+        return self._own(context).admit_all is not None
+
+    def admit_all(self, arriving: Arriving, message: StoredEvents, how: str) -> None:
+        for scheme in self.schemes.values():
+            own = scheme.own
+            if own and own.admit_all and scheme.puts_together(message.client, message.epoch):
+                own.admit_all(arriving, message, how)
+                return
+        self.handover.admit_all(arriving, message, how)
+
+    def overdue(self, client: ClientId) -> None:
+        for scheme in self.schemes.values():
+            if scheme.own is not None and scheme.own.overdue is not None:
+                scheme.own.overdue(client)
+
+    def step_6_replay(self, arriving: Arriving) -> None:
+        with self._at_work(arriving.context.under):
+            (self._own(arriving.context).replay or self.handover.step_6_replay)(arriving)
+
+    def completed(self, context: Context) -> None:
+        """The context is whole: it goes to the scheme it should be under, and what other schemes had of it ends."""
+        self._withdraw_others(context)
+        if self._may_change(context):
+            label = self._change(context)
+            self.handover.completed(context)
+            if self.contexts.is_current(context):
+                with self._at_work(label):
+                    self.schemes[label].adopt(context)
+            return
+        with self._at_work(context.under):
+            (self._own(context).completed or self.handover.completed)(context)
+
+    def _withdraw_others(self, context: Context) -> None:
+        for label, scheme in self.schemes.items():
+            if label != context.under:
+                with self._at_work(label):
+                    scheme.withdraw(context)
+
+    def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
+        context = arriving.context
+        self._withdraw_others(context)
+        with self._at_work(context.under):
+            (self._own(context).step_aside or self.handover.step_aside)(arriving, newer)
+
+    def close(self, context: Context, *, mobile: bool = False) -> None:
+        (self._own(context).close or self.contexts.close)(context, mobile=mobile)
+
+    # --- the client comes and goes --------------------------------------------------------------------------
+
+    def on_connect(
+        self,
+        client: ClientId,
+        old_broker: BrokerId | None,
+        carried: tuple[Filter, ...] = (),
+        ticket: Ticket | None = None,
+    ) -> None:
+        """The scheme that the client's context is under here, or that something waits here for the client under,
+        lets it in; when the context is whole, it goes to the scheme that the client should be under."""
+        account = self.handover.whereabouts
+        last = account.last_broker(client, old_broker)
+        context = self.contexts.get(client)
+        came_back = context is not None and (last is None or last == self.me)
+        if context is not None and (came_back or context in account.incomplete):
+            label = context.under
+        else:
+            label = self._label_to_connect(client, last, ticket)
+        if not came_back:
+            for other, scheme in self.schemes.items():
+                if other != label:
+                    scheme.let_go(client)
+        with self._at_work(label):
+            self.schemes[label].on_connect(client, old_broker, carried, ticket)
+        if (context := self.contexts.get(client)) is not None:
+            self.settle(context)
+
+    def _label_to_connect(self, client: ClientId, last: BrokerId | None, ticket: Ticket | None) -> str:
+        wanted = self.wanted(client)
+        insisting = [label for label, scheme in self.schemes.items() if scheme.insists(client, last)]
+        if insisting:
+            return insisting[0]
+        expecting = [label for label, scheme in self.schemes.items() if scheme.expects(client, ticket)]
+        return wanted if wanted in expecting or not expecting else expecting[0]
+
+    def on_disconnect(self, client: ClientId, reason: str) -> None:
+        scheme = self.of_client(client)
+        with self._at_work(scheme.label):
+            scheme.on_disconnect(client, reason)
+
+    def on_leave(self, client: ClientId) -> None:
+        scheme = self.of_client(client)
+        with self._at_work(scheme.label):
+            scheme.on_leave(client)
+
+    def on_ended(self, client: ClientId, epoch: Epoch) -> None:
+        for part in self.parts:
+            part.on_ended(client, epoch)
+        for scheme in self.schemes.values():
+            scheme.ended(client, epoch)
+
+    def on_location(self, client: ClientId, cell: str) -> None:
+        scheme = self.of_client(client)
+        with self._at_work(scheme.label):
+            scheme.on_location(client, cell)
+
+    def on_subscribe(self, client: ClientId, filter: Filter) -> None:
+        scheme = self.of_client(client)
+        with self._at_work(scheme.label):
+            scheme.on_subscribe(client, filter)
+
+    def on_unsubscribe(self, client: ClientId, filter: Filter) -> None:
+        scheme = self.of_client(client)
+        with self._at_work(scheme.label):
+            scheme.on_unsubscribe(client, filter)
+
+    def on_taken_back(self, client: ClientId, events: Iterable[Event]) -> None:
+        self.of_client(client).on_taken_back(client, events)
+
+    # --- events ---------------------------------------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        self.contexts.on_event(event)
+        for pending, part in self._listeners:
+            if pending:
+                part.on_event(event)
+
+    def on_passed(self) -> None:
+        for part in self.parts:
+            part.on_passed()
+
+    def on_acknowledge(self, client: ClientId, event_id: EventId) -> None:
+        self.contexts.acknowledge(client, event_id)
+
+    # --- brokers --------------------------------------------------------------------------------------------
+
+    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
+        for part in self.parts:
+            part.on_departed(broker, departure)
+        self.on_passed()
+
+    def went(self) -> dict[ClientId, Epoch]:
+        return {client: epoch for part in self.parts for client, epoch in part.went().items()}
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def on_timer(self, key: TimerKey) -> None:
+        if key == SETTLE_TIMER:
+            self._settle_some()
+        elif key[0] == "timeout":
+            if (context := self.contexts.get(ClientId(key[1]))) is not None:
+                with self._at_work(context.under):
+                    self.of(context).on_timeout(context)
+        else:
+            for part in self.parts:
+                part.on_timer(key)
+            for label, scheme in list(self.schemes.items()):
+                with self._at_work(label):
+                    scheme.ring(key)
+
+    def on_restart(self) -> None:
+        for context in list(self.contexts.values()):
+            if context.mode is Mode.SERVING:
+                with self._at_work(context.under):
+                    self.of(context).fell(context)
+        for part in self.parts:
+            part.on_restart()
+        for scheme in self.schemes.values():
+            scheme.resumed()
+        if self._unsettled:
+            self.host.set_timer(SETTLE_TIMER, 0.0)
+
+    # --- what the checkers and operators ask ----------------------------------------------------------------
+
+    def held(self) -> list[Context]:
+        of_parts = (context for part in self.parts for context in part.held())
+        of_schemes = (context for scheme in self.schemes.values() for context in scheme.held_itself())
+        return [*self.contexts.values(), *of_parts, *of_schemes]
+
+    def on_the_way(self) -> list[Context]:
+        of_parts = (context for part in self.parts if part.hands_over for context in part.held())
+        of_schemes = (context for scheme in self.schemes.values() for context in scheme.gives_away())
+        return [*of_parts, *of_schemes]
+
+    def may_keep(self, context: Context) -> bool:
+        return self.of(context).may_keep(context)
+
+    def copies_at(self, context: Context) -> tuple[BrokerId, ...]:
+        return tuple(dict.fromkeys(at for one in self.schemes.values() for at in one.copies_at(context)))
+
+    def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
+        return self.of_client(client).expected_at(client)
+
+
+_STANDARD: Final = OwnSteps()
