@@ -22,7 +22,7 @@ from roamq.net.links.protocol import Frame
 from roamq.net.ops.local import local_network
 from roamq.net.server import SYNCED_AT_ONCE_BYTES
 from roamq.schemes.messages.handover import StoredEvents
-from roamq.schemes.parts.handover import PART_EVENTS
+from roamq.schemes.parts.slices import PART_EVENTS
 from tests.net.fleet import Fleet
 from tests.net.live import PlainClient, port_of, running, write_network
 from tests.support.waiting import eventually
