@@ -108,7 +108,10 @@ def test_rides_notice_that_what_comes_late_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Nothing is held back, or what is owed is forgotten when the client moves on."""
-    instead = {"hold_back": lambda context, origins: None, "late_origins": lambda context: frozenset()}
+    instead: dict[str, Any] = {
+        "hold_back": lambda context, origins: None,
+        "late_origins": lambda context: frozenset(),
+    }
     monkeypatch.setattr(late, name, instead[name])
 
     assert any(

@@ -166,7 +166,10 @@ class RecordingRouter:
         return dict(self.seen)
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
-        return all(self.seen.get(origin, 0) >= sequence for origin, sequence in fence.items())
+        return not self.late(fence)
+
+    def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
+        return frozenset(origin for origin, sequence in fence.items() if self.seen.get(origin, 0) < sequence)
 
 
 def scheme_at(

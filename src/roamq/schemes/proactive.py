@@ -335,7 +335,7 @@ class ProActive(Scheme):
 
     def on_copies_left(self, old_broker: BrokerId, message: CopiesLeft) -> None:
         """At Bk: some neighbors have their copies already, the others get them now (as in case 1)."""
-        context = self.context_of(message.client, message.epoch)
+        context = self.whereabouts.context_of(message.client, message.epoch)
         if context is None:  # the client has moved on, or left: what we were left with is not needed
             for holder in message.at:
                 self.mailbox.send(holder, Delete(client=message.client, epoch=message.epoch))
@@ -352,14 +352,6 @@ class ProActive(Scheme):
             arriving.confirmed = True
             self.contexts.replay(context)
             self.complete(arriving)
-
-    def context_of(self, client: ClientId, epoch: Epoch) -> Context | None:
-        """The context of that connection, if it is still this broker's."""
-        for context in self.whereabouts.held_for(client):
-            arriving = self.whereabouts.incomplete.get(context)
-            if epoch in (context.epoch, arriving.transfer if arriving else None):
-                return context
-        return None
 
     # --- case 5: the client has moved here -------------------------------------------------------------------
 
@@ -451,7 +443,7 @@ class ProActive(Scheme):
         if isinstance(arriving, TakenOver) and arriving.confirmed:
             reply = replace(reply, forgot=False)
         self.handover.on_no_context(old_broker, reply)
-        context = self.context_of(reply.client, reply.epoch)
+        context = self.whereabouts.context_of(reply.client, reply.epoch)
         if context is not None and not reply.forgot and context.under == self.label:
             holders = self.sent.holders.get(context, ())
             self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))

@@ -286,7 +286,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         _but("me", "_via", "_routes", "_core", "_bytes", "_from", "_sent_index", "_wanted_index", "_relayed"),
     ),
     HandOver: ("handover", _but("me", "on_device", "pending")),
-    LateParts: ("late_parts", _but("me", "is_used", "pending")),
+    LateParts: ("late_parts", _but("me", "is_used", "pending", "before_fence")),
     Whereabouts: ("whereabouts", _but("me")),
     HeldCopies: ("held_copies", _NOTHING),
     SentCopies: ("sent_copies", _but("pending")),

@@ -31,7 +31,7 @@ from roamq.schemes.parts.inquiries import Inquiries
 from roamq.schemes.parts.late import LATE_TIMER, LateParts
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
 from roamq.schemes.parts.part import Part
-from roamq.schemes.parts.transfers import addressed, messages_of, record_late
+from roamq.schemes.parts.transfers import addressed, messages_of, one_by_one, record_late
 from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
 
 NOTHING: frozenset[EventId] = frozenset()
@@ -66,7 +66,7 @@ class HandOver(Part):
         self.leaving: dict[ClientId, dict[tuple[Epoch, BrokerId], Leaving]] = {}
         """Contexts on their way out, by the transfer and the broker they go to."""
         self.pending = self._before_fence = list[Leaving]()
-        self.late = LateParts(contexts, mailbox, self.on_passed, is_used=may_be_late)
+        self.late = LateParts(contexts, mailbox, self._before_fence, self.on_passed, is_used=may_be_late)
         """What has not come with its context. A scheme in which contexts may go without it adds this part, too."""
         mailbox.handle(ContextRequest, self.on_context_request)
         mailbox.handle(Subscriptions, self.on_subscriptions)
@@ -132,10 +132,7 @@ class HandOver(Part):
         self.on_passed()
 
     def on_passed(self) -> None:
-        self._forward([x for x in self._before_fence if x.release and self._may_go(x, x.release)])
-
-    def _may_go(self, leaving: Leaving, release: Release) -> bool:
-        return not self.care.fenced or self.late.may_go(leaving.context, release.fence, release.takes_late)
+        self._forward([x for x in self._before_fence if self.late.lets_go(x, self.care)])
 
     def on_timer(self, key: TimerKey) -> bool:
         """A context has waited long enough: what comes late follows it."""
@@ -146,10 +143,6 @@ class HandOver(Part):
         if self.own.overdue is not None:
             self.own.overdue(ClientId(key[1]))
         return True
-
-    def on_restart(self) -> None:
-        for leaving in self._before_fence:
-            self.late.wait(leaving.context.client)
 
     def _forward(self, ready: list[Leaving]) -> None:
         for leaving in ready:
@@ -306,7 +299,7 @@ class HandOver(Part):
         leaving.release = release
         if leaving not in self._before_fence:
             self._before_fence.append(leaving)
-        if self._may_go(leaving, release):
+        if self.late.lets_go(leaving, self.care):
             self._forward([leaving])
         else:
             self.late.wait(release.client)
@@ -335,31 +328,30 @@ class HandOver(Part):
             self.late.owe(context, release.epoch, release.new_broker, release.fence, late)
         elif not any(other.context is context for other in others.values()):
             self.close(context, mobile=True)
+        size = message.size_bytes if self.care.at_once else sum(event.size_bytes for event in events)
+        transferred = Record(
+            "transferred",
+            self.host.now(),
+            self.me,
+            context.client,
+            peer=release.new_broker,
+            count=leaving.head_count + len(events),
+            bytes=leaving.head_bytes + size,
+        )
         if self.care.at_once:
-            count, size = leaving.head_count + len(events), leaving.head_bytes + message.size_bytes
-            self._record_transfer(context.client, release.new_broker, count, size)
+            self.host.record(transferred)
             whole = self._sends_whole(context)
             for part in (message,) if whole else messages_of(message, self.contexts):
                 self.mailbox.send(release.new_broker, part)
         else:
-            self._send_one_by_one(message, release.new_broker)
+            for part in one_by_one(message):
+                self.mailbox.send(release.new_broker, part)
+            self.host.record(transferred)
 
     def _sends_whole(self, context: Context) -> bool:
         """Who puts events together in its own way has to have them all."""
         own = self.own
         return own.sends_whole(context) if own.sends_whole else own.admit_all is not None
-
-    def _send_one_by_one(self, message: StoredEvents, new_broker: BrokerId) -> None:
-        """[PRO] section 1: "Bi sends all the subscriber messages to Bj", one by one, and then a closing word."""
-        for group in (*((event,) for event in message.events), ()):
-            self.mailbox.send(new_broker, replace(message, events=group, last=not group))
-        size = sum(event.size_bytes for event in message.events)
-        self._record_transfer(message.client, new_broker, len(message.events), size)
-
-    def _record_transfer(self, client: ClientId, to: BrokerId, count: int, size: int) -> None:
-        self.host.record(
-            Record("transferred", self.host.now(), self.me, client, peer=to, count=count, bytes=size)
-        )
 
     def on_stored_events(self, old_broker: BrokerId, message: StoredEvents) -> None:
         arriving = self.whereabouts.arriving.get((message.client, message.epoch))

@@ -10,7 +10,7 @@ has settled them here and its own fence has passed for them. docs/interest.md ha
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +22,7 @@ from roamq.core.late import NO_ORIGINS, end_late, hold_back, late_origins, take_
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.schemes.messages.handover import AskLate, LateEvents
+from roamq.schemes.parts.own_steps import Care, Leaving
 from roamq.schemes.parts.part import Departure, Part
 from roamq.schemes.parts.transfers import in_parts
 
@@ -67,6 +68,7 @@ class LateParts(Part):
         self,
         contexts: Contexts,
         mailbox: Mailbox,
+        before_fence: Sequence[Leaving],
         is_settled: Callable[[], None],
         *,
         is_used: bool,
@@ -76,6 +78,8 @@ class LateParts(Part):
         self.me = contexts.me
         self.host = contexts.host
         self.router = contexts.router
+        self.before_fence = before_fence
+        """Contexts that wait for a fence; they are the hand-over's."""
         self.is_settled = is_settled
         """What the hand-over does when something has come that a context here waited for."""
         self.is_used = is_used
@@ -111,6 +115,13 @@ class LateParts(Part):
             return self.router.passed(fence) and context.late is None
         known = self.late.keys() | late_origins(context)
         return self.after_s == 0 or self.missing(context, fence) <= known
+
+    def lets_go(self, leaving: Leaving, care: Care) -> bool:
+        """May a context go that the new broker has released, if that broker has?"""
+        release = leaving.release
+        if release is None or not care.fenced:
+            return release is not None
+        return self.may_go(leaving.context, release.fence, release.takes_late)
 
     def wait(self, client: ClientId) -> None:
         """A context of the client is not to wait for its fence for ever."""
@@ -276,6 +287,8 @@ class LateParts(Part):
             self._close(owing)
 
     def on_restart(self) -> None:
+        for leaving in self.before_fence:
+            self.wait(leaving.context.client)
         if self.awaiting:
             self.host.set_timer((ASK_TIMER,), ASK_AFTER_S)
 

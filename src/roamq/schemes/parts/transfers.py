@@ -23,6 +23,12 @@ def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEve
     yield replace(message, events=last)
 
 
+def one_by_one(message: StoredEvents) -> Iterator[StoredEvents]:
+    """[PRO] section 1: "Bi sends all the subscriber messages to Bj", one by one, and then a closing word."""
+    for group in (*((event,) for event in message.events), ()):
+        yield replace(message, events=group, last=not group)
+
+
 def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
     """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
     size = PART_EVENTS if contexts.works_in_slices else len(events)

@@ -100,6 +100,14 @@ class Whereabouts:
             held.append(current)
         return held
 
+    def context_of(self, client: ClientId, epoch: Epoch) -> Context | None:
+        """The context of that connection, if it is still this broker's."""
+        for context in self.held_for(client):
+            arriving = self.incomplete.get(context)
+            if epoch in (context.epoch, arriving.transfer if arriving else None):
+                return context
+        return None
+
     def is_held(self, context: Context) -> bool:
         return self.contexts.is_current(context) or context in self.left_behind.get(context.client, ())
 
