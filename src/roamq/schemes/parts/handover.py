@@ -16,7 +16,6 @@ from roamq.broker.mailbox import Mailbox
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.core.records import Record
 from roamq.schemes.messages.handover import (
     ContextRequest,
     NoContext,
@@ -28,7 +27,7 @@ from roamq.schemes.messages.handover import (
 from roamq.schemes.parts.inquiries import Inquiries
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
 from roamq.schemes.parts.part import Part
-from roamq.schemes.parts.transfers import addressed, messages_of, record_late
+from roamq.schemes.parts.transfers import addressed, messages_of, record_late, record_transfer, take_head
 from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
 
 NOTHING: frozenset[EventId] = frozenset()
@@ -201,7 +200,8 @@ class HandOver(Part):
         sends_head = self.sends_head(context, claim)
         self.mailbox.send(claim.new_broker, subscriptions)
         if sends_head:
-            self.send_head(leaving, claim)
+            for part in take_head(leaving, claim, self.contexts):
+                self.mailbox.send(claim.new_broker, part)
 
     def sends_head(self, context: Context, claim: Claim) -> bool:
         """Whether what is stored need not wait until Broker 2 has subscribed (docs/decisions/0145).
@@ -212,24 +212,6 @@ class HandOver(Part):
             return False
         theirs = [leaving for leaving in self.leaving[context.client].values() if leaving.context is context]
         return len(theirs) == 1 and claim.new_broker != self.me
-
-    def send_head(self, leaving: Leaving, claim: Claim) -> None:
-        """What is stored goes to Broker 2 at once; what is stored from now on follows in step 5.
-
-        An empty head goes as well: it says that the client may come in.
-        """
-        context = leaving.context
-        head = StoredEvents(
-            client=context.client,
-            epoch=claim.epoch,
-            events=tuple(context.events()),
-            position=dict(context.position),
-            last=False,
-        )
-        leaving.head_count, leaving.head_bytes = len(head.events), head.size_bytes
-        self.contexts.discards.empty(context)
-        for part in messages_of(head, self.contexts):
-            self.mailbox.send(claim.new_broker, part)
 
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
@@ -299,7 +281,7 @@ class HandOver(Part):
             self.close(context, mobile=True)
         if self.care.at_once:
             count, size = leaving.head_count + len(events), leaving.head_bytes + message.size_bytes
-            self._record_transfer(context.client, release.new_broker, count, size)
+            record_transfer(self.contexts, context.client, release.new_broker, count, size)
             # Who puts events together in its own way has to have them all.
             whole = self.own.admit_all is not None
             for part in (message,) if whole else messages_of(message, self.contexts):
@@ -312,12 +294,7 @@ class HandOver(Part):
         for group in (*((event,) for event in message.events), ()):
             self.mailbox.send(new_broker, replace(message, events=group, last=not group))
         size = sum(event.size_bytes for event in message.events)
-        self._record_transfer(message.client, new_broker, len(message.events), size)
-
-    def _record_transfer(self, client: ClientId, to: BrokerId, count: int, size: int) -> None:
-        self.host.record(
-            Record("transferred", self.host.now(), self.me, client, peer=to, count=count, bytes=size)
-        )
+        record_transfer(self.contexts, message.client, new_broker, len(message.events), size)
 
     def on_stored_events(self, old_broker: BrokerId, message: StoredEvents) -> None:
         arriving = self.whereabouts.arriving.get((message.client, message.epoch))
