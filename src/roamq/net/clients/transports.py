@@ -74,6 +74,32 @@ class Doorkeeper:
 class ClientSocket(asyncio.Protocol):
     """MQTT straight on the socket."""
 
+    __slots__ = (
+        "_address",
+        "_allowance",
+        "_allowance_at",
+        "_closing_at",
+        "_expected_bytes",
+        "_first",
+        "_gathered",
+        "_has_turn",
+        "_is_through",
+        "_login_bytes",
+        "_mqtt",
+        "_opened_at",
+        "_paused",
+        "_slices",
+        "certified_user",
+        "door",
+        "listener",
+        "number",
+        "received_bytes",
+        "sent_bytes",
+        "shell",
+        "transport",
+        "waits_for_login",
+    )
+
     def __init__(self, door: Doorkeeper, listener: Listener) -> None:
         self.door = door
         self.shell = door.shell

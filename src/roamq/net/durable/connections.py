@@ -109,7 +109,7 @@ def _fill(unpacker: Unpacker, mqtt: ServerConnection, row: Row) -> None:
     mqtt._plain_qos = plain["plain_qos"]
     outbound = mqtt.outbound = Outbound(state, mqtt.terms, mqtt.subscriptions, mqtt.output)
     outbound._aliases = unpacker.unpack(plain["out_aliases"])
-    outbound._before = unpacker.unpack(plain["out_before"])
+    outbound._before = dict(unpacker.unpack(plain["out_before"]))
     outbound.quota = plain["quota"]
     inbound = mqtt._inbound = Inbound(state, mqtt.terms, mqtt.limits)
     inbound._aliases = unpacker.unpack(plain["in_aliases"])

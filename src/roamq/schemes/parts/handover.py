@@ -18,7 +18,6 @@ from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.late import NO_ORIGINS
 from roamq.core.ports import TimerKey
-from roamq.core.records import Record
 from roamq.schemes.messages.handover import (
     ContextRequest,
     NoContext,
@@ -31,7 +30,14 @@ from roamq.schemes.parts.inquiries import Inquiries
 from roamq.schemes.parts.late import LATE_TIMER, LateParts
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
 from roamq.schemes.parts.part import Part
-from roamq.schemes.parts.transfers import addressed, messages_of, one_by_one, record_late
+from roamq.schemes.parts.transfers import (
+    addressed,
+    messages_of,
+    one_by_one,
+    record_late,
+    record_transfer,
+    take_head,
+)
 from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
 
 NOTHING: frozenset[EventId] = frozenset()
@@ -219,7 +225,8 @@ class HandOver(Part):
         sends_head = self.sends_head(context, claim)
         self.mailbox.send(claim.new_broker, subscriptions)
         if sends_head:
-            self.send_head(leaving, claim)
+            for part in take_head(leaving, claim, self.contexts):
+                self.mailbox.send(claim.new_broker, part)
 
     def sends_head(self, context: Context, claim: Claim) -> bool:
         """Whether what is stored need not wait until Broker 2 has subscribed (docs/decisions/0145).
@@ -233,25 +240,6 @@ class HandOver(Part):
             return False
         theirs = [leaving for leaving in self.leaving[context.client].values() if leaving.context is context]
         return len(theirs) == 1 and claim.new_broker != self.me
-
-    def send_head(self, leaving: Leaving, claim: Claim) -> None:
-        """What is stored goes to Broker 2 at once; what is stored from now on follows in step 5.
-
-        An empty head goes as well: it says that the client may come in.
-        """
-        context = leaving.context
-        head = StoredEvents(
-            client=context.client,
-            epoch=claim.epoch,
-            events=tuple(context.events()),
-            position=dict(context.position),
-            ahead=context.ahead_rows,
-            last=False,
-        )
-        leaving.head_count, leaving.head_bytes = len(head.events), head.size_bytes
-        self.contexts.discards.empty(context)
-        for part in messages_of(head, self.contexts):
-            self.mailbox.send(claim.new_broker, part)
 
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
@@ -328,25 +316,17 @@ class HandOver(Part):
             self.late.owe(context, release.epoch, release.new_broker, release.fence, late)
         elif not any(other.context is context for other in others.values()):
             self.close(context, mobile=True)
-        size = message.size_bytes if self.care.at_once else sum(event.size_bytes for event in events)
-        transferred = Record(
-            "transferred",
-            self.host.now(),
-            self.me,
-            context.client,
-            peer=release.new_broker,
-            count=leaving.head_count + len(events),
-            bytes=leaving.head_bytes + size,
-        )
+        to, size = release.new_broker, leaving.head_bytes + message.size_bytes
         if self.care.at_once:
-            self.host.record(transferred)
-            whole = self._sends_whole(context)
-            for part in (message,) if whole else messages_of(message, self.contexts):
-                self.mailbox.send(release.new_broker, part)
+            record_transfer(self.contexts, context.client, to, leaving.head_count + len(events), size)
+            parts = (message,) if self._sends_whole(context) else messages_of(message, self.contexts)
+            for part in parts:
+                self.mailbox.send(to, part)
         else:
             for part in one_by_one(message):
-                self.mailbox.send(release.new_broker, part)
-            self.host.record(transferred)
+                self.mailbox.send(to, part)
+            size = sum(event.size_bytes for event in events)
+            record_transfer(self.contexts, context.client, to, len(events), size)
 
     def _sends_whole(self, context: Context) -> bool:
         """Who puts events together in its own way has to have them all."""

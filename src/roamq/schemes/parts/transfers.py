@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from roamq.broker.contexts import Contexts
-from roamq.core.events import BrokerId, Event
+from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.ports import Host
 from roamq.core.records import Record
 from roamq.schemes.messages.handover import Release, StoredEvents
+from roamq.schemes.parts.own_steps import Leaving
 from roamq.schemes.parts.whereabouts import Claim
 
 PART_EVENTS = 500
@@ -40,6 +41,30 @@ def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
     if isinstance(claim, Release) and claim.new_broker == contexts.me:
         return replace(claim, fence=contexts.router.fence(to))
     return claim
+
+
+def take_head(leaving: Leaving, claim: Claim, contexts: Contexts) -> Iterator[StoredEvents]:
+    """What is stored goes to Broker 2 at once; what is stored from now on follows in step 5.
+
+    An empty head goes as well: it says that the client may come in.
+    """
+    context = leaving.context
+    head = StoredEvents(
+        client=context.client,
+        epoch=claim.epoch,
+        events=tuple(context.events()),
+        position=dict(context.position),
+        ahead=context.ahead_rows,
+        last=False,
+    )
+    leaving.head_count, leaving.head_bytes = len(head.events), head.size_bytes
+    contexts.discards.empty(context)
+    return messages_of(head, contexts)
+
+
+def record_transfer(contexts: Contexts, client: ClientId, to: BrokerId, count: int, size: int) -> None:
+    host, me = contexts.host, contexts.me
+    host.record(Record("transferred", host.now(), me, client, peer=to, count=count, bytes=size))
 
 
 def record_late(host: Host, me: BrokerId, message: StoredEvents) -> None:

@@ -10,11 +10,13 @@ import msgspec
 from roamq.net.clients.mqtt.codec import NO_PROPERTIES, MqttError, Publish, Pubrel, ReasonCode, Version
 from roamq.net.clients.mqtt.limits import Limits
 from roamq.net.clients.mqtt.negotiation import Terms
-from roamq.net.clients.mqtt.state import SessionState
+from roamq.net.clients.mqtt.state import NO_IDS, SessionState
 
 
 class Inbound:
     """The receiving half of a connection."""
+
+    __slots__ = ("_aliases", "_limits", "_open", "_state", "_unanswered", "_v5")
 
     def __init__(self, state: SessionState, terms: Terms, limits: Limits) -> None:
         self._state = state
@@ -53,6 +55,8 @@ class Inbound:
             if packet_id in known:
                 # [MQTT-4.3.3-10] acknowledged again, but not published again
                 return None if packet_id in self._unanswered else ReasonCode.SUCCESS
+            if known is NO_IDS:
+                known = self._state.inbound = set()
             known.add(packet_id)
             self._unanswered.add(packet_id)
         if properties is not NO_PROPERTIES and self._misses_its_format(packet):

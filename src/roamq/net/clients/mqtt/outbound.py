@@ -30,6 +30,9 @@ from roamq.net.clients.mqtt.subscriptions import DeliveryRoute, SubscriptionSet
 
 PACKET_ID_MAX: Final = 0xFFFF
 _u16: Final = struct.Struct(">H").pack
+_NO_ALIASES: Final[dict[str, int]] = {}
+_NOTHING_BEFORE: Final[dict[EventId, int]] = {}
+"""What connections share that have none, as most; nobody adds to it."""
 
 
 class DeliveryOutcome(Enum):
@@ -52,6 +55,22 @@ _IN_FLIGHT: Final = DeliveryOutcome.IN_FLIGHT
 class Outbound:
     """The sending half of a connection."""
 
+    __slots__ = (
+        "_alias_max",
+        "_aliases",
+        "_before",
+        "_is_particular",
+        "_output",
+        "_routes",
+        "_size_max",
+        "_state",
+        "_subscriptions",
+        "_v5",
+        "_window",
+        "further",
+        "quota",
+    )
+
     def __init__(
         self, state: SessionState, terms: Terms, subscriptions: SubscriptionSet, output: list[bytes]
     ) -> None:
@@ -67,8 +86,10 @@ class Outbound:
         self._alias_max = terms.topic_alias_max
         self._is_particular = terms.packet_size_max is not None or (self._v5 and terms.topic_alias_max > 0)
         """Whether a packet for this client is not the same as for others of its version."""
-        self._aliases: dict[str, int] = {}
-        self._before: dict[EventId, int] = {entry.event_id: id_ for id_, entry in state.outbound.items()}
+        self._aliases: dict[str, int] = {} if terms.topic_alias_max else _NO_ALIASES
+        self._before: dict[EventId, int] = _NOTHING_BEFORE
+        if state.outbound:
+            self._before = {entry.event_id: id_ for id_, entry in state.outbound.items()}
         """What earlier connections left under way, until it is handed over again."""
         self.further: tuple[str, ...] = ()
         """Shared groups in which the event that was sent last, for the first time, is the client's as well."""
@@ -82,6 +103,8 @@ class Outbound:
 
     def join(self, earlier: SessionState) -> None:
         """Messages that an earlier session left under way are this one's, as if it had begun with them."""
+        if earlier.outbound and self._before is _NOTHING_BEFORE:
+            self._before = {}
         for packet_id, entry in earlier.outbound.items():
             if packet_id not in self._state.outbound:
                 self._before[entry.event_id] = packet_id

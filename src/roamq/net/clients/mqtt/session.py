@@ -81,6 +81,23 @@ class ConnectionPhase(Enum):
 class ServerConnection:
     """The server's side of one connection."""
 
+    __slots__ = (
+        "_decoder",
+        "_early",
+        "_inbound",
+        "_new_client_id",
+        "_plain_qos",
+        "connect",
+        "limits",
+        "outbound",
+        "output",
+        "phase",
+        "received_at",
+        "state",
+        "subscriptions",
+        "terms",
+    )
+
     def __init__(self, limits: Limits, new_client_id: Callable[[], str]) -> None:
         self.limits = limits
         self.phase = ConnectionPhase.NEW

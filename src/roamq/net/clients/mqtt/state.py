@@ -58,6 +58,10 @@ class InFlight(msgspec.Struct, gc=False):
     """Whether it was sent to the client as the member of a shared group."""
 
 
+NO_IDS: Final = set[int]()
+"""What sessions share that have received nothing at QoS 2: an empty set takes 216 bytes. Nobody adds to it."""
+
+
 class SessionState(msgspec.Struct, kw_only=True):
     """Section 4.1: all that the server knows of a client beyond the connection."""
 
@@ -74,7 +78,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     """What all subscriptions cost."""
     outbound: dict[int, InFlight] = {}
     """Packet id -> event, in the order in which they were first sent."""
-    inbound: set[int] = set()
+    inbound: set[int] = msgspec.field(default_factory=lambda: NO_IDS)
     """Packet ids of QoS 2 messages received and not yet released by the client."""
     last_packet_id: int = 0
     will: Will | None = None

@@ -50,20 +50,33 @@ class SubscriptionSet:
     subscription depends on more than the topic (a selector, No Local).
     """
 
+    __slots__ = (
+        "_beyond_topic",
+        "_filters",
+        "_index",
+        "_scanned",
+        "_shared",
+        "_spellings",
+        "_state",
+        "routes",
+        "selector_bytes",
+        "shared",
+    )
+
     def __init__(self, state: SessionState, order: Iterable[str] | None = None) -> None:
         """`order`: in which the topic filters were added, if not in that of the session."""
         self._state = state
         self._filters: dict[str, Filter] = {}
-        self._spellings: Counter[Filter] = Counter()
-        """How many subscriptions stand for a filter."""
+        self._spellings: Counter[Filter] | None = None
+        """How many subscriptions stand for a filter; made when there are more than `SCANNED_MAX`."""
         self._beyond_topic = 0
         """How many subscriptions depend on more than the topic."""
         self._shared = 0
         """How many are shared: which of several an event was assigned by depends on more than the topic as well."""
         self._index: MatchIndex[str] | None = None
         """Made when there are more than `SCANNED_MAX`: an index of a few filters is larger than they are."""
-        self._scanned: dict[str, Filter] = {}
-        """Those that are not in the index: they were added after all that are."""
+        self._scanned = self._filters
+        """Those that are not in the index: they were added after all that are. All of them, while there is none."""
         self.shared = 0
         """How many subscriptions are shared."""
         self.selector_bytes = 0
@@ -91,7 +104,7 @@ class SubscriptionSet:
 
     def wants(self, filter: Filter) -> bool:
         """Does any subscription, however it is written, stand for exactly this filter?"""
-        return filter in self._spellings
+        return filter in (self._filters.values() if self._spellings is None else self._spellings)
 
     def add(self, subscription: Subscription, filter: Filter | None = None) -> None:
         """Add or replace: an identical topic filter stands once in a session ([MQTT-3.8.4-3]).
@@ -106,11 +119,12 @@ class SubscriptionSet:
         removed = self._filters.pop(topic_filter, None)
         if removed is not None:
             subscription = self._state.subscriptions.pop(topic_filter)
-            if self._scanned.pop(topic_filter, None) is None and self._index is not None:
+            if self._index is not None and self._scanned.pop(topic_filter, None) is None:
                 self._index.remove(topic_filter, removed)
-            self._spellings[removed] -= 1
-            if not self._spellings[removed]:
-                del self._spellings[removed]
+            if self._spellings is not None:
+                self._spellings[removed] -= 1
+                if not self._spellings[removed]:
+                    del self._spellings[removed]
             self._beyond_topic -= bool(subscription.selector or subscription.no_local)
             self._shared -= _is_shared(subscription)
             self.selector_bytes -= len(subscription.selector or "")
@@ -122,7 +136,10 @@ class SubscriptionSet:
     def _insert(self, subscription: Subscription, filter: Filter | None = None) -> None:
         filter_ = filter_of(subscription) if filter is None else filter
         self._filters[subscription.topic_filter] = self._scanned[subscription.topic_filter] = filter_
-        self._spellings[filter_] += 1
+        if self._spellings is not None:
+            self._spellings[filter_] += 1
+        elif len(self._filters) > SCANNED_MAX:
+            self._spellings = Counter(self._filters.values())
         self._beyond_topic += bool(subscription.selector or subscription.no_local)
         self._shared += _is_shared(subscription)
         self.selector_bytes += len(subscription.selector or "")
@@ -188,6 +205,7 @@ class SubscriptionSet:
     def _index_some(self) -> None:
         if self._index is None:
             self._index = MatchIndex()
+            self._scanned = dict(self._filters)
         for topic_filter in list(islice(self._scanned, INDEXED_AT_ONCE)):
             self._index.add(topic_filter, self._scanned.pop(topic_filter))
 

@@ -23,6 +23,17 @@ class Decoder:
     error it is of no more use: the connection is to be closed.
     """
 
+    __slots__ = (
+        "_connect_seen",
+        "_held",
+        "_held_bytes",
+        "_needed_bytes",
+        "_v5",
+        "max_packet_size",
+        "unread_connect",
+        "version",
+    )
+
     def __init__(self, version: Version | None = None, *, max_packet_size: int = PACKET_SIZE_MAX) -> None:
         self.version = version
         self.max_packet_size = max_packet_size
