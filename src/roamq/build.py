@@ -21,8 +21,8 @@ from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.interest import ByInterest
 from roamq.overlay.topology import Topology
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
-from roamq.schemes.beside import label_of
 from roamq.schemes.by_class import ByClass
+from roamq.schemes.labels import label_of
 from roamq.schemes.messages.classes import Classed
 from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.prediction import Oracle

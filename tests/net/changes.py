@@ -51,7 +51,10 @@ class ChangingRide:
         self._told: dict[str, dict[str, Any]] = {}
         """Brokers that have not read the file since it was edited -> what it says."""
         self.publisher = self.fleet.client("publisher")
-        self.movers = {name: self.fleet.client(name) for name in ("bus-1", "bus-2", "walker")}
+        self.movers = {
+            name: self.fleet.client(name, shows_ticket=chance.random() < 0.5)
+            for name in ("bus-1", "bus-2", "walker")
+        }
 
     def run(self, moves: int = 12) -> None:
         fleet, chance = self.fleet, self.fleet.random
@@ -135,8 +138,10 @@ class ChangingRide:
             for context in machine.held():
                 found = f"at {broker} under {context.under}: {context.client}"
                 at = self.movers[context.client].at if context.client in self.movers else None
-                if at is not None and context.stored and at != broker:
-                    return f"left behind {found}"
+                if at is not None and at != broker:
+                    serving = self.fleet.machines[at].broker.contexts[context.client]
+                    if context.stored or context.under != serving.under:
+                        return f"left behind {found}"
                 if (
                     at == broker
                     and isinstance(scheme, ByClass)

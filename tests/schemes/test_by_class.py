@@ -89,7 +89,7 @@ def test_a_client_that_is_away_keeps_its_active_copies_until_it_is_back() -> Non
 
 def test_what_a_scheme_of_a_class_says_is_marked_with_the_class() -> None:
     host, broker = world("standard")
-    options = ProActiveOptions(**WARM)  # type: ignore[arg-type]
+    options = ProActiveOptions(**WARM)
     host.classes[CLIENT] = "buses"
     change_schemes(
         broker,

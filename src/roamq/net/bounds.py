@@ -6,8 +6,8 @@ from roamq.build import Choices, change_schemes, choices_of, several_schemes
 from roamq.net.ops.settings import Settings
 from roamq.net.topics.retained import retained_bounds
 from roamq.schemes.base import Scheme
-from roamq.schemes.beside import label_of
 from roamq.schemes.by_class import ByClass
+from roamq.schemes.labels import label_of
 
 if TYPE_CHECKING:
     from roamq.net.machine import Machine
@@ -39,7 +39,7 @@ def set_schemes(machine: "Machine", settings: Settings) -> None:
     elif isinstance(broker.scheme, Scheme) and broker.scheme.stands_beside_others:
         options = wanted[""].options
         if broker.scheme.options != options:
-            broker.scheme.set_options(options)
+            broker.scheme.beside.set_options(options)
             broker.contexts.timeout_s = options.timeout_s
 
 

@@ -18,11 +18,11 @@ from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.core.ports import TimerKey
 from roamq.geo.region import Region
+from roamq.schemes.beside import Beside
 from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.own_steps import Care, OwnSteps
 from roamq.schemes.parts.part import Departure, Part
 from roamq.schemes.parts.prediction import Oracle
-from roamq.schemes.parts.whereabouts import Claim
 
 P = TypeVar("P", bound=Part)
 
@@ -88,7 +88,7 @@ class Scheme(ABC):
     """What its brokers say to each other beside the messages of the hand-over. No other scheme says the same."""
     stands_beside_others: ClassVar[bool] = False
     """Whether a broker may have this scheme for some clients and others for others, and take contexts from one to the
-    other: it hands over by `HandOver`, and answers what is asked below (`by_class.py`)."""
+    other: it hands over by `HandOver`, and answers what `Beside` asks."""
 
     label: str = ""
     """What it is called among the schemes of its broker, where there are several."""
@@ -105,6 +105,7 @@ class Scheme(ABC):
         self.me = setup.contexts.me
         self.host = setup.contexts.host
         self.router = setup.contexts.router
+        self.beside: Beside = Beside(self)
         self.parts: list[Part] = []
         self._listeners: list[tuple[Sized, Part]] = []
         """The parts that care for events, and what each looks through then."""
@@ -287,41 +288,6 @@ class Scheme(ABC):
     def may_keep(self, context: Context) -> bool:
         """Is it by design that this context is here while its client is settled elsewhere?"""
         return context.mode is Mode.PASSIVE
-
-    # --- beside other schemes (`by_class.py`) -------------------------------------------------------------------
-
-    def set_options(self, options: SchemeOptions) -> None:
-        """Other options hold from now on."""
-        self.options = options
-
-    def insists(self, client: ClientId, old_broker: BrokerId | None) -> bool:
-        """Would the client's context be missed here if another scheme were told that the client has connected?"""
-        return False
-
-    def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
-        """Does anything wait here for the client, whom another broker serves?"""
-        return False
-
-    def let_go(self, client: ClientId) -> None:  # noqa: B027 - most keep nothing
-        """The client has connected here under another scheme: forget what waited for it, if it can be spared."""
-
-    def knows_of(self, context: Context | None, claim: Claim) -> Epoch | None:
-        """The connection whose context is claimed, if it went from here in a way that only this scheme knows."""
-        return None
-
-    def puts_together(self, client: ClientId, transfer: Epoch) -> bool:
-        """Whether it has a part of the events that a transfer lacks."""
-        return False
-
-    def can_withdraw(self, context: Context) -> bool:
-        """Whether `withdraw` would leave nothing behind that another broker may still act on. The context is whole."""
-        return True
-
-    def withdraw(self, context: Context) -> None:  # noqa: B027 - most keep nothing elsewhere
-        """The context, which is whole, is under another scheme from now on: all that this one had beside it ends."""
-
-    def adopt(self, context: Context) -> None:  # noqa: B027 - most have nothing to do
-        """The context, which is whole, is under this scheme from now on."""
 
     # --- what operators ask -------------------------------------------------------------------------------
 

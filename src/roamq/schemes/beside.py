@@ -1,95 +1,50 @@
-"""What lets schemes stand beside each other at a broker: names, mailboxes, and what subscriptions mean under each."""
+"""What a broker asks of a scheme that stands beside others (`by_class.py`)."""
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING
 
-from roamq.broker.contexts import Contexts
-from roamq.broker.mailbox import Handler, Mailbox
-from roamq.core.context import Context, Mode
-from roamq.core.events import BrokerId
-from roamq.core.filters import Filter
-from roamq.core.messages import Message
-from roamq.geo.here import MeaningHere
-from roamq.schemes.messages.classes import Classed
-from roamq.schemes.messages.handover import (
-    AskLate,
-    ContextRequest,
-    Holding,
-    LateEvents,
-    NoContext,
-    PartialSession,
-    Release,
-    StoredEvents,
-    Subscriptions,
-    WhoHolds,
-)
+from roamq.core.context import Context, Epoch, Ticket
+from roamq.core.events import BrokerId, ClientId
+from roamq.schemes.parts.whereabouts import Claim
 
-SHARED: Final = frozenset(
-    (
-        AskLate,
-        ContextRequest,
-        Holding,
-        LateEvents,
-        NoContext,
-        PartialSession,
-        Release,
-        StoredEvents,
-        Subscriptions,
-        WhoHolds,
-    )
-)
-"""The messages of the hand-over, which all schemes share."""
+if TYPE_CHECKING:
+    from roamq.schemes.base import Scheme, SchemeOptions
 
 
-def label_of(scheme: str, client_class: str = "") -> str:
-    """What a broker calls its scheme for a class: two classes may have the same scheme with other options."""
-    return f"{scheme}/{client_class}" if client_class else scheme
+class Beside:
+    """Base: a scheme that keeps nothing beside the contexts of its clients, at this broker or another."""
 
+    def __init__(self, scheme: "Scheme") -> None:
+        self.scheme = scheme
 
-class SchemeMailbox(Mailbox):
-    """The mailbox of one scheme among several: what it sends reaches the same scheme elsewhere."""
+    def set_options(self, options: "SchemeOptions") -> None:
+        """Other options hold from now on."""
+        self.scheme.options = options
 
-    def __init__(self, label: str, shared: Mailbox) -> None:
-        super().__init__(shared.me, shared.router)
-        self.label = label
-        self.suffix = label[label.index("/") :] if "/" in label else ""
-        self._shared = shared
+    def insists(self, client: ClientId, old_broker: BrokerId | None) -> bool:
+        """Would the client's context be missed here if another scheme were told that the client has connected?"""
+        return False
 
-    def send(self, to: BrokerId, message: Message) -> None:
-        if self.suffix and message.__class__ not in SHARED:
-            message = Classed(scheme=self.label, message=message)
-        self._shared.send(to, message)
+    def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
+        """Does anything wait here for the client, whom another broker serves?"""
+        return False
 
-    def handle_returned(self, message_type: type[Message], handler: Handler) -> None:
-        self._shared.handle_returned(message_type, handler)
+    def let_go(self, client: ClientId) -> None:
+        """The client has connected here under another scheme: forget what waited for it, if it can be spared."""
 
+    def knows_of(self, context: Context | None, claim: Claim) -> Epoch | None:
+        """The connection whose context is claimed, if it went from here in a way that only this scheme knows."""
+        return None
 
-class MeaningByScheme:
-    """What subscriptions mean: `HERE` is a place only under schemes that know places."""
+    def puts_together(self, client: ClientId, transfer: Epoch) -> bool:
+        """Whether it has a part of the events that a transfer lacks."""
+        return False
 
-    def __init__(self, me: BrokerId, means_places: Callable[[Context], bool]) -> None:
-        self._here = MeaningHere(me)
-        self._means_places = means_places
+    def can_withdraw(self, context: Context) -> bool:
+        """Whether `withdraw` would leave nothing behind that another broker may still act on. The context is whole."""
+        return True
 
-    def meant(self, context: Context, filters: Iterable[Filter]) -> list[Filter]:
-        return self._here.meant(context, filters) if self._means_places(context) else list(filters)
+    def withdraw(self, context: Context) -> None:
+        """The context, which is whole, is under another scheme from now on: all that this one had beside it ends."""
 
-
-def put_under(contexts: Contexts, context: Context, label: str) -> None:
-    """The context is under another scheme from now on, and its subscriptions may mean something else there."""
-    meaning = contexts.meaning
-    if meaning is None or context.mode is Mode.PASSIVE:
-        context.under = label
-        return
-    own = [filter for filter in context.filters if filter.group is None]
-    before = dict.fromkeys(meaning.meant(context, own))
-    context.under = label
-    after = dict.fromkeys(meaning.meant(context, own))
-    for filter in after:
-        if filter not in before:
-            contexts.router.subscribe(filter, mobile=False)
-            contexts.index.add(context, filter)
-    for filter in before:
-        if filter not in after:
-            contexts.index.remove(context, filter)
-            contexts.router.unsubscribe(filter, mobile=False)
+    def adopt(self, context: Context) -> None:
+        """The context, which is whole, is under this scheme from now on."""

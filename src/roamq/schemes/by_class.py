@@ -24,7 +24,7 @@ from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.core.ports import TimerKey
 from roamq.schemes.base import Scheme, SchemeOptions
-from roamq.schemes.beside import MeaningByScheme, SchemeMailbox, put_under
+from roamq.schemes.labels import MeaningByScheme, SchemeMailbox, put_under
 from roamq.schemes.logging import Logging
 from roamq.schemes.messages.classes import Classed
 from roamq.schemes.messages.handover import (
@@ -40,9 +40,8 @@ from roamq.schemes.messages.handover import (
     WhoHolds,
 )
 from roamq.schemes.parts.handover import HandOver
-from roamq.schemes.parts.own_steps import Leaving, OwnSteps
 from roamq.schemes.parts.part import Departure, Part
-from roamq.schemes.parts.whereabouts import Arriving, Claim
+from roamq.schemes.steps_by_class import StepsByClass
 
 SETTLE_TIMER: Final[TimerKey] = ("settle",)
 """The timer for the next contexts that are to be taken to another scheme."""
@@ -107,18 +106,7 @@ class ByClass:
         self.mailbox.handle_returned(Classed, self._returned)
         for context in first.held():
             context.under = first.name
-        handover.own = OwnSteps(
-            claim=self.claim,
-            hand_over=self.hand_over,
-            forward=self.step_5_forward,
-            admit_all=self.admit_all,
-            replay=self.step_6_replay,
-            completed=self.completed,
-            step_aside=self.step_aside,
-            close=self.close,
-            sends_whole=self.sends_whole,
-            overdue=self.overdue,
-        )
+        handover.own = StepsByClass(self).own
         self.parts: list[Part] = []
         self._listeners: list[tuple[Sized, Part]] = []
         self.gather_parts()
@@ -158,7 +146,7 @@ class ByClass:
         """
         self.labels = {client_class: one.label for client_class, one in chosen.items()}
         for one in chosen.values():
-            self.scheme(one.label).set_options(one.options)
+            self.scheme(one.label).beside.set_options(one.options)
         self.contexts.timeouts = {one.label: one.options.timeout_s for one in chosen.values()}
         self.gather_parts()
         self._unsettled.extend(self.contexts[client].client for client, _ in self.contexts.items())
@@ -196,7 +184,7 @@ class ByClass:
         return self.labels.get(named, self.labels[""])
 
     @contextmanager
-    def _at_work(self, label: str) -> Any:
+    def at_work(self, label: str) -> Any:
         """New contexts are under this scheme."""
         before, self.contexts.under = self.contexts.under, label
         try:
@@ -206,21 +194,23 @@ class ByClass:
 
     def settle(self, context: Context) -> None:
         """Take the context to the scheme that its client should be under, if nothing of it is on its way."""
-        if self._may_change(context):
-            label = self._change(context)
-            with self._at_work(label):
-                self.schemes[label].adopt(context)
+        if self.may_change(context):
+            label = self.change(context)
+            with self.at_work(label):
+                self.schemes[label].beside.adopt(context)
 
-    def _may_change(self, context: Context) -> bool:
+    def may_change(self, context: Context) -> bool:
         if context.under == self.wanted(context.client) or not self.contexts.is_current(context):
             return False
         if context.late is not None:
             return False  # it goes on when the client connects next
-        return context not in self.handover.whereabouts.incomplete and self.of(context).can_withdraw(context)
+        return context not in self.handover.whereabouts.incomplete and self.of(context).beside.can_withdraw(
+            context
+        )
 
-    def _change(self, context: Context) -> str:
-        with self._at_work(context.under):
-            self.of(context).withdraw(context)
+    def change(self, context: Context) -> str:
+        with self.at_work(context.under):
+            self.of(context).beside.withdraw(context)
         label = self.wanted(context.client)
         put_under(self.contexts, context, label)
         return label
@@ -251,7 +241,7 @@ class ByClass:
             label = found
             self.scheme(label)
             handler = self._handlers[label][kind]
-        with self._at_work(label):
+        with self.at_work(label):
             handler(sender, message)
 
     def _concerned(self, message: Any) -> str:
@@ -266,83 +256,6 @@ class ByClass:
 
     def _returned(self, to: BrokerId, message: Classed) -> None:
         self.mailbox.returned(to, message.message)
-
-    # --- steps of the hand-over that a scheme may do its own way ----------------------------------------------
-
-    def _own(self, context: Context) -> OwnSteps:
-        return self.of(context).own or _STANDARD
-
-    def claim(self, context: Context | None, claim: Claim) -> None:
-        """A context that went from here in a way that one scheme alone knows is claimed there."""
-        known = [
-            (epoch, scheme)
-            for scheme in self.schemes.values()
-            if (epoch := scheme.knows_of(context, claim)) is not None
-        ]
-        scheme: Scheme | None = max(known, key=lambda pair: pair[0])[1] if known else None
-        if scheme is None and context is not None:
-            scheme = self.of(context)
-        own = scheme.own if scheme is not None else None
-        if own is not None and own.claim is not None:
-            own.claim(context, claim)
-        else:
-            self.handover.standard_claim(context, claim)
-
-    def hand_over(self, context: Context, claim: Claim) -> None:
-        with self._at_work(context.under):
-            (self._own(context).hand_over or self.handover.step_2_hand_over)(context, claim)
-
-    def step_5_forward(self, leaving: Leaving) -> None:
-        with self._at_work(leaving.context.under):
-            (self._own(leaving.context).forward or self.handover.step_5_forward)(leaving)
-
-    def sends_whole(self, context: Context) -> bool:
-        return self._own(context).admit_all is not None
-
-    def admit_all(self, arriving: Arriving, message: StoredEvents, how: str) -> None:
-        for scheme in self.schemes.values():
-            own = scheme.own
-            if own and own.admit_all and scheme.puts_together(message.client, message.epoch):
-                own.admit_all(arriving, message, how)
-                return
-        self.handover.admit_all(arriving, message, how)
-
-    def overdue(self, client: ClientId) -> None:
-        for scheme in self.schemes.values():
-            if scheme.own is not None and scheme.own.overdue is not None:
-                scheme.own.overdue(client)
-
-    def step_6_replay(self, arriving: Arriving) -> None:
-        with self._at_work(arriving.context.under):
-            (self._own(arriving.context).replay or self.handover.step_6_replay)(arriving)
-
-    def completed(self, context: Context) -> None:
-        """The context is whole: it goes to the scheme it should be under, and what other schemes had of it ends."""
-        self._withdraw_others(context)
-        if self._may_change(context):
-            label = self._change(context)
-            self.handover.completed(context)
-            if self.contexts.is_current(context):
-                with self._at_work(label):
-                    self.schemes[label].adopt(context)
-            return
-        with self._at_work(context.under):
-            (self._own(context).completed or self.handover.completed)(context)
-
-    def _withdraw_others(self, context: Context) -> None:
-        for label, scheme in self.schemes.items():
-            if label != context.under:
-                with self._at_work(label):
-                    scheme.withdraw(context)
-
-    def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
-        context = arriving.context
-        self._withdraw_others(context)
-        with self._at_work(context.under):
-            (self._own(context).step_aside or self.handover.step_aside)(arriving, newer)
-
-    def close(self, context: Context, *, mobile: bool = False) -> None:
-        (self._own(context).close or self.contexts.close)(context, mobile=mobile)
 
     # --- the client comes and goes --------------------------------------------------------------------------
 
@@ -366,28 +279,28 @@ class ByClass:
         if not came_back:
             for other, scheme in self.schemes.items():
                 if other != label:
-                    scheme.let_go(client)
-        with self._at_work(label):
+                    scheme.beside.let_go(client)
+        with self.at_work(label):
             self.schemes[label].on_connect(client, old_broker, carried, ticket)
         if (context := self.contexts.get(client)) is not None:
             self.settle(context)
 
     def _label_to_connect(self, client: ClientId, last: BrokerId | None, ticket: Ticket | None) -> str:
         wanted = self.wanted(client)
-        insisting = [label for label, scheme in self.schemes.items() if scheme.insists(client, last)]
+        insisting = [label for label, scheme in self.schemes.items() if scheme.beside.insists(client, last)]
         if insisting:
             return insisting[0]
-        expecting = [label for label, scheme in self.schemes.items() if scheme.expects(client, ticket)]
+        expecting = [label for label, scheme in self.schemes.items() if scheme.beside.expects(client, ticket)]
         return wanted if wanted in expecting or not expecting else expecting[0]
 
     def on_disconnect(self, client: ClientId, reason: str) -> None:
         scheme = self.of_client(client)
-        with self._at_work(scheme.label):
+        with self.at_work(scheme.label):
             scheme.on_disconnect(client, reason)
 
     def on_leave(self, client: ClientId) -> None:
         scheme = self.of_client(client)
-        with self._at_work(scheme.label):
+        with self.at_work(scheme.label):
             scheme.on_leave(client)
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
@@ -398,17 +311,17 @@ class ByClass:
 
     def on_location(self, client: ClientId, cell: str) -> None:
         scheme = self.of_client(client)
-        with self._at_work(scheme.label):
+        with self.at_work(scheme.label):
             scheme.on_location(client, cell)
 
     def on_subscribe(self, client: ClientId, filter: Filter) -> None:
         scheme = self.of_client(client)
-        with self._at_work(scheme.label):
+        with self.at_work(scheme.label):
             scheme.on_subscribe(client, filter)
 
     def on_unsubscribe(self, client: ClientId, filter: Filter) -> None:
         scheme = self.of_client(client)
-        with self._at_work(scheme.label):
+        with self.at_work(scheme.label):
             scheme.on_unsubscribe(client, filter)
 
     def on_taken_back(self, client: ClientId, events: Iterable[Event]) -> None:
@@ -446,19 +359,19 @@ class ByClass:
             self._settle_some()
         elif key[0] == "timeout":
             if (context := self.contexts.get(ClientId(key[1]))) is not None:
-                with self._at_work(context.under):
+                with self.at_work(context.under):
                     self.of(context).on_timeout(context)
         else:
             for part in self.parts:
                 part.on_timer(key)
             for label, scheme in list(self.schemes.items()):
-                with self._at_work(label):
+                with self.at_work(label):
                     scheme.ring(key)
 
     def on_restart(self) -> None:
         for context in list(self.contexts.values()):
             if context.mode is Mode.SERVING:
-                with self._at_work(context.under):
+                with self.at_work(context.under):
                     self.of(context).fell(context)
         for part in self.parts:
             part.on_restart()
@@ -487,6 +400,3 @@ class ByClass:
 
     def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
         return self.of_client(client).expected_at(client)
-
-
-_STANDARD: Final = OwnSteps()

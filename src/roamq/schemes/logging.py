@@ -14,6 +14,7 @@ from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.beside import Beside
 from roamq.schemes.messages.handover import Release, StoredEvents
 from roamq.schemes.messages.logging import LoggedIds, StoredIds
 from roamq.schemes.parts.departed import DepartedBrokers
@@ -60,6 +61,7 @@ class Logging(Scheme):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
+        self.beside = LoggingBeside(self)
         assert isinstance(setup.options, LoggingOptions)
         own = OwnSteps(hand_over=self.hand_over, forward=self.step_5_forward, admit_all=self.admit_all)
         self.log: deque[Event] = deque(maxlen=setup.options.log_size)
@@ -144,14 +146,18 @@ class Logging(Scheme):
         for event in sent.values():  # stored by Broker 1 after it had made its list
             admit(arriving.context, event, how)
 
-    # --- beside other schemes -----------------------------------------------------------------------------
+
+class LoggingBeside(Beside):
+    """Logging beside other schemes."""
+
+    scheme: Logging
 
     def set_options(self, options: SchemeOptions) -> None:
         super().set_options(options)
         assert isinstance(options, LoggingOptions)
-        if options.log_size != self.log.maxlen:
-            self.log = self.logged.log = deque(self.log, maxlen=options.log_size)
+        if options.log_size != self.scheme.log.maxlen:
+            self.scheme.log = self.scheme.logged.log = deque(self.scheme.log, maxlen=options.log_size)
 
     def puts_together(self, client: ClientId, transfer: Epoch) -> bool:
         """Whatever the client is under here, the broker that it comes from may have made an offer."""
-        return (client, transfer) in self.offered
+        return (client, transfer) in self.scheme.offered

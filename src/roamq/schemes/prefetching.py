@@ -16,6 +16,7 @@ from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.core.ports import TimerKey
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.beside import Beside
 from roamq.schemes.messages.handover import ContextRequest
 from roamq.schemes.messages.prefetching import Discard, Prefetch, Prefetched
 from roamq.schemes.parts.own_steps import OwnSteps
@@ -67,6 +68,7 @@ class Prefetching(Scheme):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
+        self.beside = PrefetchingBeside(self)
         assert isinstance(setup.options, PrefetchingOptions)
         self.target_count = setup.options.targets
         self.predictor = _predictor(setup.options.prediction, setup.oracle)
@@ -287,37 +289,49 @@ class Prefetching(Scheme):
     def held_itself(self) -> list[Context]:
         return [waiting.context for waiting in self.prefetched.values()]
 
-    # --- beside other schemes -----------------------------------------------------------------------------
+
+class PrefetchingBeside(Beside):
+    """Prefetching beside other schemes."""
+
+    scheme: Prefetching
 
     def set_options(self, options: SchemeOptions) -> None:
-        assert isinstance(self.options, PrefetchingOptions)
+        assert isinstance(self.scheme.options, PrefetchingOptions)
         assert isinstance(options, PrefetchingOptions)
-        if options.prediction != self.options.prediction:
-            self.predictor = _predictor(options.prediction, self.setup.oracle)
-        self.target_count = options.targets
+        if options.prediction != self.scheme.options.prediction:
+            self.scheme.predictor = _predictor(options.prediction, self.scheme.setup.oracle)
+        self.scheme.target_count = options.targets
         super().set_options(options)
 
     def insists(self, client: ClientId, old_broker: BrokerId | None) -> bool:
         """What the client had here was pushed, and it came back."""
-        return old_broker == self.me and client not in self.contexts and bool(self.pushed.get(client))
+        return (
+            old_broker == self.scheme.me
+            and client not in self.scheme.contexts
+            and bool(self.scheme.pushed.get(client))
+        )
 
     def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
-        return ticket is not None and ticket.epoch is not None and (client, ticket.epoch) in self.prefetched
+        return (
+            ticket is not None
+            and ticket.epoch is not None
+            and (client, ticket.epoch) in self.scheme.prefetched
+        )
 
     def knows_of(self, context: Context | None, claim: Claim) -> Epoch | None:
-        if claim.of is not None and (claim.client, claim.of) in self.prefetched:
+        if claim.of is not None and (claim.client, claim.of) in self.scheme.prefetched:
             return claim.of
-        pushed = self.last_push_before(claim)
+        pushed = self.scheme.last_push_before(claim)
         if pushed is None or (context is not None and context.epoch >= pushed.of):
             return None
         return pushed.of
 
     def withdraw(self, context: Context) -> None:
-        self.forget_pushes_before(context)
+        self.scheme.forget_pushes_before(context)
 
     def adopt(self, context: Context) -> None:
         if context.mode is Mode.ACTIVE:
-            self.prefetch(context)
+            self.scheme.prefetch(context)
 
 
 def _timer(key: tuple[ClientId, Epoch]) -> TimerKey:

@@ -22,6 +22,7 @@ from roamq.core.filters import Filter
 from roamq.core.ports import TimerKey
 from roamq.geo.cells import Cell, is_cell
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.beside import Beside
 from roamq.schemes.messages.handover import NoContext
 from roamq.schemes.messages.prehandoff import (
     AskExpected,
@@ -63,6 +64,7 @@ class PreHandoff(Scheme):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
+        self.beside = PreHandoffBeside(self)
         options = setup.options
         assert isinstance(options, PreHandoffOptions)
         contexts, mailbox = self.contexts, self.mailbox
@@ -462,28 +464,32 @@ class PreHandoff(Scheme):
         assert isinstance(options, PreHandoffOptions)
         return frozenset({"leak"}) if options.literal else cls.guarantees
 
-    # --- beside other schemes -----------------------------------------------------------------------------
+
+class PreHandoffBeside(Beside):
+    """PreHandoff beside other schemes."""
+
+    scheme: PreHandoff
 
     def set_options(self, options: SchemeOptions) -> None:
         super().set_options(options)
         assert isinstance(options, PreHandoffOptions)
-        self.expectation = self.expectation_of(options)
-        self.moving_s = options.moving_s
-        self.virtual.lease_s = options.lease_s
+        self.scheme.expectation = self.scheme.expectation_of(options)
+        self.scheme.moving_s = options.moving_s
+        self.scheme.virtual.lease_s = options.lease_s
 
     def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
-        return self.virtual.get(client) is not None
+        return self.scheme.virtual.get(client) is not None
 
     def let_go(self, client: ClientId) -> None:
-        self.virtual.end(client)
+        self.scheme.virtual.end(client)
 
     def withdraw(self, context: Context) -> None:
-        self.preforwarding.cancel_all(context)
-        if context.client in self.moving:  # else they are another scheme's, for another class
+        self.scheme.preforwarding.cancel_all(context)
+        if context.client in self.scheme.moving:  # else they are another scheme's, for another class
             for timer in ("moving", "nearing", "lingering"):
-                self.host.cancel_timer((timer, context.client))
-        self.forget(context.client)
+                self.scheme.host.cancel_timer((timer, context.client))
+        self.scheme.forget(context.client)
 
     def adopt(self, context: Context) -> None:
         if context.mode is Mode.SERVING:
-            self.a1_register(context)
+            self.scheme.a1_register(context)

@@ -20,6 +20,7 @@ from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
+from roamq.schemes.beside import Beside
 from roamq.schemes.messages.copies import (
     Activate,
     Activated,
@@ -75,6 +76,7 @@ class ProActive(Scheme):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
+        self.beside = ProActiveBeside(self)
         options = setup.options
         assert isinstance(options, ProActiveOptions)
         own = OwnSteps(
@@ -491,31 +493,35 @@ class ProActive(Scheme):
     def gives_away(self) -> list[Context]:
         return list(self.successors)
 
-    # --- beside other schemes -----------------------------------------------------------------------------
+
+class ProActiveBeside(Beside):
+    """ProActive beside other schemes."""
+
+    scheme: ProActive
 
     def set_options(self, options: SchemeOptions) -> None:
         super().set_options(options)
         assert isinstance(options, ProActiveOptions)
-        graph = self.neighborhood.graph
+        graph = self.scheme.neighborhood.graph
         graph.lifetime_s, graph.limit = options.neighbor_lifetime_s, options.neighbor_limit
         graph.outlier_crossings, graph.outlier_s = options.outlier_crossings, options.outlier_s
-        self.neighborhood.grow_old()
+        self.scheme.neighborhood.grow_old()
 
     def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
-        return self.copies.get(client) is not None
+        return self.scheme.copies.get(client) is not None
 
     def let_go(self, client: ClientId) -> None:
-        self.copies.drop(client)
+        self.scheme.copies.drop(client)
 
     def can_withdraw(self, context: Context) -> bool:
         """While the client is away, it may be served from an active copy before that could be taken back."""
-        return context.mode is Mode.SERVING or not self.sent.holders.get(context)
+        return context.mode is Mode.SERVING or not self.scheme.sent.holders.get(context)
 
     def withdraw(self, context: Context) -> None:
-        self.sent.delete(context)
+        self.scheme.sent.delete(context)
 
     def adopt(self, context: Context) -> None:
         """As in case 1; and in case 2, if the client is away."""
-        self.sent.send(context, self.neighborhood.neighbors)
+        self.scheme.sent.send(context, self.scheme.neighborhood.neighbors)
         if context.mode is Mode.ACTIVE:
-            self.case_2_disconnected(context)
+            self.scheme.case_2_disconnected(context)

@@ -177,7 +177,7 @@ class Fault(Options, frozen=True):
     keep_store: Annotated[bool, doc("crash: whether the broker finds its store again")] = True
 
 
-class ClientClass(Options, frozen=True):
+class SchemeOfClass(Options, frozen=True):
     """Clients that have a scheme of their own."""
 
     name: Annotated[str, doc("what the class is called")]

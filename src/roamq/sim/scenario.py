@@ -33,7 +33,6 @@ from roamq.sim.clients import SimClient, SimPublisher
 from roamq.sim.engine import Engine
 from roamq.sim.network import Network, SimHost
 from roamq.sim.options import (
-    ClientClass,
     Fault,
     LastHopOptions,
     LinkOptions,
@@ -41,6 +40,7 @@ from roamq.sim.options import (
     Options,
     RecordOptions,
     SchemeChange,
+    SchemeOfClass,
     Seconds,
     ServiceOptions,
     Table,
@@ -80,7 +80,7 @@ class Scenario(Options, frozen=True):
     visited: Annotated[bool, doc("every client has been at every broker before the run begins")] = False
     records: RecordOptions = RecordOptions()
     faults: Annotated[list[Fault], doc("what goes wrong, and when")] = []
-    classes: Annotated[list[ClientClass], doc("clients that have a scheme of their own")] = []
+    classes: Annotated[list[SchemeOfClass], doc("clients that have a scheme of their own")] = []
     scheme_changes: Annotated[list[SchemeChange], doc("other schemes while the network runs")] = []
 
     @property
@@ -261,17 +261,18 @@ class Simulation:
         self.seed = seed
         self.engine = Engine()
         self.recorder = Recorder(scenario.records.level, scenario.records.bin_s)
+        self.topology = topology_of(scenario)
+        self.schemes = NetworkSchemes(scenario, self.topology.brokers)
         self.network = Network(
             self.engine,
             self.recorder,
+            client_class=self.schemes.client_class,
             last_hop=scenario.last_hop,
             service=scenario.service,
             last_hop_rng=self.stream("last hop"),
         )
         self.checkers = Checkers(self.network)
-        self.topology = topology_of(scenario)
         self._by_id: dict[ClientId, SimClient] = {}
-        self.schemes = NetworkSchemes(scenario, self.topology.brokers)
         world = world_of(scenario, self.topology)
         self.region = world.region
         self.oracle = PlannedMoves(self._by_id, world.leaves, self.topology.brokers)

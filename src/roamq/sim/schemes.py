@@ -40,7 +40,6 @@ class NetworkSchemes:
 
     def plan(self, network: Network) -> None:
         """Have the changes of the scenario happen."""
-        network.client_class = self.client_class
         for change in self._scenario.scheme_changes:
             for broker in change.brokers or list(network.hosts):
                 network.engine.at(change.at_s, self._change, network.hosts[BrokerId(broker)], change)

@@ -23,6 +23,7 @@ from roamq.net.durable.journal import (
     segment_path,
     segments,
 )
+from roamq.net.machine import Machine
 from tests.support.live_world import LiveWorld, settings
 
 ENTRIES: list[JournalEntry] = [(2, 1000.0 + number, number, b"data" * number) for number in range(10)]
@@ -247,8 +248,42 @@ def test_a_folder_of_another_network_is_refused(tmp_path: Path) -> None:
     world.run(50)
     record(world, tmp_path)
 
-    with pytest.raises(ConfigError, match=r"network\.scheme: is 'logging', but .* 'standard'"):
-        snapshot.recover(tmp_path, settings("b1", 3, "logging"), now=5000.0)
+    with pytest.raises(ConfigError, match=r"network\.overlay: is 'interest', but .* 'flooding'"):
+        snapshot.recover(tmp_path, settings("b1", 3, "standard", "interest"), now=5000.0)
+    with pytest.raises(
+        ConfigError, match=r"network\.scheme: 'home-broker' keeps .* sessions under 'standard'"
+    ):
+        snapshot.recover(tmp_path, settings("b1", 3, "home-broker"), now=5000.0)
+
+
+@pytest.mark.parametrize("snapshot_after", [None, 40])
+@pytest.mark.parametrize("scheme", ["logging", "proactive", "prefetching", "prehandoff"])
+def test_a_folder_written_under_one_scheme_is_read_under_another(
+    tmp_path: Path, scheme: str, snapshot_after: int | None
+) -> None:
+    """And it is stored and read again as what it became."""
+    world = LiveWorld(6, "standard")
+    world.run(300)
+    before = record(world, tmp_path, snapshot_after=snapshot_after)
+    other = settings("b1", 3, scheme)
+
+    live = snapshot.recover(tmp_path, other, now=5000.0).live
+    live.apply((int(InputKind.SETTINGS), 5000.0, msgspec.msgpack.encode(other)))
+    live.take()
+
+    def events(machine: Machine) -> dict[str, list[object]]:
+        contexts = machine.broker.contexts
+        return {client: [held.event.id for held in context.stored] for client, context in contexts.items()}
+
+    machine = live.machine
+    assert any(events(machine).values())
+    assert events(machine) == events(before.machine)
+    whole = [context for context in machine.broker.contexts.values() if context.local_queue is None]
+    assert {context.under for context in whole} == {scheme}
+    stored = snapshot.dump(live)
+    again = snapshot.load(stored)
+    assert snapshot.dump(again) == stored
+    assert events(again.machine) == events(machine)
 
 
 def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:

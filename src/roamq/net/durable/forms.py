@@ -71,10 +71,11 @@ from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.interest import ByInterest, PutOff
 from roamq.overlay.topology import Topology
 from roamq.schemes.base import SchemeOptions, Setup
-from roamq.schemes.beside import MeaningByScheme, SchemeMailbox
+from roamq.schemes.beside import Beside
 from roamq.schemes.by_class import ByClass
 from roamq.schemes.durable import Durable
 from roamq.schemes.home_broker import ForwardingOutlet, HomeBroker, Resident, Visit
+from roamq.schemes.labels import MeaningByScheme, SchemeMailbox
 from roamq.schemes.logging import Log, Logging
 from roamq.schemes.parts.copies import Activation, HeldCopies, SentCopies
 from roamq.schemes.parts.handover import HandOver
@@ -320,6 +321,7 @@ WIRING: Final = (
         Settings,
         MeaningHere,
         MeaningByScheme,
+        Beside,
         Setup,
         Outputs,
     ),
