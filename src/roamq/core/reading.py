@@ -48,7 +48,9 @@ def rows_of(ahead: ReadAhead) -> AheadRows:
 def joined(rows: Iterable[tuple[BrokerId, int, int]]) -> ReadAhead:
     """The ranges of several connections as one: those that overlap are united."""
     found: dict[BrokerId, list[Range]] = {}
-    for origin, first, last in sorted((origin, first, last) for origin, first, last in rows):  # a link has lists
+    for origin, first, last in sorted(
+        (origin, first, last) for origin, first, last in rows
+    ):  # a link has lists
         ranges = found.setdefault(origin, [])
         if ranges and first <= ranges[-1][1]:
             ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))

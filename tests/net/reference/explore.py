@@ -24,9 +24,7 @@ OVERLAYS = ("flooding", "interest", "hierarchy")
 THREE = tuple(Setting(scheme, 3, overlay) for scheme in SCHEMES for overlay in OVERLAYS)
 
 
-def disagreement(
-    actions: list[Action], setting: Setting, seed: int, *, is_plain: bool = False
-) -> str | None:
+def disagreement(actions: list[Action], setting: Setting, seed: int, *, is_plain: bool = False) -> str | None:
     try:
         network = simulated(setting.scheme, setting.brokers, seed, setting.overlay, is_plain=is_plain)
         Play(network).run(actions)

@@ -131,7 +131,9 @@ def _pack_context(packer: Packer, context: Context) -> Row:
 def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     _, fields, numbers, hows, later, early = row
     if len(fields) > len(_CONTEXT_FIELDS):
-        raise UnknownFormError(f"a context has {len(fields)} fields, this program knows {len(_CONTEXT_FIELDS)}")
+        raise UnknownFormError(
+            f"a context has {len(fields)} fields, this program knows {len(_CONTEXT_FIELDS)}"
+        )
     context.ahead = NOTHING_AHEAD
     for name, value in zip(_CONTEXT_FIELDS, fields, strict=False):
         setattr(context, name, unpacker.unpack(value))
