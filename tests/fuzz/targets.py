@@ -1,6 +1,6 @@
 """What is fuzzed: each target takes any bytes, and raises only if the broker would have failed on them.
 
-A target begins from nothing each time, so that an input that fails fails again. `SEEDS` are inputs to begin with.
+A target begins from nothing each time, so that an input that fails fails again. `seeds.py` has inputs to begin with.
 """
 
 import asyncio
@@ -14,14 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
-import msgspec
-
-from roamq.core.context import Epoch
 from roamq.core.errors import ConfigError, RemoteProtocolError
-from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.events import BrokerId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.net.clients.mqtt.codec import Connect, Decoder, MqttError, Pingreq, Properties, Version, encode
-from roamq.net.clients.mqtt.codec.packets import Publish, Subscribe, SubscriptionRequest, Will
+from roamq.net.clients.mqtt.codec import Connect, Decoder, MqttError, Properties, Version, encode
+from roamq.net.clients.mqtt.codec.packets import Subscribe, SubscriptionRequest, Will
 from roamq.net.clients.tickets import shown_epoch
 from roamq.net.clients.tokens import TokenError, TokenKey, TokenOptions, Tokens
 from roamq.net.clients.transports import ClientSocket, ClientWebSocket, Doorkeeper
@@ -29,13 +26,12 @@ from roamq.net.clients.turns import Turns
 from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.durable.journal import MAGIC, Journal, Reader, StorageError, segment_path
 from roamq.net.links import wire
-from roamq.net.links.protocol import OLDEST, Identity, LinkSession, Up
+from roamq.net.links.protocol import Identity, LinkSession, Up
 from roamq.net.machine import Machine
 from roamq.net.ops.api import HttpRequest
 from roamq.net.ops.configuration import parse_network
 from roamq.net.ops.options import Bounds, Listener
 from roamq.net.ops.settings import AccessRules, Quotas, Rule, Settings
-from roamq.net.topics.directory import Serving
 
 Target = Callable[[bytes], None]
 NOW: Final = 1000.0
@@ -88,14 +84,34 @@ def _opened(machine: Machine, number: int, now: float) -> None:
     machine.opened(number, now, "0:mqtt", "127.0.0.1:1")
 
 
+_ALONE: Final = _settings("b1")
+_HONEST_CONNECT: Final = encode(Connect(client_id="honest"), V5)
+_HONEST_SUBSCRIBE: Final = encode(Subscribe(1, (SubscriptionRequest("#", 1),)), V5)
+
+
+@cache
+def _connect(what: int) -> bytes:
+    """A CONNECT that can be read: the bits say which."""
+    version = V5 if what & 8 else V311
+    properties = Properties(session_expiry_interval=what & 0x70) if version is V5 else Properties()
+    connect = Connect(
+        version=version,
+        client_id="c" if what & 0x80 else "d",
+        clean_start=bool(what & 16),
+        will=Will(topic="w", payload=b"", qos=1, retain=True) if what & 32 else None,
+        properties=properties,
+    )
+    return encode(connect, version)
+
+
 def mqtt(data: bytes) -> None:
     """A client that sends anything, comes again and waits, beside one that is honest and must be served."""
-    machine = Machine(_settings("b1"), NOW)
+    machine = Machine(_ALONE, NOW)
     now = NOW
     _opened(machine, HONEST, now)
-    machine.received(HONEST, encode(Connect(client_id="honest"), V5), now)
+    machine.received(HONEST, _HONEST_CONNECT, now)
     machine.authenticated(HONEST, None, now, allowed=True)
-    machine.received(HONEST, encode(Subscribe(1, (SubscriptionRequest("#", 1),)), V5), now)
+    machine.received(HONEST, _HONEST_SUBSCRIBE, now)
     number = FUZZED
     _opened(machine, number, now)
     for what, piece in _pieces(data):
@@ -104,16 +120,7 @@ def mqtt(data: bytes) -> None:
         if kind < 4:
             machine.received(number, piece, now)
         elif kind == 4:  # a CONNECT that can be read, and more behind it
-            version = V5 if what & 8 else V311
-            properties = Properties(session_expiry_interval=what & 0x70) if version is V5 else Properties()
-            connect = Connect(
-                version=version,
-                client_id="c" if what & 0x80 else "d",
-                clean_start=bool(what & 16),
-                will=Will(topic="w", payload=b"", qos=1, retain=True) if what & 32 else None,
-                properties=properties,
-            )
-            machine.received(number, encode(connect, version) + piece, now)
+            machine.received(number, _connect(what) + piece, now)
         elif kind == 5:  # gone, and back
             machine.lost(number, now)
             number += 1
@@ -125,7 +132,7 @@ def mqtt(data: bytes) -> None:
             machine.blocked(number, now, is_blocked=bool(what & 8))
         _settle(machine, now)
     machine.lost(number, now)
-    machine.received(HONEST, encode(Pingreq(), V5), now)
+    machine.received(HONEST, b"\xc0\x00", now)
     written = b"".join(machine.connections.by_number[HONEST].mqtt.take_output())
     assert written.endswith(b"\xd0\x00"), "the honest client is served"
 
@@ -228,7 +235,7 @@ class _Shell:
     def feed(self, kind: InputKind, *details: Any) -> None: ...
 
 
-_REQUEST: Final = (
+REQUEST: Final = (
     b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
 )
@@ -244,7 +251,7 @@ def websocket(data: bytes) -> None:
     client: ClientSocket = ClientWebSocket(door, listener)
     transport = _Transport()
     client.connection_made(transport)
-    reads = [_REQUEST] if data[0] & 1 else []
+    reads = [REQUEST] if data[0] & 1 else []
     step = data[0] // 2 + 1
     reads += [data[at : at + step] for at in range(1, len(data), step)]
     for read in reads:
@@ -383,79 +390,6 @@ def _good_group() -> bytes:
 
 # --- all -----------------------------------------------------------------------------------------------------------
 
-
-def _packets(version: Version) -> list[bytes]:
-    v5 = version is V5
-    publish = Publish(
-        "a/b", b'{"a": 1}', 1, packet_id=1, properties=Properties(topic_alias=1) if v5 else Properties()
-    )
-    subscribe = Subscribe(
-        2,
-        (SubscriptionRequest("$share/g/a/+", 2), SubscriptionRequest("secret/#", 0)),
-        properties=Properties(user_properties=(("filter", "a > 1 AND b LIKE 'x%'"),)) if v5 else Properties(),
-    )
-    will = Will(topic="w", payload=b"gone", qos=2, retain=True)
-    return [
-        encode(Connect(version=version, client_id="c", will=will, user_name="u", password=b"p"), version),
-        encode(publish, version),
-        encode(subscribe, version),
-        b"\x34\x08\x00\x01a\x00\x02" + (b"\x00xx" if v5 else b"xxx") + b"\x62\x02\x00\x02",
-        b"\xc0\x00\xe0\x00",
-    ]
-
-
-def _scenario(version: Version) -> bytes:
-    connect = 4 | (8 if version is V5 else 0) | 0x80 | 32
-    steps = [bytes((connect, 0))]
-    steps += [bytes((0, len(packet))) + packet for packet in _packets(version)[1:]]
-    steps += [bytes((5, 0, connect, 0, 6 | 0xF0, 0))]
-    return b"".join(steps)
-
-
-def _frame(payload: bytes, first: int = 0x82) -> bytes:
-    return bytes((first, 0x80 | len(payload))) + b"\0\0\0\0" + payload
-
-
-_SERVING: Final = Serving(
-    client=ClientId("c"), epoch=Epoch(1.0, BrokerId("b2")), home=BrokerId("b2"), previous=None, owner="u"
-)
-_EVENT: Final = Event(id=EventId(BrokerId("b2"), 1), topic="a/b", payload=b"x", published_at=NOW, qos=1)
-_CONFIGURATION: Final = b"""[network]
-scheme = "standard"
-secret = "0123456789abcdef"
-[storage]
-durability = "memory"
-[mqtt]
-maximum_packet_size = 1000
-[quotas]
-sessions_max = 5
-[bounds]
-linger_s = 1.0
-[access.users]
-ann = "scrypt$16384$8$1$c2FsdA==$aGFzaA=="
-[[access.rules]]
-user = "*"
-may = ["publish"]
-topics = ["a/%u/#"]
-[brokers.b1]
-link_port = 1
-position = [1.0, 2.0]
-listeners = [{ kind = "ws", port = 2, path = "/mqtt" }]
-[brokers.b2]
-link_port = 3
-position = [1.0, 2.0]
-"""
-_ENTRIES: Final = msgspec.msgpack.encode(
-    [
-        (int(InputKind.OPENED), NOW, 1, "0:mqtt", "127.0.0.1:1"),
-        (int(InputKind.RECEIVED), NOW, 1, encode(Connect(client_id="c"), V5)),
-        (int(InputKind.AUTHENTICATED), NOW, 1, None, True),
-        (int(InputKind.TIMER), NOW, ("session", "c")),
-        (int(InputKind.LOST), NOW, 1),
-        (int(InputKind.STATUS), NOW, {"version": "1"}),
-    ]
-)
-
 TARGETS: Final[dict[str, Target]] = {
     "codec": codec,
     "mqtt": mqtt,
@@ -468,45 +402,4 @@ TARGETS: Final[dict[str, Target]] = {
     "configuration": configuration,
     "journal": journal,
     "http": http,
-}
-
-SEEDS: Final[dict[str, list[bytes]]] = {
-    "codec": [
-        bytes((number,)) + data
-        for version, number in ((V311, 1), (V5, 2), (V5, 101))
-        for data in [*_packets(version), b"".join(_packets(version)[1:])]
-    ]
-    + [b"\xf0" + _packets(V5)[0], b"\xf0" + _packets(V311)[0]],
-    "mqtt": [_scenario(V5), _scenario(V311), bytes((0, len(_packets(V5)[0]))) + _packets(V5)[0]],
-    "websocket": [
-        b"\xff" + _frame(_packets(V5)[0]) + _frame(_packets(V5)[1]),
-        b"\x03"
-        + _frame(b"\x10", 0x02)
-        + _frame(b"\xff", 0x80)
-        + _frame(b"ping", 0x89)
-        + _frame(b"\x03\xe8", 0x88),
-        b"\xfe" + _REQUEST,
-        b"\x01" + _frame(b"text", 0x81),
-    ],
-    "links": [
-        bytes((kind,)) + struct.pack(">IB", len(hello), 1) + hello
-        for hello in [msgspec.msgpack.encode([OLDEST, "n", "b2", "b1", b"m" * 32, 5, 5])]
-        for kind in range(4)
-    ],
-    "frames": [wire.encode(_EVENT), wire.encode(_SERVING)],
-    "selectors": [
-        b"a/+/#\na > 1 AND b LIKE 'x%' AND NOT c IS NULL",
-        b"#\na IN ('x', 'y') AND b BETWEEN 1 AND 2.5e3 AND (c = TRUE OR a <> 5)",
-        b"a\n",
-    ],
-    "tickets": [b"1000.5@b2", b"inf@b2", b"1e400@b1", b"-1@x", b"nan@b2"],
-    "tokens": [
-        b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4iLCJleHAiOjk5OTk5OTk5OTl9.AAAA",
-        b"eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4iLCJleHAiOjk5OTk5OTk5OTl9.",
-    ],
-    "configuration": [_CONFIGURATION],
-    "journal": [b"\x01" + _ENTRIES, b"\x00" + _ENTRIES, b"\x03" + _ENTRIES, b"\x02" + MAGIC],
-    "http": [
-        b"GET /api/where/x%20?after=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer y\r\nCookie: roamq=z\r\n\r\n"
-    ],
 }

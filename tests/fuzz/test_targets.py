@@ -5,7 +5,8 @@ import random
 import pytest
 
 from tests.fuzz.__main__ import NAMES
-from tests.fuzz.targets import SEEDS, TARGETS
+from tests.fuzz.seeds import SEEDS
+from tests.fuzz.targets import TARGETS
 
 FOUND: dict[str, list[bytes]] = {
     # A request that is no WebSocket's, with rubbish behind it: an AssertionError of the library.

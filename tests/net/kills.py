@@ -1,17 +1,20 @@
-"""`python -m tests.net.kills [--kills 5000] [--seed 0] [--live]`: brokers are killed at any step while a client moves.
+"""`python -m tests.net.kills [--kills 5000] [--minutes 8] [--seed 0] [--live]`: brokers fall while a client moves.
 
 A publisher and a subscriber of QoS 2 roam through a network without sockets (`fleet.py`); at every step a broker may be
 killed, and starts again from its journal. Nobody is made to begin anew, so that every message must come exactly once
 and in order. A ride that fails prints what brokers recorded of the messages concerned, and the command to repeat it.
-With `--live` the brokers are processes (`live_kills.py`): some 15 kills a minute.
+With `--live` the brokers are processes (`live_kills.py`): some 15 kills a minute. Rides follow one another until so
+many brokers were killed, or so many minutes are over; the last line says what came of all of them.
 """
 
 import argparse
 import sys
+import time
 from collections import Counter
 
 from tests.net import live_kills
 from tests.net.fleet import Fleet
+from tests.net.live_kills import DURABILITIES, Outcome
 
 SCHEMES = ("standard", "proactive", "prefetching", "logging", "home-broker", "prehandoff")
 KILL = 0.02
@@ -80,35 +83,43 @@ class Ride:
         return "\n".join(told)
 
 
-def ridden(seed: int, scheme: str) -> tuple[int, str | None]:
-    """How many brokers were killed, and what went wrong."""
+def ridden(seed: int, scheme: str) -> Outcome:
     ride = Ride(seed, scheme)
     ride.run()
-    return ride.kills, ride.fault()
+    return Outcome(ride.kills, len(ride.sent), ride.fault())
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.net.kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=5000)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no ride after so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scheme", choices=SCHEMES, action="append")
+    parser.add_argument("--durability", choices=DURABILITIES, help="of live brokers; default: in turns")
     parser.add_argument("--live", action="store_true")
     options = parser.parse_args()
-    kills = rides = failed = 0
-    seed = options.seed
-    while kills < options.kills:
-        for scheme in options.scheme or SCHEMES:
-            fallen, fault = (live_kills.ride if options.live else ridden)(seed, scheme)
-            kills, rides = kills + fallen, rides + 1
-            if options.live:
-                print(f"{scheme}, seed {seed}: {kills} kills so far", flush=True)
-            if fault is not None:
-                failed += 1
-                live = " --live" if options.live else ""
-                repeat = f"python -m tests.net.kills --kills 1 --seed {seed} --scheme {scheme}{live}"
-                print(f"{scheme}, seed {seed}: {fault}\nrepeat: {repeat}", flush=True)
-        seed += 1
-    print(f"{rides:,} rides, {kills:,} kills, {failed} rides that went wrong")
+    end = time.monotonic() + 60 * options.minutes
+    kills = rides = messages = failed = 0
+    falls: Counter[int] = Counter()
+    seed, schemes = options.seed, options.scheme or SCHEMES
+    while kills < options.kills and time.monotonic() < end:
+        scheme = schemes[rides % len(schemes)]
+        done = live_kills.ride(seed, scheme, options.durability) if options.live else ridden(seed, scheme)
+        kills, rides, messages = kills + done.kills, rides + 1, messages + done.messages
+        falls += done.falls
+        if options.live:
+            print(f"{scheme}, seed {seed}: {kills} kills so far", flush=True)
+        if done.fault is not None:
+            failed += 1
+            more = " --live" if options.live else ""
+            more += f" --durability {options.durability}" if options.durability else ""
+            repeat = f"python -m tests.net.kills --kills 1 --seed {seed} --scheme {scheme}{more}"
+            print(f"{scheme}, seed {seed}: {done.fault}\nrepeat: {repeat}", flush=True)
+        if not rides % len(schemes):
+            seed += 1
+    at_once = ", ".join(f"{count} times {brokers}" for brokers, count in sorted(falls.items()))
+    at_once = f" ({at_once} at once)" if at_once else ""
+    print(f"{rides:,} rides, {messages:,} messages, {kills:,} kills{at_once}, {failed} rides that went wrong")
     return 1 if failed else 0
 
 

@@ -165,7 +165,8 @@ class PlainClient:
         reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         self._writer = writer
         properties = Properties(session_expiry_interval=self.expiry, user_properties=self.user_properties)
-        self._send(Connect(client_id=self.name, clean_start=self.clean, properties=properties, **more))
+        more.setdefault("properties", properties)
+        self._send(Connect(client_id=self.name, clean_start=self.clean, **more))
         self.connack, self.closed_because = None, None
         self._task = asyncio.get_running_loop().create_task(self._read(reader, writer))
         await eventually(lambda: self.connack is not None or self.closed)
@@ -279,6 +280,9 @@ class PlainClient:
                     self.acknowledged.append(self.unacknowledged[packet.packet_id][0].payload)
                 del self.unacknowledged[packet.packet_id]
             case Pubrec():
+                if packet.reason.failed:
+                    self.unacknowledged.pop(packet.packet_id, None)  # [MQTT-4.3.3-4]
+                    return
                 sent = self.unacknowledged.get(packet.packet_id)
                 if sent is not None:
                     self.unacknowledged[packet.packet_id] = (sent[0], True)

@@ -275,7 +275,7 @@ def test_a_snapshot_takes_the_journals_place_while_clients_are_served(tmp_path: 
             for number in range(200):
                 client.publish("t", b"%d" % number, 2)
                 if number in (50, 120):
-                    await servers["b1"].snapshot()
+                    await servers["b1"].snapshots.take()
             await eventually(lambda: len(client.received) == 200)
             assert sorted(path.name for path in folder.iterdir()) == [
                 "00000003.snapshot",

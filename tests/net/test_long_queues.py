@@ -17,10 +17,10 @@ from roamq.core.messages import Message, Routed
 from roamq.net.clients.mqtt.codec import Connect, Version, encode
 from roamq.net.durable import snapshot
 from roamq.net.durable.inputs import InputKind, LiveBroker
+from roamq.net.durable.snapshots import SYNCED_AT_ONCE_BYTES
 from roamq.net.links.outboxes import Outboxes
 from roamq.net.links.protocol import Frame
 from roamq.net.ops.local import local_network
-from roamq.net.server import SYNCED_AT_ONCE_BYTES
 from roamq.schemes.messages.handover import StoredEvents
 from roamq.schemes.parts.transfers import PART_EVENTS
 from tests.net.fleet import Fleet
@@ -204,7 +204,7 @@ def test_a_segment_that_ends_waits_for_the_disk_in_a_thread(
                 publisher.publish("t", bytes(900_000), 1)
             await eventually(lambda: not publisher.unacknowledged)
             monkeypatch.setattr(os, "fdatasync", note)
-            await servers["b1"].snapshot()
+            await servers["b1"].snapshots.take()
             monkeypatch.undo()
             publisher.drop()
 

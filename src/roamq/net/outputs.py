@@ -1,8 +1,9 @@
 """What inputs of the machine have caused: bytes for clients, frames for neighbours, timers, questions, records."""
 
 from collections import Counter
+from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.ports import TimerKey
@@ -61,3 +62,14 @@ class Outputs:
     def kinds(self) -> Counter[str]:
         """How many records of each kind there are: whoever only counts need not look at each."""
         return Counter(map(_kind_of, self.records))
+
+
+@dataclass
+class Staged:
+    """What leaves when the inputs that caused it are safe."""
+
+    writes: list[tuple[int, bytes]] = field(default_factory=list)
+    closing: list[int] = field(default_factory=list)
+    logins: list[Login] = field(default_factory=list)
+    links: Any = None
+    admitted: list[int] = field(default_factory=list)

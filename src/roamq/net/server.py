@@ -26,6 +26,7 @@ from roamq.net.clients.transports import Doorkeeper, make_connection
 from roamq.net.durable import snapshot
 from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.durable.journal import Journal, StorageError, lock_folder
+from roamq.net.durable.snapshots import RECORDS_S_MAX, Snapshots
 from roamq.net.links.sockets import LinkSockets
 from roamq.net.ops.activity import Activity
 from roamq.net.ops.alarms import Alarms
@@ -48,12 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("roamq.server")
 
 BACKLOG: Final = 1024
-RECORDS_S_MAX: Final = 10.0
 STATUS_EVERY_S: Final = 10.0
-SNAPSHOT_RETRY_S: Final = 10.0
-SYNCED_AT_ONCE_BYTES: Final = 1024 * 1024
-"""So much of the journal may be left for the event loop to wait for when a segment ends."""
-SYNCS_AHEAD_MAX: Final = 3
 SWITCH_S: Final = 0.0005
 """How long the event loop waits for a thread that writes records: ten times less than the interpreter's default."""
 GC_THRESHOLDS: Final = (10_000, 1, 2500)
@@ -68,8 +64,6 @@ class Server:
         self.options = options
         self._reload = reload
         self.recovered: snapshot.Recovery | None = None
-        self.snapshot_failure: str | None = None
-        """Why the last snapshot was not made."""
         self._servers: list[asyncio.Server] = []
         self._stopping = asyncio.Event()
         self._started_at = 0.0
@@ -160,7 +154,8 @@ class Server:
                 raise ConfigError(
                     f"{field}: port {options.metrics_port}: {error.strerror or error}"
                 ) from error
-        self._snapshots = loop.create_task(self._snapshot_when_due())
+        self.snapshots = Snapshots(shell, options.storage, self.recorder)
+        self._snapshots = loop.create_task(self.snapshots.take_when_due())
         self._started_at = time.monotonic()
         self._publish_status()
         log.info("broker %s serves %s", options.me, ", ".join(listener.url for listener in options.listeners))
@@ -216,10 +211,7 @@ class Server:
         journal = shell.journal
         if journal is not None:
             if shell.stalled is None:
-                folder = journal.folder
-                shell.at_rest(lambda segment: snapshot.write(shell.live, folder, segment))
-                journal.discard_before(journal.segment)
-                snapshot.discard_before(folder, journal.segment)
+                self.snapshots.take_last()
             with contextlib.suppress(StorageError, OSError):  # a broker that is stalled has said why
                 journal.close()
             os.close(self._lock)
@@ -276,58 +268,6 @@ class Server:
         except OSError as error:
             raise ConfigError(f"listener {listener.url}: {error.strerror or error}") from error
 
-    # --- snapshots ---------------------------------------------------------------------------------------------
-
-    async def _snapshot_when_due(self) -> None:
-        journal = self.shell.journal
-        if journal is None:
-            return
-        # A large state is worth a longer journal: otherwise a broker would do little else than write snapshots.
-        due_bytes = max(self.options.storage.snapshot_bytes, snapshot.size(journal.folder))
-        while True:
-            await asyncio.sleep(1.0)
-            if journal.written_bytes >= due_bytes and self.shell.stalled is None:
-                try:
-                    await self.snapshot()
-                except (StorageError, OSError) as error:
-                    self._note_snapshot_failure(str(error))
-                    await asyncio.sleep(SNAPSHOT_RETRY_S)
-                    continue
-                due_bytes = max(self.options.storage.snapshot_bytes, snapshot.size(journal.folder))
-
-    def _note_snapshot_failure(self, reason: str) -> None:
-        """The broker goes on serving with a journal that grows; operators are told until a snapshot succeeds."""
-        log.error("no snapshot: %s; the journal is kept and grows", reason)
-        self.shell.counts["snapshot_failed"] += 1
-        self.snapshot_failure = reason
-
-    async def snapshot(self) -> None:
-        """Let a child write the state, then drop the journal that it stands for."""
-        shell, journal = self.shell, self.shell.journal
-        assert journal is not None
-        if self.options.storage.durability is Durability.PROCESS:
-            await _sync_ahead(journal)  # with `disk` there is nothing left to sync
-        # Nothing may be under way: what is staged belongs to inputs before the snapshot.
-        while shell.is_holding:
-            await asyncio.sleep(0.001)
-        child, pipe = shell.at_rest(lambda segment: snapshot.fork(shell.live, journal.folder, segment))
-        segment, records = journal.segment, shell.live.records
-        recorded = self.recorder.flush_soon() if self.recorder is not None else None
-        await _closed(pipe)
-        _, status = await asyncio.to_thread(os.waitpid, child, 0)
-        if status:
-            self._note_snapshot_failure("the process that wrote it failed")
-            return
-        if recorded is not None and not await asyncio.to_thread(recorded.wait, RECORDS_S_MAX):
-            log.warning("records are behind; the journal is kept")
-            return
-        if self.recorder is not None and self.recorder.written < records:
-            return  # they could not be written: the journal can make them again
-        journal.discard_before(segment)
-        snapshot.discard_before(journal.folder, segment)
-        shell.counts["snapshots"] += 1
-        self.snapshot_failure = None
-
     # --- operators ---------------------------------------------------------------------------------------------
 
     def status(self) -> BrokerStatus:
@@ -347,7 +287,7 @@ class Server:
             status = "stalled"
         elif now.is_draining:
             status = "draining"
-        elif self.snapshot_failure is not None:
+        elif self.snapshots.failure is not None:
             status = "degraded"
         return {
             "status": status,
@@ -371,7 +311,7 @@ class Server:
                 else {}
             ),
             **({"reason": shell.stalled} if shell.stalled is not None else {}),
-            **({"snapshot": self.snapshot_failure} if self.snapshot_failure is not None else {}),
+            **({"snapshot": self.snapshots.failure} if self.snapshots.failure is not None else {}),
             **({"records": self.recorder.failed} if self.recorder and self.recorder.failed else {}),
         }
 
@@ -440,15 +380,6 @@ class Server:
             self.reload()
 
 
-async def _sync_ahead(journal: Journal) -> None:
-    """A segment that ends has to be on the disk: a thread waits for most of it, while clients are served."""
-    for _ in range(SYNCS_AHEAD_MAX):
-        written = journal.written_bytes
-        await asyncio.to_thread(journal.sync)
-        if journal.written_bytes - written < SYNCED_AT_ONCE_BYTES:
-            return
-
-
 def _tokens(options: ServerOptions) -> Tokens | None:
     if options.tokens is None:
         return None
@@ -462,22 +393,6 @@ def _place(settings: Settings) -> tuple[int, int]:
     if settings.me in settings.brokers:
         return settings.brokers.index(settings.me), count
     return crc32(settings.me.encode()) % count, count
-
-
-async def _closed(pipe: int) -> None:
-    """Return when the other end of the pipe is closed."""
-    loop = asyncio.get_running_loop()
-    ended = loop.create_future()
-
-    def look() -> None:
-        loop.remove_reader(pipe)
-        ended.set_result(None)
-
-    loop.add_reader(pipe, look)
-    try:
-        await ended
-    finally:
-        os.close(pipe)
 
 
 def serve(

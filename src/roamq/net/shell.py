@@ -12,21 +12,22 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
-from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
+from roamq.net.clients.mqtt.session import ServerConnection
 from roamq.net.clients.tokens import without_token
 from roamq.net.clients.turns import Turns
 from roamq.net.clock import SteadyClock
-from roamq.net.durable.inputs import InputKind, JournalEntry, LiveBroker
+from roamq.net.durable.inputs import FROM_A_CLIENT, InputKind, JournalEntry, LiveBroker
 from roamq.net.durable.journal import Journal, StorageError
+from roamq.net.durable.secrets import leave_out_second_connect, without_password
+from roamq.net.durable.writing import JournalWriter
 from roamq.net.ops.options import Durability
-from roamq.net.outputs import Login, UserIdentity
+from roamq.net.outputs import Login, Staged, UserIdentity
 from roamq.net.surroundings import Client, LoginDesk, Neighbours, Verdict, Watcher
 
 log = logging.getLogger("roamq.shell")
@@ -36,30 +37,11 @@ TICK_S: Final = 1.0
 GATHER_S: Final = 0.01
 """How long outputs gather while there is more to read: a write costs as much as a few deliveries."""
 RETRY_S: Final = 1.0
-NO_CONNECT: Final = b"\x00\x00"
-"""Bytes that close a connection as a CONNECT does that cannot be read."""
+REST_S: Final = 0.001
+PINGREQ: Final = b"\xc0\x00"
+PINGRESP: Final = b"\xd0\x00"
 CLOCK_OFF_S: Final = 2.0
 _RECEIVED: Final = int(InputKind.RECEIVED)
-_FROM_A_CLIENT: Final = frozenset(
-    {
-        InputKind.OPENED,
-        InputKind.RECEIVED,
-        InputKind.AUTHENTICATED,
-        InputKind.BLOCKED,
-        InputKind.KEEP_ALIVE,
-    }
-)
-
-
-@dataclass
-class _Staged:
-    """What leaves when the inputs that caused it are safe."""
-
-    writes: list[tuple[int, bytes]] = field(default_factory=list)
-    closing: list[int] = field(default_factory=list)
-    logins: list[Login] = field(default_factory=list)
-    links: Any = None
-    admitted: list[int] = field(default_factory=list)
 
 
 class Shell:
@@ -91,9 +73,12 @@ class Shell:
         self.stalled: str | None = None
         """Why nothing leaves: the journal cannot be written."""
         self._pending = journal.pending if journal is not None else None
-        self._syncs = durability is Durability.DISK
-        self._syncer = ThreadPoolExecutor(1, "journal") if self._syncs else None
-        self._held: _Staged | None = None
+        syncs = durability is Durability.DISK
+        self._writer = JournalWriter(journal, syncs=syncs) if journal is not None else None
+        self._held: Staged | None = None
+        """What waits for the disk."""
+        self._resting = 0
+        """How many wait until nothing is under way: nothing more is begun."""
         self._scheduled = False
         self.turns = Turns(loop)
         """Connections that have more to read."""
@@ -151,12 +136,18 @@ class Shell:
         now = self.now()
         if self._pending is not None:
             self._pending.append((_RECEIVED, now, number, data))
+        pings = self.mqtt(number) if data == PINGREQ and self._held is not None else None
+        owed = 0 if pings is None else len(pings.output)
         try:
             self.live.received(now, number, data)
         except Exception as error:
             self._fault((_RECEIVED, now, number), error)
         if self._pending and self.live.machine.out.closing:
-            self._leave_out_second_connect(number)
+            leave_out_second_connect(self._pending, number, self.mqtt(number))
+        if pings is not None and pings.output[owed:] == [PINGRESP]:
+            # It promises nothing, and need not wait for the disk as the rest does.
+            del pings.output[owed:]
+            self.clients[number].send(PINGRESP)
         if not self._scheduled:
             self._schedule()
 
@@ -171,8 +162,9 @@ class Shell:
         except Exception as error:
             self._fault((_RECEIVED, now, number), error)
         if self._pending is not None:
-            self._pending.append((_RECEIVED, now, number, self._without_password(number, data, end)))
-            self._leave_out_second_connect(number)
+            mqtt = self.mqtt(number)
+            self._pending.append((_RECEIVED, now, number, without_password(mqtt, data, end)))
+            leave_out_second_connect(self._pending, number, mqtt)
         if not self._scheduled:
             self._schedule()
 
@@ -193,40 +185,11 @@ class Shell:
         """The protocol's side of a connection, to look at."""
         return self.live.mqtt(number)
 
-    def _without_password(self, number: int, data: bytes, end: int) -> bytes:
-        """What the journal gets of a CONNECT. One that could not be read closes its connection, and so does what
-        replaces it: nobody knows where its password is."""
-        mqtt = self.mqtt(number)
-        connect = getattr(mqtt, "connect", None)
-        if connect is None:
-            is_closed = mqtt is None or mqtt.phase is ConnectionPhase.CLOSED
-            return NO_CONNECT if is_closed else data
-        size = len(connect.password or b"")
-        told = data[: end - size] + bytes(size) + data[end:]
-        name = (connect.user_name or "").encode()
-        if without_token(connect.user_name) == connect.user_name:
-            return told
-        # Some clients put their token into the place of the user name, which stands before the password.
-        at = end - size - (2 if connect.password is not None else 0)
-        return told[: at - len(name)] + b"-" * len(name) + told[at:]
-
-    def _leave_out_second_connect(self, number: int) -> None:
-        """A second CONNECT has closed the connection unread: of what came with it the journal gets the beginning."""
-        mqtt = self.mqtt(number)
-        unread = None if mqtt is None else mqtt.unread_connect
-        if unread is None or not self._pending:
-            return
-        kind, now, sender, data = self._pending[-1]
-        if kind == _RECEIVED and sender == number:
-            begins_here = unread <= len(data)
-            kept = data[: len(data) - min(unread, len(data))] + (b"\x10\x00" if begins_here else b"\x00")
-            self._pending[-1] = (kind, now, sender, kept)
-
     def _fault(self, entry: JournalEntry, error: Exception) -> None:
         """An input failed: a client broke a rule that nobody checked, or we have a bug. That connection is cut."""
         log.error("input %s failed: %s", InputKind(entry[0]).name, error, exc_info=error)
         self.counts["fault"] += 1
-        if entry[0] in _FROM_A_CLIENT:
+        if entry[0] in FROM_A_CLIENT:
             client = self.clients.get(entry[2])
             if client is not None:
                 self.loop.call_soon(client.abort)
@@ -240,7 +203,7 @@ class Shell:
     def flush(self) -> None:
         """Make the inputs safe, then let out what they caused."""
         self._scheduled = False
-        if self._held is not None or self.stalled is not None:
+        if self._held is not None or self.stalled is not None or self._resting:
             return  # goes on when the disk is done
         if self.turns and not self._hurries and not self._closed:
             now = time.perf_counter()
@@ -249,20 +212,23 @@ class Shell:
             if now - self._gathering_since < GATHER_S:
                 self._schedule()
                 return
-        if self.journal is not None:
+        done = None
+        if self._writer is not None:
             try:
-                self.journal.write()
+                done = self._writer.write()
             except StorageError as error:
                 self._stall(error)
                 return
         staged = self._stage()
-        if self._syncer is not None:
-            self._held = staged
-            assert self.journal is not None
-            done = self.loop.run_in_executor(self._syncer, self.journal.sync)
-            done.add_done_callback(self._synced)
-        else:
+        if done is None:
             self._release(staged)
+        else:
+            self._hold(staged, done)
+
+    def _hold(self, staged: Staged, done: "Future[None]") -> None:
+        """Let outputs out when the disk is done."""
+        self._held = staged
+        asyncio.wrap_future(done, loop=self.loop).add_done_callback(self._on_disk)
 
     @property
     def is_holding(self) -> bool:
@@ -273,7 +239,6 @@ class Shell:
         """Begin a segment of the journal and call `act` with its number while nothing is under way; not while
         holding."""
         assert self.journal is not None and self._held is None
-        self.journal.write()
         segment = self.journal.rotate()
         staged = self._stage()
         try:
@@ -281,11 +246,34 @@ class Shell:
         finally:
             self._release(staged)  # the journal has what caused it, whatever became of `act`
 
-    def _stage(self) -> _Staged:
+    async def when_at_rest(self, act: Callable[[int], T]) -> T:
+        """`at_rest`, soon, and nobody waits for the disk but outputs."""
+        assert self.journal is not None and self._writer is not None
+        await asyncio.to_thread(self.journal.make_next)
+        self._resting += 1
+        try:
+            while self._held is not None:
+                await asyncio.sleep(REST_S)
+            if self.stalled is not None:
+                raise StorageError(self.stalled)
+            self.journal.write()
+            ended = self.journal.begin_next()
+            staged = self._stage()
+            try:
+                return act(self.journal.segment)
+            finally:
+                done = self._writer.finish(ended)
+                self._hold(staged, done)
+        finally:
+            self._resting -= 1
+            if not self._scheduled:
+                self._schedule()
+
+    def _stage(self) -> Staged:
         """Take the outputs of the live broker."""
         self._gathering_since, self._hurries = None, False
         out = self.live.take()
-        staged = _Staged(closing=out.closing, logins=out.logins)
+        staged = Staged(closing=out.closing, logins=out.logins)
         writes = staged.writes
         clients = self.clients
         for number, mqtt in out.dirty.items():
@@ -311,7 +299,7 @@ class Shell:
                 self.on_records(self.live.records - len(out.records), out.records)
         return staged
 
-    def _release(self, staged: _Staged) -> None:
+    def _release(self, staged: Staged) -> None:
         clients = self.clients
         for number, data in staged.writes:
             client = clients.get(number)
@@ -361,10 +349,14 @@ class Shell:
         user = login.username if login.certified is None else login.certified
         self.feed(InputKind.AUTHENTICATED, login.connection, user if verdict else None, verdict)
 
-    def _synced(self, done: "asyncio.Future[None]") -> None:
-        staged, self._held = self._held, None
-        assert staged is not None
+    def _on_disk(self, done: "asyncio.Future[None]") -> None:
+        if self._held is None:
+            return  # `stop` has let it out
         error = done.exception()
+        if isinstance(error, StorageError):
+            self._stall(error)  # what is held leaves when it can be written
+            return
+        staged, self._held = self._held, None
         if error is not None:
             # What a failed sync has left on the disk is unknown: nothing may be promised any more.
             self._stall(StorageError(f"the journal cannot be made durable: {error}"), retry=False)
@@ -391,14 +383,19 @@ class Shell:
             self.loop.call_later(RETRY_S, self._retry)
 
     def _retry(self) -> None:
-        assert self.journal is not None
+        assert self._writer is not None
         try:
-            self.journal.write()
+            done = self._writer.write_again()
         except StorageError as error:
             self._stall(error)
             return
         log.warning("the journal can be written again")
         self.stalled = None
+        staged, self._held = self._held or self._stage(), None
+        if done is None:
+            self._release(staged)
+        else:
+            self._hold(staged, done)
         for client in list(self.clients.values()):
             client.resume("stalled")
         if self.neighbours is not None:
@@ -477,10 +474,14 @@ class Shell:
         for handle in (self._alarm, self._ticker):
             if handle is not None:
                 handle.cancel()
-        if self._syncer is not None:
-            self._syncer.shutdown(wait=True)
-            self._syncer = None
-            if self._held is not None:
-                self._release(self._held)
-                self._held = None
-        self.flush()
+        if self._writer is not None and self.stalled is None:
+            try:
+                self._writer.close()
+                if self._held is not None:
+                    staged, self._held = self._held, None
+                    self._release(staged)
+            except (StorageError, OSError) as error:
+                self.stalled = str(error)
+                log.critical("the last inputs are not safe, and nobody is answered: %s", error)
+        if self.stalled is None:
+            self._release(self._stage())

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from roamq.core.errors import ConfigError
 from roamq.net.clients.certificates import user_of
-from roamq.net.clients.mqtt.codec import Connack, Connect, Decoder, ReasonCode, Version, encode
+from roamq.net.clients.mqtt.codec import Connack, Connect, Decoder, Properties, ReasonCode, Version, encode
 from roamq.net.ops.local import free_ports
 from roamq.net.ops.options import CertificateName
 from tests.net.live import port_of, running, write_network
@@ -34,24 +34,29 @@ class Authority:
         )
         self.path = self._write(name, certificate, self.key)
 
-    def certify(self, file: str, *common_names: str, dns: tuple[str, ...] = ()) -> Path:
+    def certify(
+        self, file: str, *common_names: str, dns: tuple[str, ...] = (), days: tuple[int, int] = (-1, 1)
+    ) -> Path:
+        """`days`: from when and until when it is valid, from today on."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in common_names])
-        builder = self._builder(subject, key)
+        builder = self._builder(subject, key, days)
         if dns:
             names = x509.SubjectAlternativeName([x509.DNSName(name) for name in dns])
             builder = builder.add_extension(names, critical=False)
         return self._write(file, builder, key)
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: tuple[int, int] = (-1, 1)
+    ) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self.name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(NOW - datetime.timedelta(days=1))
-            .not_valid_after(NOW + datetime.timedelta(days=1))
+            .not_valid_before(NOW + datetime.timedelta(days=days[0]))
+            .not_valid_after(NOW + datetime.timedelta(days=days[1]))
         )
 
     def _write(self, file: str, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> Path:
@@ -110,6 +115,9 @@ def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
     ann, bob = ours.certify("ann", "ann"), ours.certify("bob", "bob")
     both, nameless = ours.certify("both", "ann", "bob"), ours.certify("anonymous", "anonymous")
     forged = others.certify("ann", "ann")
+    expired = ours.certify("expired", "ann", days=(-3, -2))
+    early = ours.certify("early", "ann", days=(2, 3))
+    unnamed = ours.certify("unnamed", dns=("ann",))
 
     async def scenario() -> None:
         network = write_network(tmp_path, NETWORK.format(port=free_ports(1)[0], rule="common-name"))
@@ -120,7 +128,10 @@ def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
             async def connect(
                 certificate: Path | None, client: str, user: str | None = None
             ) -> ReasonCode | None:
-                asked = Connect(client_id=client, clean_start=False, user_name=user, password=b"any")
+                lasting = Properties(session_expiry_interval=1000)
+                asked = Connect(
+                    client_id=client, clean_start=False, user_name=user, password=b"any", properties=lasting
+                )
                 return await answer_to(port, ours.path, certificate, asked)
 
             assert await connect(ann, "phone") is ReasonCode.SUCCESS
@@ -129,6 +140,10 @@ def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
             assert await connect(bob, "bobs") is ReasonCode.SUCCESS
             assert await connect(both, "x") is refused
             assert await connect(nameless, "x") is refused
+            assert await connect(unnamed, "x") is refused, "it has a name, but not where the rule looks"
+            assert await connect(bob, "phone") is ReasonCode.NOT_AUTHORIZED, "the session is ann's"
+            for certificate in (expired, early):
+                assert await connect(certificate, "x") is None
             assert await connect(forged, "x") is None
             assert await connect(None, "x") is None
 

@@ -121,12 +121,12 @@ def test_a_fork_that_fails_is_reported_and_loses_nothing(
                 for _ in range(2):
                     client.publish("t", b"under way", 1)
                     with pytest.raises(StorageError, match="no process to write a snapshot"):
-                        await server.snapshot()
-                    server._note_snapshot_failure("no process")
+                        await server.snapshots.take()
+                    server.snapshots.note_failure("no process")
             await client.ping()
             assert server.health()["status"] == "degraded"
             assert server.health()["snapshot"] == "no process"
-            await server.snapshot()
+            await server.snapshots.take()
             assert server.health()["status"] == "ok"
             assert [payload for _, payload, *_ in client.received] == [b"under way"] * 2
         async with running(network):

@@ -48,6 +48,16 @@ class InputKind(IntEnum):
 
 
 KINDS: Final = frozenset(map(int, InputKind))
+FROM_A_CLIENT: Final = frozenset(
+    {
+        InputKind.OPENED,
+        InputKind.RECEIVED,
+        InputKind.AUTHENTICATED,
+        InputKind.BLOCKED,
+        InputKind.KEEP_ALIVE,
+    }
+)
+"""Inputs whose first detail is the number of a client's connection."""
 
 
 class LiveBroker:

@@ -50,10 +50,12 @@ class Journal:
         """Inputs that are not written yet. The shell appends to it."""
         self.written_bytes = 0
         """Since the last snapshot."""
-        self._file = -1
         self._size = 0
         self._unwritten = b""
-        self._open(segment)
+        self._file = self._open(segment)
+        self._size = os.lseek(self._file, 0, os.SEEK_END)
+        self._next = -1
+        """The file of the next segment, once it is made."""
 
     def write(self) -> None:
         """All pending inputs as one group, in the hands of the operating system: they survive our death.
@@ -61,10 +63,19 @@ class Journal:
         Raises `StorageError` and leaves a clean end behind if the disk is full: call it again later, with
         more inputs pending or not.
         """
+        self.gather()
+        self.write_gathered()
+
+    def gather(self) -> int:
+        """Make a group of the pending inputs; how many bytes there are to write. Not while a thread writes."""
         if self.pending:
             body = _ENCODER.encode(self.pending)
             self._unwritten += _HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body
             self.pending.clear()
+        return len(self._unwritten)
+
+    def write_gathered(self) -> None:
+        """`write`, without what is pending. May be called from a thread."""
         if not self._unwritten:
             return
         try:
@@ -83,28 +94,46 @@ class Journal:
         os.fdatasync(self._file)
 
     def rotate(self) -> int:
-        """Begin the next segment and give its number: a snapshot of now stands for all before it.
-
-        The segment that ends gets an empty group: whoever reads it knows that another one follows.
-        """
+        """Begin the next segment and give its number: a snapshot of now stands for all before it."""
         self.write()
-        before, path = self._file, self._path(self.segment)
-        self._open(self.segment + 1)
+        self.make_next()
+        self.finish(self.begin_next())
+        return self.segment
+
+    def make_next(self) -> None:
+        """Make the file of the next segment. May be called from a thread, while groups are written."""
+        if self._next < 0:
+            self._next = self._open(self.segment + 1)
+
+    def begin_next(self) -> int:
+        """Go on in the next segment, whose file is made, and wait for nothing; gives the file of the one that ends.
+
+        All that is gathered was written. The caller has it finished, and writes nothing before.
+        """
+        assert self._next >= 0 and not self._unwritten
+        ended, self._file, self._next = self._file, self._next, -1
+        self._size = 0
+        self.written_bytes = 0
+        self.segment += 1
+        return ended
+
+    def finish(self, ended: int) -> None:
+        """The segment that ends gets an empty group: whoever reads it knows that another one follows. May be called
+        from a thread."""
         try:
-            os.write(before, _LAST_GROUP)
-            os.fdatasync(before)
+            os.write(ended, _LAST_GROUP)
+            os.fdatasync(ended)
         except OSError as error:
+            path = self._path(self.segment - 1)
             raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
         finally:
-            os.close(before)
-        self.written_bytes = 0
-        return self.segment
+            os.close(ended)
 
     def discard_before(self, segment: int) -> None:
         """A snapshot has taken their place."""
         for number in segments(self.folder):
             if number < segment:
-                self._path(number).unlink()
+                self._path(number).unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -112,17 +141,18 @@ class Journal:
             os.fdatasync(self._file)
             os.close(self._file)
             self._file = -1
+        if self._next >= 0:
+            os.close(self._next)
+            self._next = -1
 
-    def _open(self, segment: int) -> None:
+    def _open(self, segment: int) -> int:
         path = self._path(segment)
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
             sync_folder(self.folder)
         except OSError as error:
             raise StorageError(f"{path}: cannot be opened: {error.strerror}") from error
-        self._file = file
-        self._size = os.lseek(file, 0, os.SEEK_END)
-        self.segment = segment
+        return file
 
     def _write_all(self, data: bytes) -> None:
         view = memoryview(data)
@@ -201,8 +231,10 @@ class Reader:
             raise StorageError(f"{segment_path(folder, missing)}: is missing; put it back from a copy")
 
     def __iter__(self) -> Iterator[JournalEntry]:
+        # The file of the next segment is made before it is needed: a fall may have left it empty.
+        written = [number for number in self.numbers if size_of(segment_path(self.folder, number))]
         for number in self.numbers:
-            yield from self._segment(number, is_last=number == self.numbers[-1])
+            yield from self._segment(number, is_last=number >= max(written, default=0))
 
     def _segment(self, number: int, *, is_last: bool) -> Iterator[JournalEntry]:
         path = segment_path(self.folder, number)
@@ -222,7 +254,7 @@ class Reader:
             yield from self._entries(path, at, body)
             at += _HEADER.size + len(body)
             self.read_bytes += _HEADER.size + len(body)
-            if is_last and bytes(body) == _NOTHING:
+            if number == self.numbers[-1] and bytes(body) == _NOTHING:
                 following = segment_path(self.folder, number + 1)
                 raise StorageError(f"{following}: is missing; put it back from a copy")
 
@@ -261,6 +293,13 @@ class Reader:
 def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
 

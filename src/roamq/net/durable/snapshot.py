@@ -152,7 +152,7 @@ def fork(live: LiveBroker, folder: Path, segment: int) -> tuple[int, int]:
 def discard_before(folder: Path, segment: int) -> None:
     for number in _snapshots(folder):
         if number < segment:
-            (folder / f"{number:08d}{_SUFFIX}").unlink()
+            (folder / f"{number:08d}{_SUFFIX}").unlink(missing_ok=True)
 
 
 def _snapshots(folder: Path) -> list[int]:

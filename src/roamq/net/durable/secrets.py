@@ -1,0 +1,39 @@
+"""What the journal gets of a CONNECT: no password and no token, whether it could be read or not."""
+
+from typing import Final
+
+from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
+from roamq.net.clients.tokens import without_token
+from roamq.net.durable.inputs import InputKind, JournalEntry
+
+NO_CONNECT: Final = b"\x00\x00"
+"""Bytes that close a connection as a CONNECT does that cannot be read."""
+
+
+def without_password(mqtt: ServerConnection | None, data: bytes, end: int) -> bytes:
+    """What the journal gets of a CONNECT, which ends at `end`. One that could not be read closes its connection, and so
+    does what replaces it: nobody knows where its password is."""
+    connect = getattr(mqtt, "connect", None)
+    if connect is None:
+        is_closed = mqtt is None or mqtt.phase is ConnectionPhase.CLOSED
+        return NO_CONNECT if is_closed else data
+    size = len(connect.password or b"")
+    told = data[: end - size] + bytes(size) + data[end:]
+    name = (connect.user_name or "").encode()
+    if without_token(connect.user_name) == connect.user_name:
+        return told
+    # Some clients put their token into the place of the user name, which stands before the password.
+    at = end - size - (2 if connect.password is not None else 0)
+    return told[: at - len(name)] + b"-" * len(name) + told[at:]
+
+
+def leave_out_second_connect(pending: list[JournalEntry], number: int, mqtt: ServerConnection | None) -> None:
+    """A second CONNECT has closed the connection unread: of what came with it the journal gets the beginning."""
+    unread = None if mqtt is None else mqtt.unread_connect
+    if unread is None or not pending:
+        return
+    kind, now, sender, data = pending[-1]
+    if kind == InputKind.RECEIVED and sender == number:
+        begins_here = unread <= len(data)
+        kept = data[: len(data) - min(unread, len(data))] + (b"\x10\x00" if begins_here else b"\x00")
+        pending[-1] = (kind, now, sender, kept)
