@@ -183,7 +183,7 @@ def _added(
 ) -> tuple[float, float]:
     """What bursts add to the mean with these periods in place of others, and the variability with them."""
     queues = [
-        replace(queue, **{name: law for (whose, name), law in laws.items() if whose == place})
+        replace(queue, on=laws.get((place, "on"), queue.on), off=laws.get((place, "off"), queue.off))
         for place, queue in enumerate((source, centre))
     ]
     bursty = _by_size(queues[0], queues[1], other_rate)
@@ -211,7 +211,7 @@ def behind_departures(
     if centre.utilisation >= 1:
         raise ValueError(f"saturated: utilisation is {centre.utilisation:.3g}, so there is no steady state")
     phases, behind_phases = departures.hidden.shape[0], centre.phases
-    own = np.kron(departures.released, np.eye(behind_phases))
+    own: Floats = np.kron(departures.released, np.eye(behind_phases)).astype(np.float64)
     size = own.shape[0]
     up = own + other_rate * np.eye(size)
     down: Floats = np.kron(np.eye(phases), centre.completions).astype(np.float64)

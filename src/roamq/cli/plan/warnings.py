@@ -7,6 +7,7 @@ as a simulation of the question itself, and `roamq.sim.tandem` takes a fraction 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Final
 
@@ -144,7 +145,7 @@ class SimulatedPath:
 
 def relative_error(values: Sequence[float]) -> float:
     """The standard error of the mean, over the mean."""
-    return stdev(values) / len(values) ** 0.5 / fmean(values)
+    return stdev(values) / sqrt(len(values)) / fmean(values)
 
 
 def _larger(solved: "Sequence[SolvedCentre]") -> float:
