@@ -1,17 +1,15 @@
 """The error of the burst approximation over uplink speed and utilisation, as a table and a figure.
 
-    python -m benchmarks.bursts [--figure FILE.png] [--write]
-    python -m benchmarks.bursts --paths 28
+    python -m benchmarks.bursts [--figure FILE.png]
+    python -m benchmarks.bursts --paths 100 --seed 2
 
 A publisher is connected for a time and away for as long; behind its uplink stands one centre, always on. Events come
 once a second. The model (`roamq.models.bursts`) is held against a simulation without an event loop (`roamq.sim.tandem`)
-for every cell. `--write` puts the map where `roamq plan` looks up whether to warn. `--paths` draws paths at random that
-the map does not cover: periods of any length, several centres, other flows, peers that disconnect at the other end. It
-shows the error beside the number of warnings that `roamq plan` would print.
+for every cell. `--paths` draws paths at random that the map does not cover, and tells how often `roamq plan` warns
+where its answer is wrong, and where it is right (`benchmarks._burst_paths`).
 """
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -22,10 +20,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._burst_paths import show
 from roamq.models import phase_type as pt
-from roamq.models.bursts import ERRORS_FILE, behind, doubts, law_of, solve_path
+from roamq.models.bursts import behind
 from roamq.models.intermittent import IntermittentQueue
-from roamq.models.queueing import Centre
 from roamq.report.exhibits import Figure, Series
 from roamq.report.files import save
 from roamq.sim.tandem import Station, responses
@@ -83,70 +81,16 @@ def figure(cells: Sequence[dict[str, float]]) -> Figure:
     )
 
 
-def random_path(rng: np.random.Generator) -> list[Centre]:
-    """A publisher and one to three centres behind it, about a third of them ON/OFF; 1 event per second."""
-
-    def periods() -> tuple[float, float]:
-        on_s, off_s = np.exp(rng.uniform(math.log(3), math.log(200), 2))
-        return float(on_s), float(off_s)
-
-    on_s, off_s = periods()
-    uplink_s = float(rng.choice([0.001, 0.03, 0.1, 0.3])) * on_s / (on_s + off_s)
-    path = [Centre(name="publisher", rate=1.0, demand_s=uplink_s, t_on_s=on_s, t_off_s=off_s)]
-    for place in range(int(rng.integers(1, 4))):
-        other_rate, utilisation = float(rng.choice([0, 0, 1, 3])), float(rng.uniform(0.1, 0.85))
-        if rng.random() < 0.35:
-            on_s, off_s = periods()
-            demand_s = utilisation * on_s / (on_s + off_s)
-            path.append(Centre(name=f"c{place}", rate=1.0, demand_s=demand_s, t_on_s=on_s, t_off_s=off_s))
-        else:
-            demand_s = utilisation / (1 + other_rate)
-            path.append(Centre(name=f"c{place}", rate=1.0, other_rate=other_rate, demand_s=demand_s))
-    return path
-
-
-def path_error(path: Sequence[Centre], *, events: int, runs: int) -> dict[str, float]:
-    """Relative errors of mean and 95th percentile, the interval of the simulated mean, and the warnings."""
-    solved = solve_path(path)
-    law = law_of(solved)
-    assert law is not None
-    stations = [Station(c.demand_s, c.t_on_s if c.is_on_off else 0.0, c.t_off_s, c.other_rate) for c in path]
-    found = [responses(stations, rate=1.0, events=events, seed=seed) for seed in range(runs)]
-    means = [float(run.mean()) for run in found]
-    return {
-        "mean": law.mean() / float(np.mean(means)) - 1,
-        "half_width": 2.57 * float(np.std(means, ddof=1)) / math.sqrt(runs) / float(np.mean(means)),
-        "p95": law.quantile(0.95) / float(np.mean([np.quantile(run, 0.95) for run in found])) - 1,
-        "without_bursts": sum(c.response_s() for c in path) / float(np.mean(means)) - 1,
-        "warnings": len(doubts(solved)),
-    }
-
-
-def show_paths(count: int) -> None:
-    rng = np.random.default_rng(5)
-    table = Table(title=f"{count} random paths: error of the model, %")
-    for column in ("utilisations (* ON/OFF)", "mean", "±", "95%", "mean without bursts", "warnings"):
-        table.add_column(column, justify="right")
-    for _ in range(count):
-        path = random_path(rng)
-        errors = path_error(path, events=150_000, runs=RUNS)
-        table.add_row(
-            " ".join(f"{c.utilisation:.2f}{'*' if c.is_on_off else ''}" for c in path),
-            *(f"{100 * errors[key]:+.0f}" for key in ("mean", "half_width", "p95", "without_bursts")),
-            f"{errors['warnings']:.0f}",
-        )
-    Console(width=120).print(table)
-
-
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--figure", type=Path)
-    parser.add_argument("--write", action="store_true")
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--paths", type=int, metavar="N")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="which random paths (default: 1)")
+    parser.add_argument("--every", action="store_true", help="list every path, not only the silent errors")
     asked = parser.parse_args(argv)
     if asked.paths is not None:
-        show_paths(asked.paths)
+        show(asked.paths, asked.seed, every=asked.every)
         return
     cells = [
         cell(uplink_s, utilisation, period_s, events=asked.events, runs=RUNS)
@@ -169,9 +113,6 @@ def main(argv: Sequence[str]) -> None:
     print(f"the simulated means are known to ±{100 * widest:.1f}% in the worst cell")
     if asked.figure is not None:
         save(figure(cells), asked.figure)
-    if asked.write:
-        rounded = [{key: round(value, 4) for key, value in c.items()} for c in cells]
-        ERRORS_FILE.write_text(json.dumps(rounded, indent=0) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,12 +12,10 @@ The stretch of service by interruptions follows the breakdown-queue literature (
 Naor 1963), to which Theorem 2 of [TIME] belongs as well.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
-from pathlib import Path
+from functools import cached_property, reduce
 from typing import Final
 
 import numpy as np
@@ -43,24 +41,20 @@ SCV_MIN: Final = 0.05
 NEGLIGIBLE: Final = 0.005
 """A burst that cannot change the response time of a path by more than this share is not computed."""
 
-SOURCE_UTILISATION_MAX: Final = 0.98
+LEVELS_MAX: Final = 20_000
+"""Events present, at most, at a centre whose connected periods have phases."""
+
+SHARE_MIN: Final = 0.01
+"""Times away are found to this share of the peer's."""
 
 STATES_MAX: Final = 460
-"""A larger chain takes longer than a second. Periods that hardly vary have many phases: they are then taken as a little
-more variable, for the bursts alone."""
+"""A larger chain takes longer than a second. Periods that are not exponential have phases; see `_by_variability`."""
 
-RARE: Final = 3.0
-"""A peer that is connected so many times as long as it is away is rarely away. Few events are in a burst then, and two
-moments do not tell how long these take."""
-
-RARE_BURST: Final = 0.05
-"""What bursts add is told as a share of the path's mean from here on."""
-
-ERRORS_FILE: Final = Path(__file__).with_name("burst_errors.json")
-"""The map of errors against simulation, which `python -m benchmarks.bursts --write` makes."""
+REGULAR_SCV: Final = 0.5
+"""The variability of periods of two phases: the least that is solved where the chain is too large."""
 
 ERROR_MAX: Final = 0.1
-"""An error of the mean, or of the 95th percentile, beyond this is told."""
+"""Within this error of mean and 95th percentile the approximation is called good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +127,13 @@ def behind(
 
     `centre.rate` is the total rate; the service of both must be exponential.
     """
-    phases = phases_for_bursts(source, centre)
-    if phases is not None:
-        rough = _with_phases(centre, phases)
-        bursty = behind(_with_phases(source, phases), rough, other_rate=other_rate)
-        # What bursts add is taken over; what the centre takes without them is known.
-        mean_s = max(bursty.mean_s - rough.mean_response_s(), 0.0) + centre.mean_response_s()
-        return BurstyResponse(mean_s, bursty.scv * mean_s**2)
+    if _is_too_large(source, centre):
+        return _by_variability(source, centre, other_rate)
+    return _by_size(source, centre, other_rate)
+
+
+def _by_size(source: IntermittentQueue, centre: IntermittentQueue, other_rate: float) -> BurstyResponse:
+    """Two sizes of lumps, and the line through both answers."""
     coarse, fine = (Departures(source=source, lumps_per_mean=lumps) for lumps in LUMPS_PER_MEAN)
     finest = behind_departures(fine, centre, other_rate=other_rate)
     if fine.lump == 1:
@@ -152,31 +146,58 @@ def behind(
     return BurstyResponse(mean_s, max(variance_s2, SCV_MIN * mean_s**2))
 
 
-def phases_for_bursts(source: IntermittentQueue, centre: IntermittentQueue) -> int | None:
-    """How many phases the periods of both may have; None if they have no more than that already."""
-    most = max(law.phases for law in (source.on, source.off, centre.on, centre.off) if law is not None)
+def _is_too_large(source: IntermittentQueue, centre: IntermittentQueue) -> bool:
     backlog = BACKLOG_MAX * LUMPS_PER_MEAN[-1] + 1
-
-    def states(phases: int) -> int:
-        kept = [
-            sum(min(law.phases, max(phases, 2)) for law in (queue.on, queue.off) if law is not None) or 1
-            for queue in (source, centre)
-        ]
-        return backlog * kept[0] * kept[1]
-
-    allowed = next((phases for phases in range(most, 1, -1) if states(phases) <= STATES_MAX), 2)
-    return None if allowed >= most or most <= 2 else allowed
+    has_phases = any(law.phases > 1 for law in _laws(source, centre).values())
+    return has_phases and backlog * source.phases * centre.phases > STATES_MAX
 
 
-def _with_phases(queue: IntermittentQueue, phases: int) -> IntermittentQueue:
-    """The same centre with periods that are as regular as so many phases allow."""
-    if queue.on is None or queue.off is None:
-        return queue
-    on, off = (
-        law if law.phases <= phases else with_moments(law.mean(), max(_scv(law), 1 / phases))
-        for law in (queue.on, queue.off)
-    )
-    return replace(queue, on=on, off=off)
+def _by_variability(
+    source: IntermittentQueue, centre: IntermittentQueue, other_rate: float
+) -> BurstyResponse:
+    """What bursts add where the periods have too many phases together.
+
+    The variabilities of the periods act on a queue by their sum, the more exactly the busier it is, so each is changed
+    for itself, from exponential to its own; and one that hardly varies from exponential to two phases, and on along
+    that line. What the centre takes without bursts is known.
+    """
+    laws = {place: law for place, law in _laws(source, centre).items() if law.phases > 1}
+    usual = {place: exponential(law.mean()) for place, law in laws.items()}
+    base, base_scv = _added(source, centre, usual, other_rate)
+    added, scv = base, base_scv
+    for place, law in laws.items():
+        solved = law if law.phases == 2 else with_moments(law.mean(), REGULAR_SCV)
+        there, scv_there = _added(source, centre, {**usual, place: solved}, other_rate)
+        further = (1 - _scv(law)) / (1 - _scv(solved))
+        added += further * (there - base)
+        scv += further * (scv_there - base_scv)
+    mean_s = max(added, 0.0) + centre.mean_response_s()
+    return BurstyResponse(mean_s, max(scv, SCV_MIN) * mean_s**2)
+
+
+def _added(
+    source: IntermittentQueue,
+    centre: IntermittentQueue,
+    laws: Mapping[tuple[int, str], MatrixExponential],
+    other_rate: float,
+) -> tuple[float, float]:
+    """What bursts add to the mean with these periods in place of others, and the variability with them."""
+    queues = [
+        replace(queue, on=laws.get((place, "on"), queue.on), off=laws.get((place, "off"), queue.off))
+        for place, queue in enumerate((source, centre))
+    ]
+    bursty = _by_size(queues[0], queues[1], other_rate)
+    return bursty.mean_s - queues[1].mean_response_s(), bursty.scv
+
+
+def _laws(*queues: IntermittentQueue) -> dict[tuple[int, str], MatrixExponential]:
+    """(which queue, "on" or "off") -> its periods."""
+    return {
+        (place, name): law
+        for place, queue in enumerate(queues)
+        for name, law in (("on", queue.on), ("off", queue.off))
+        if law is not None
+    }
 
 
 def _scv(law: MatrixExponential) -> float:
@@ -190,7 +211,7 @@ def behind_departures(
     if centre.utilisation >= 1:
         raise ValueError(f"saturated: utilisation is {centre.utilisation:.3g}, so there is no steady state")
     phases, behind_phases = departures.hidden.shape[0], centre.phases
-    own = np.kron(departures.released, np.eye(behind_phases))
+    own: Floats = np.kron(departures.released, np.eye(behind_phases)).astype(np.float64)
     size = own.shape[0]
     up = own + other_rate * np.eye(size)
     down: Floats = np.kron(np.eye(phases), centre.completions).astype(np.float64)
@@ -203,6 +224,8 @@ def behind_departures(
     complement = np.eye(size) - r
     total = np.linalg.solve(complement.T, empty)
     scale = float(total.sum())
+    if centre.on is not None and centre.on.phases > 1:
+        return _response_by_level(centre, empty / scale, r, own)
     # What an event of the burst finds: sums over the levels of 1, n and n^2 times the probability of level n.
     first = np.linalg.solve(complement.T, total @ r)
     second = np.linalg.solve(complement.T, first + first @ r)
@@ -213,8 +236,34 @@ def behind_departures(
     return _response(centre, *(part / float(sums[0].sum()) for part in sums))
 
 
+def _response_by_level(centre: IntermittentQueue, level: Floats, r: Floats, own: Floats) -> BurstyResponse:
+    """The same where connected periods have phases: how long one service takes tells of the next.
+
+    Level by level: an event that finds n others leaves after n + 1 services, whose first two moments follow from those
+    of n services by the phase that the first one ends in.
+    """
+    one_s = np.linalg.solve(-centre.busy, np.ones(centre.phases))
+    square = 2 * np.linalg.solve(-centre.busy, one_s)
+    following = np.linalg.solve(-centre.busy, centre.completions)
+    timed = np.linalg.solve(-centre.busy, following)
+    once, twice = one_s, square
+    share = mean = second = 0.0
+    for _ in range(LEVELS_MAX):
+        arriving = np.reshape(level @ own, (-1, centre.phases)).sum(axis=0)
+        share += float(arriving.sum())
+        mean += float(arriving @ once)
+        second += float(arriving @ twice)
+        if float(arriving @ twice) < 1e-9 * second:
+            break
+        once, twice = one_s + following @ once, square + 2 * timed @ once + following @ twice
+        level = level @ r
+    mean, second = mean / share, second / share
+    return BurstyResponse(mean, max(second - mean**2, SCV_MIN * mean**2))
+
+
 def _response(centre: IntermittentQueue, share: Floats, ahead: Floats, ahead_2: Floats) -> BurstyResponse:
-    """The law of n + 1 services, one after the other, of which only the first may begin disconnected.
+    """The law of n + 1 services, one after the other, of which only the first may begin disconnected: those that follow
+    are alike, for connected periods are exponential.
 
     By phase of the centre: the share of arrivals, the mean number found times the share, and the mean square.
     """
@@ -254,8 +303,8 @@ class SolvedCentre:
 def solve_path(centres: Sequence[Centre], *, on_scv: float = 1.0, off_scv: float = 1.0) -> list[SolvedCentre]:
     """The response time at every centre of a path, with the bursts that ON/OFF centres release to those behind them.
 
-    A burst leaves an ON/OFF centre at the speed of that centre, or of the slowest centre that it has passed since. A
-    centre where the burst cannot change the path's mean by more than `NEGLIGIBLE` is left as it is.
+    A burst leaves an ON/OFF centre at the speed of that centre, or of the slowest centre that it has passed since; see
+    `_as_one`. A centre where the burst cannot change the path's mean by more than `NEGLIGIBLE` is left as it is.
     """
     solved: list[SolvedCentre] = []
     queues = [_queue(centre, on_scv, off_scv) for centre in centres]
@@ -272,12 +321,58 @@ def solve_path(centres: Sequence[Centre], *, on_scv: float = 1.0, off_scv: float
                 known[key] = behind(source, queue, other_rate=centre.other_rate)
             here = replace(here, law=with_moments(known[key].mean_s, known[key].scv))
         solved.append(here)
+        assert here.law is not None
         if centre.is_on_off:
-            source = replace(queue, rate=centre.rate)
-        elif source is not None and centre.demand_s > source.service.mean():
-            slower = replace(source, service=exponential(centre.demand_s))
-            source = slower if slower.utilisation < SOURCE_UTILISATION_MAX else source
+            source = _released_by(replace(queue, rate=centre.rate), here.law.mean() / queue.mean_response_s())
+        elif source is not None:
+            source = _as_one(source, centre, here.law.mean())
     return solved
+
+
+def _as_one(source: IntermittentQueue, centre: Centre, response_s: float) -> IntermittentQueue:
+    """A source and the always connected centre behind it, as one ON/OFF centre.
+
+    It releases events at the speed that the slower of the two has for them. A centre that is always connected goes on
+    with what it has when the peer is away, so together they are away for a shorter time: as long as makes them hold
+    as many events as they do.
+    """
+    alone_s = centre.demand_s / (1 - centre.other_rate * centre.demand_s)
+    if alone_s <= source.service.mean() or source.on is None or source.off is None:
+        return source
+    on, off, service = source.on, source.off, exponential(alone_s)
+    cycle_s = on.mean() + off.mean()
+
+    def away(share: float) -> IntermittentQueue:
+        off_s = share * off.mean()
+        return replace(
+            source,
+            service=service,
+            on=_scaled(on, (cycle_s - off_s) / on.mean()),
+            off=_scaled(off, share),
+        )
+
+    held_s = source.mean_response_s() + response_s
+    low, high = SHARE_MIN, 1.0
+    while high - low > SHARE_MIN:
+        middle = (low + high) / 2
+        tried = away(middle)
+        if tried.utilisation >= 1 or tried.mean_response_s() > held_s:
+            high = middle
+        else:
+            low = middle
+    return away(low)
+
+
+def _released_by(queue: IntermittentQueue, longer: float) -> IntermittentQueue:
+    """An ON/OFF centre that itself gets bursts holds so many times as many events: as with longer periods."""
+    if longer <= 1 or queue.on is None or queue.off is None:
+        return queue
+    return replace(queue, on=_scaled(queue.on, longer), off=_scaled(queue.off, longer))
+
+
+def _scaled(law: MatrixExponential, times: float) -> MatrixExponential:
+    """The law of so many times the duration."""
+    return replace(law, generator=law.generator / times)
 
 
 def law_of(solved: Sequence[SolvedCentre]) -> MatrixExponential | None:
@@ -286,86 +381,6 @@ def law_of(solved: Sequence[SolvedCentre]) -> MatrixExponential | None:
     if len(laws) < len(solved):
         return None
     return reduce(MatrixExponential.then, laws)
-
-
-def doubts(solved: Sequence[SolvedCentre]) -> list[str]:
-    """Where bursts make the answer an approximation that is not good, in words; empty where it is.
-
-    The map of errors (`ERRORS_FILE`, docs/models.md) covers one centre behind an uplink whose peer is away for half of
-    the time. Beyond the map: several centres in a row where bursts queue, more than two peers that disconnect, a peer
-    that is rarely away, and utilisations above the highest that was tried.
-    """
-    words = []
-    slowed = [
-        part.centre.name for part in solved if part.poisson_mean_s and part.burst_s > part.poisson_mean_s
-    ]
-    if len(slowed) > 1:
-        words.append(f"bursts queue at {len(slowed)} centres in a row ({', '.join(slowed)})")
-    on_off = [part.centre.name for part in solved if part.centre.is_on_off]
-    if len(on_off) > 2:
-        words.append(f"{len(on_off)} peers on the way disconnect ({', '.join(on_off)})")
-    total_s = sum(part.law.mean() for part in solved if part.law is not None)
-    source: SolvedCentre | None = None
-    for part in solved:
-        if source is not None and part.burst_s > 0:
-            words += _doubts_at(source, part)
-            if part.burst_s > RARE_BURST * total_s and source.centre.t_on_s > RARE * source.centre.t_off_s:
-                words.append(
-                    f"{source.centre.name} is rarely away: percentiles may be a quarter too small at {part.centre.name}"
-                )
-        if part.centre.is_on_off:
-            source = part
-    return words
-
-
-def _doubts_at(source: SolvedCentre, part: SolvedCentre) -> list[str]:
-    name, utilisation = part.centre.name, part.centre.utilisation
-    rough = _rough(source, part)
-    if utilisation > max(cell["utilisation"] for cell in error_map()):
-        return [*rough, f"{name} gets bursts at a utilisation of {utilisation:.2f}, which was not tried"]
-    nearest = nearest_error(source.centre, utilisation)
-    measure = max(("mean", "p95"), key=lambda key: abs(nearest[key]))
-    if abs(nearest[measure]) <= ERROR_MAX:
-        return rough
-    what = "mean" if measure == "mean" else "95th percentile"
-    return [
-        *rough,
-        f"{name} gets bursts at a utilisation of {utilisation:.2f}, where the {what} is off by "
-        f"{nearest[measure]:+.0%} (docs/models.md)",
-    ]
-
-
-def _rough(source: SolvedCentre, part: SolvedCentre) -> list[str]:
-    """Say if the bursts are those of periods that vary more than the ones asked for."""
-    if source.queue is None:
-        return []
-    phases = phases_for_bursts(source.queue, part.queue or part.centre.exact())
-    if phases is None:
-        return []
-    return [
-        f"what bursts add at {part.centre.name} is computed with a variability of {1 / phases:.2g} or more"
-    ]
-
-
-@cache
-def error_map() -> Sequence[Mapping[str, float]]:
-    """What the approximation is off by, cell by cell: for one event per second."""
-    cells: list[dict[str, float]] = json.loads(ERRORS_FILE.read_text())
-    return cells
-
-
-def nearest_error(source: Centre, utilisation: float) -> Mapping[str, float]:
-    """The cell of the map that is nearest to this source and utilisation; in units of the time between two events."""
-    uplink, period = source.demand_s * source.rate, source.t_off_s * source.rate
-
-    def distance(cell: Mapping[str, float]) -> float:
-        return (
-            abs(math.log(max(uplink, 1e-4) / cell["uplink_s"])) / 4
-            + abs(math.log(max(period, 1e-4) / cell["period_s"])) / 2
-            + 4 * abs(utilisation - cell["utilisation"])
-        )
-
-    return min(error_map(), key=distance)
 
 
 def _alone(centre: Centre, queue: IntermittentQueue) -> SolvedCentre:

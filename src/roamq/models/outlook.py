@@ -169,11 +169,14 @@ class LoadOutlook:
     growth: float
     """Events per second, more every second; 0 if the windows do not tell that it grows."""
     full_in_s: float
-    """How long until the broker is full at this growth; infinite if the rate does not grow."""
+    """How long until the broker is full at this growth; infinite if the rate does not grow, 0 if it is full."""
 
 
 SURE: Final = 3.0
-"""A slope counts if it is so many times its standard error."""
+"""A slope counts if it is so many times its standard error; more among few windows, see `_growing`."""
+
+LOOKS: Final = (15, 60, 180)
+"""The growth of so many last windows is looked at: one that began a quarter of an hour ago hardly shows in hours."""
 
 
 def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | None:
@@ -192,9 +195,18 @@ def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | Non
     if cost.slope <= 0:
         return None
     rate_max = (full - cost.at(0.0)) / cost.slope
-    trend = line_through([w.end_s for w in windows], [w.rate for w in windows])
-    is_growing = trend is not None and trend.slope > SURE * trend.slope_error and trend.slope > 0
-    growth = trend.slope if trend is not None and is_growing else 0.0
-    now = trend.at(last.end_s) if trend is not None else last.rate
-    full_in_s = max(0.0, (rate_max - now) / growth) if growth > 0 else math.inf
+    looks = {min(look, len(windows)) for look in LOOKS}
+    trends = [trend for look in looks if (trend := _growing(windows[-look:])) is not None]
+    soonest = min(
+        ((max(0.0, (rate_max - trend.at(last.end_s)) / trend.slope), trend.slope) for trend in trends),
+        default=(math.inf, 0.0),
+    )
+    full_in_s, growth = (0.0, soonest[1]) if last.utilisation >= full else soonest
     return LoadOutlook(cost.at(last.rate), rate_max, growth, full_in_s)
+
+
+def _growing(windows: Sequence[Window]) -> Line | None:
+    """The growth of the rate; None if the windows do not tell that it grows. Few tell by chance more easily."""
+    trend = line_through([w.end_s for w in windows], [w.rate for w in windows])
+    sure = SURE * (1 + 8 / len(windows))
+    return trend if trend is not None and trend.slope > max(0.0, sure * trend.slope_error) else None

@@ -4,13 +4,13 @@ A first-come-first-served centre is the recursion d_i = max(a_i, d_{i-1}) + s_i,
 centre is the same on a clock that stands still while the peer is away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roamq.sim.queueing import MeanOfRuns, mean_of_runs
+from roamq.sim.queueing import MeanOfRuns, Sampler, mean_of_runs
 
 Floats = NDArray[np.float64]
 
@@ -23,29 +23,40 @@ class Station:
     other_rate: float = 0.0
     recorded_s: tuple[Floats, Floats] | None = None
     """Connected and disconnected periods as they were recorded, to be repeated; else they are exponential."""
+    drawn: tuple[Sampler, Sampler] | None = None
+    """How to draw connected and disconnected periods, of the same means, that are not exponential."""
 
 
 def mean_response(
     stations: Sequence[Station], *, rate: float, until_s: float, runs: int, first_seed: int = 1
 ) -> MeanOfRuns:
     """The mean response time over runs that differ in their seed alone."""
+    seeds = range(first_seed, first_seed + runs)
+    return mean_of_runs(mean_responses(stations, rate=rate, until_s=until_s, seeds=seeds))
+
+
+def mean_responses(
+    stations: Sequence[Station], *, rate: float, until_s: float, seeds: Iterable[int]
+) -> list[float]:
+    """The mean response time of a run for every seed."""
     events = max(200, round(rate * until_s))
-    return mean_of_runs(
-        [
-            float(responses(stations, rate=rate, events=events, seed=first_seed + run).mean())
-            for run in range(runs)
-        ]
-    )
+    return [float(responses(stations, rate=rate, events=events, seed=seed).mean()) for seed in seeds]
 
 
 def responses(stations: Sequence[Station], *, rate: float, events: int, seed: int) -> Floats:
     """Response times of Poisson events through all stations; the first tenth is left out."""
+    *_, last = passages(stations, rate=rate, events=events, seed=seed)
+    return last
+
+
+def passages(stations: Sequence[Station], *, rate: float, events: int, seed: int) -> Iterator[Floats]:
+    """After every station: the times that the events have taken until then; the first tenth is left out."""
     rng = np.random.default_rng(seed)
     births = np.cumsum(rng.exponential(1 / rate, events))
     times = births
     for station in stations:
         times = _through(station, times, rng)
-    return np.asarray((times - births)[events // 10 :])
+        yield np.asarray((times - births)[events // 10 :])
 
 
 def _through(station: Station, arrivals: Floats, rng: np.random.Generator) -> Floats:
@@ -74,6 +85,9 @@ def _through(station: Station, arrivals: Floats, rng: np.random.Generator) -> Fl
 
 
 def _periods(station: Station, cycles: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    if station.drawn is not None:
+        draw_on, draw_off = station.drawn
+        return draw_on(rng, cycles), draw_off(rng, cycles)
     if station.recorded_s is None:
         return rng.exponential(station.t_on_s, cycles), rng.exponential(station.t_off_s, cycles)
     begin = int(rng.integers(station.recorded_s[0].size))

@@ -68,6 +68,36 @@ def test_growth_is_told_hours_before_the_broker_is_full() -> None:
     assert forecast.last.load.full_in_s == pytest.approx((450 - 30) / 2.5 * 60, rel=0.01)
 
 
+def test_growth_that_begins_after_quiet_hours_is_told_before_the_broker_is_full() -> None:
+    """Two hours at 100/s, then 20/s more every minute: full at 900/s, 40 minutes later."""
+    processor = Processor()
+    forecast = Forecast(processor)
+    work(forecast, processor, 120, rate=100.0)
+    assert forecast.warning() is None
+    told: dict[int, float] = {}
+    for minute in range(1, 41):
+        work(forecast, processor, 1, rate=100.0 + 20 * minute, begin=119 + minute)
+        if forecast.warning() is not None:
+            assert forecast.last is not None
+            assert forecast.last.load is not None
+            told[minute] = forecast.last.load.full_in_s / 60
+
+    assert min(told) <= 15
+    for minute in (20, 25, 30):
+        assert told[minute] == pytest.approx(40 - minute, rel=0.25)
+
+
+def test_a_broker_that_is_full_says_so_though_it_grows_no_more() -> None:
+    processor = Processor()
+    forecast = Forecast(processor)
+    work(forecast, processor, 5, rate=930.0)
+
+    assert forecast.warning() == "the broker is full: it works for 93% of the time, at 930 events/s"
+    assert forecast.last is not None
+    assert forecast.last.load is not None
+    assert forecast.last.load.full_in_s == 0
+
+
 def test_the_delay_of_clients_that_come_and_go_is_predicted_from_their_periods() -> None:
     """Delays are made here from periods; the forecast sees periods and live delays, and predicts the others."""
     rng = np.random.default_rng(5)

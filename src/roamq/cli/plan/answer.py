@@ -16,7 +16,7 @@ from roamq.report.files import save
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     data: dict[str, Any]
-    """What `--json` prints."""
+    """What `--json` prints, with the notes as `notes`."""
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
     figure: Figure | None = None
@@ -28,7 +28,7 @@ def show(answer: Answer, *, as_json: bool, figure: Path | None) -> None:
             raise ConfigError("--figure: there is nothing to draw for this question")
         save(answer.figure, figure)
     if as_json:
-        print_json(answer.data)
+        print_json({**answer.data, "notes": list(answer.notes)} if answer.notes else answer.data)
         return
     for table in answer.tables:
         numeric = [

@@ -143,6 +143,12 @@ def _graph(edges: list[str]) -> dict[str, list[str]]:
         first, dash, second = edge.partition("-")
         if not (first and dash and second):
             raise ValueError(f"edges: {edge!r} is not a pair such as a-b")
+        if first == second:
+            raise ValueError(f"edges: {edge!r} links a broker with itself")
+        if second in graph.get(first, ()):
+            raise ValueError(
+                f"edges: {edge!r} is given twice; a weighted graph is a table `neighbors` in a file"
+            )
         graph.setdefault(first, []).append(second)
         graph.setdefault(second, []).append(first)
     return dict(sorted(graph.items()))

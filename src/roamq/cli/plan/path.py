@@ -8,6 +8,7 @@ import msgspec
 
 from roamq.cli.plan.network import NetworkSpec
 from roamq.cli.plan.question import about
+from roamq.cli.plan.warnings import warned
 
 if TYPE_CHECKING:
     from roamq.models.bursts import SolvedCentre
@@ -122,6 +123,8 @@ def check_percentiles(question: ResponseTimeQuestion) -> None:
     for percentile in question.percentiles:
         if not 0 < percentile < 100:
             raise ValueError(f"percentiles: {percentile:g} is not between 0 and 100")
+        if question.percentiles.count(percentile) > 1:
+            raise ValueError(f"percentiles: {percentile:g} is given twice")
 
 
 def path_of(question: ResponseTimeQuestion) -> "EndToEndPath":
@@ -185,6 +188,11 @@ def measures(question: ResponseTimeQuestion, names: Sequence[str]) -> Mapping[st
         answers["late_share"] = 1 - float(law.cdf(question.ttl_s)) if law else None
     answers["utilisation"] = max(solution.centre.utilisation for solution in solved)
     return answers
+
+
+def warnings(question: ResponseTimeQuestion) -> list[str]:
+    """Where bursts make the answer an approximation that is not good."""
+    return warned(solve(question), on_scv=question.on_scv, off_scv=question.off_scv)
 
 
 def _is_percentile(name: str) -> bool:

@@ -20,11 +20,13 @@ from roamq.cli.plan.path import (
     uncertainties,
     unused,
     unused_by_many,
+    warnings,
 )
 from roamq.cli.plan.question import asks
 from roamq.cli.plan.simulated import simulated
 from roamq.cli.plan.sweep import Measures
 from roamq.cli.plan.warehouse import response_time_fields
+from roamq.cli.plan.warnings import careful, warned
 from roamq.models.examples import TABLE_3, PublishedPath
 from roamq.report.exhibits import Cell, Figure, Series, Table
 from roamq.report.numbers import rounded
@@ -64,7 +66,7 @@ PRESETS: Final = {example.name: _preset(example) for example in TABLE_3}
     PRESETS,
     response_time_fields,
     unused,
-    Measures(measures, ALIASES, uncertainties, unused_by_many),
+    Measures(measures, ALIASES, uncertainties, unused_by_many, warnings=warnings),
 )
 def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
     """Response time from a publisher to a subscriber that are not always connected ([TIME]).
@@ -110,7 +112,7 @@ def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
         tables.append(table)
         data |= more
         figure = _figure(law)
-        notes += _burst_notes(solved, law)
+        notes += careful(warned(solved, on_scv=question.on_scv, off_scv=question.off_scv))
     notes += add_extras(question, solved, data, tables)
     if question.simulate:
         table, data["simulated"] = simulated(question, is_saturated=bool(saturated))
@@ -240,13 +242,6 @@ def _add_intervals(
             continue
         row[1], row_interval = rounded(float(str(row[1])), *ends)
         row.append(row_interval)
-
-
-def _burst_notes(solved: "list[SolvedCentre]", law: "MatrixExponential") -> list[str]:
-    """Say where the approximation of bursts is not good."""
-    from roamq.models.bursts import doubts
-
-    return [f"take the answer with care: {doubt}; `--simulate` tells" for doubt in doubts(solved)]
 
 
 def _day(

@@ -49,6 +49,8 @@ class Measures:
     """question -> relative standard errors of its fields, which are carried to the answer."""
     unused: Callable[[Any], dict[str, str]] = lambda _: {}
     """question -> the fields that these measures do not depend on, each with the reason."""
+    warnings: Callable[[Any], Sequence[str]] = lambda _: ()
+    """question -> where its answer is an approximation that is not good."""
     unit: str = "seconds"
     """Of the measures that a figure shows."""
 
@@ -112,6 +114,7 @@ def sweep(question: Q, text: str, measures: Measures) -> Answer:
     return Answer(
         data={"sweep": {"field": field, "points": data}},
         tables=[Table(title=f"By {field}", columns=columns, rows=rows, note=_note(data))],
+        notes=_warnings(question, field, values, measures),
         figure=_figure(field, data, None, measures.unit),
     )
 
@@ -196,8 +199,19 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
                 note=_note(data),
             )
         ],
+        notes=_warnings(question, field, [solution.value], measures),
         figure=_figure(field, data, wanted, measures.unit),
     )
+
+
+def _warnings(question: Q, field: str, values: Sequence[float], measures: Measures) -> list[str]:
+    """Warnings about a few of the answers, the first and the last among them: each costs as much as an answer."""
+    places = sorted({0, len(values) // 2, len(values) - 1})
+    return [
+        f"take the answer with care: at {field} = {values[place]:.4g}, {warning}"
+        for place in places
+        for warning in measures.warnings(_with(question, field, values[place]))
+    ]
 
 
 def _note(data: Sequence[Mapping[str, Any]]) -> str:

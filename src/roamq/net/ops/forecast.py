@@ -108,6 +108,9 @@ class Forecast:
     def warning(self) -> str | None:
         """What an operator should know before the broker is full."""
         last = self.last
+        if last is not None and last.utilisation_observed >= FULL:
+            busy, rate = last.utilisation_observed, self._windows[-1].rate
+            return f"the broker is full: it works for {busy:.0%} of the time, at {rate:,.0f} events/s"
         if last is None or last.load is None or len(self._windows) < WINDOWS_MIN:
             return None
         load = last.load

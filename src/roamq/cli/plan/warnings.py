@@ -1,0 +1,180 @@
+"""Is an answer with bursts good enough? The same path is simulated for a moment, and a warning has both answers.
+
+What bursts add is an approximation whose error depends on everything: how many centres are in a row, how long and how
+variable the periods are, what other flows there are. No rule about these tells a wrong answer from a right one as well
+as a simulation of the question itself, and `roamq.sim.tandem` takes a fraction of a second for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from roamq.models.bursts import SolvedCentre
+    from roamq.models.queueing import Centre
+    from roamq.sim.tandem import Station
+
+EVENTS: Final = 100_000
+"""Events of a run."""
+
+RUNS: Final = (4, 16)
+"""At least and at most."""
+
+NOISE: Final = 0.03
+"""Runs are added until the standard error of both answers is below this."""
+
+WARN_FROM: Final = 0.08
+"""Errors are told from here on, so that the noise of the simulation rarely hides one of a tenth."""
+
+NOISE_MAX: Final = 0.08
+"""A standard error that is larger even then tells nothing."""
+
+BACKLOG: Final = 100
+"""A peer's backlog of more events is simulated with so many, each of them larger, as a fluid would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One measure by the model and by simulation, in seconds, with the standard error of their ratio."""
+
+    name: str
+    model_s: float
+    simulated_s: float
+    ratio_error: float
+
+    @property
+    def error(self) -> float:
+        return self.model_s / self.simulated_s - 1
+
+
+def warned(solved: "Sequence[SolvedCentre]", *, on_scv: float = 1.0, off_scv: float = 1.0) -> list[str]:
+    """Warnings in words: nothing where the approximation is good, or where there are no bursts."""
+    if not _has_bursts(solved):
+        return []
+    measures = held_against_simulation(solved, on_scv=on_scv, off_scv=off_scv)
+    noisy = [measure for measure in measures if measure.ratio_error > NOISE_MAX]
+    if noisy:
+        return [
+            f"bursts make this an approximation, which {RUNS[1] * EVENTS:,} simulated events do not tell the error of: "
+            f"they give the {noisy[0].name} to ±{2 * noisy[0].ratio_error:.0%}"
+        ]
+    return [
+        f"bursts make this an approximation, whose {measure.name} is off by {measure.error:+.0%}: "
+        f"a simulation gives {measure.simulated_s:.3g} s in place of {measure.model_s:.3g} s"
+        for measure in measures
+        if abs(measure.error) > WARN_FROM
+    ]
+
+
+def careful(warnings: Sequence[str]) -> list[str]:
+    """Warnings as the notes of an answer."""
+    return [f"take the answer with care: {warning}" for warning in warnings]
+
+
+def _has_bursts(solved: "Sequence[SolvedCentre]") -> bool:
+    if any(part.law is None for part in solved):
+        return False
+    return any(part.centre.is_on_off for part in solved[:-1])
+
+
+def held_against_simulation(
+    solved: "Sequence[SolvedCentre]", *, on_scv: float, off_scv: float
+) -> list[Compared]:
+    """Mean and 95th percentile of the path, both ways."""
+    from roamq.models.bursts import law_of, solve_path
+
+    asked = law_of(solved)
+    assert asked is not None
+    larger = _larger(solved)
+    centres = [_with_larger_events(part.centre, larger) for part in solved]
+    modelled = solve_path(centres, on_scv=on_scv, off_scv=off_scv) if larger > 1 else solved
+    law = law_of(modelled)
+    assert law is not None
+    runs = SimulatedPath(modelled, on_scv=on_scv, off_scv=off_scv)
+    for seed in range(RUNS[1]):
+        if seed >= RUNS[0] and max(map(relative_error, runs.answers())) < NOISE:
+            break
+        runs.run(EVENTS, seed)
+
+    def compared(name: str, model_s: float, scaled_s: float, simulated: Sequence[float]) -> Compared:
+        return Compared(name, model_s, model_s * fmean(simulated) / scaled_s, relative_error(simulated))
+
+    means, p95s = runs.answers()
+    return [
+        compared("mean", asked.mean(), law.mean(), means),
+        compared("95th percentile", asked.quantile(0.95), law.quantile(0.95), p95s),
+    ]
+
+
+class SimulatedPath:
+    """Runs of a path, and what they say of its mean and 95th percentile.
+
+    The response time until behind the first ON/OFF centre is known exactly. Answers are also taken as multiples of it,
+    which has less noise unless another centre is slower by far: the less noisy ones count.
+    """
+
+    def __init__(self, solved: "Sequence[SolvedCentre]", *, on_scv: float, off_scv: float) -> None:
+        self._first = next(place for place, part in enumerate(solved) if part.centre.is_on_off)
+        self._known_s = sum(part.poisson_mean_s or 0.0 for part in solved[: self._first + 1])
+        self._rate = solved[0].centre.rate
+        self._stations = stations_of([part.centre for part in solved], on_scv, off_scv)
+        self._plain: tuple[list[float], list[float]] = ([], [])
+        self._multiples: tuple[list[float], list[float]] = ([], [])
+
+    def run(self, events: int, seed: int) -> None:
+        import numpy as np
+
+        from roamq.sim.tandem import passages
+
+        times = list(passages(self._stations, rate=self._rate, events=events, seed=seed))
+        factor = self._known_s / float(times[self._first].mean())
+        found = float(times[-1].mean()), float(np.quantile(times[-1], 0.95))
+        for plain, multiples, value in zip(self._plain, self._multiples, found, strict=True):
+            plain.append(value)
+            multiples.append(factor * value)
+
+    def answers(self) -> tuple[list[float], list[float]]:
+        """Means and 95th percentiles, one of each for a run."""
+        means, p95s = (
+            min(both, key=relative_error) for both in zip(self._plain, self._multiples, strict=True)
+        )
+        return means, p95s
+
+
+def relative_error(values: Sequence[float]) -> float:
+    """The standard error of the mean, over the mean."""
+    return stdev(values) / sqrt(len(values)) / fmean(values)
+
+
+def _larger(solved: "Sequence[SolvedCentre]") -> float:
+    """How many events one of the simulated ones stands for, so that a run sees many disconnections."""
+    backlog = max(part.centre.rate * part.centre.t_off_s for part in solved if part.centre.is_on_off)
+    return max(1.0, backlog / BACKLOG)
+
+
+def _with_larger_events(centre: "Centre", larger: float) -> "Centre":
+    return replace(
+        centre,
+        rate=centre.rate / larger,
+        other_rate=centre.other_rate / larger,
+        demand_s=centre.demand_s * larger,
+    )
+
+
+def stations_of(centres: "Sequence[Centre]", on_scv: float = 1.0, off_scv: float = 1.0) -> "list[Station]":
+    """The same centres for the simulation without an event loop."""
+    from roamq.models.phase_type import with_moments
+    from roamq.sim.tandem import Station
+
+    stations = []
+    for centre in centres:
+        if not centre.is_on_off:
+            stations.append(Station(centre.demand_s, other_rate=centre.other_rate))
+            continue
+        drawn = with_moments(centre.t_on_s, on_scv).draw, with_moments(centre.t_off_s, off_scv).draw
+        stations.append(
+            Station(centre.demand_s, centre.t_on_s, centre.t_off_s, centre.other_rate, drawn=drawn)
+        )
+    return stations
