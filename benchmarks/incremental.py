@@ -1,6 +1,7 @@
 """What a run costs when little is new: the full run, then 1% more rows of 1% of the clients, then nothing new.
 
     python -m benchmarks incremental --rows 1000000
+    python -m benchmarks incremental --traces ten-million hundred-thousand  # folders of files, made before
 
 All in one Spark session, which is warm for the later runs and not for the first: the first run is therefore made twice,
 in two warehouses, and the second time counts. With --commands each run is a command of its own, from the start of Spark
@@ -17,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from benchmarks.pipeline import ROW_BYTES, ROWS_PER_FILE, timed
 from roamq.pipeline.generator import City, write_city
 from roamq.pipeline.landing import add_source
@@ -31,6 +34,9 @@ def main(argv: list[str]) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks incremental", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--share", type=float, default=0.01, help="how much is added")
+    parser.add_argument(
+        "--traces", type=Path, nargs=2, help="files at first and files that come later, made before"
+    )
     parser.add_argument("--driver-memory", default="6g")
     parser.add_argument("--work", type=Path, help="folder for files and tables (default: a temporary one)")
     parser.add_argument("--commands", action="store_true", help="also as commands")
@@ -46,19 +52,21 @@ def main(argv: list[str]) -> dict[str, object]:
 
 
 def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    first, more = options.traces or (work / "first", work / "more")
+    size = sum(file.stat().st_size for file in first.glob("*.csv")) if options.traces else 0
     settings = warehouse_settings(
         work / "w",
         master="local[2]",
         driver_memory=options.driver_memory,
         config={"spark.local.dir": str(work / "spark")},
-        input_bytes=options.rows * ROW_BYTES,
+        input_bytes=size or options.rows * ROW_BYTES,
     )
-    first, more = work / "first", work / "more"
     result: dict[str, Any] = {}
     with open_session(settings) as spark:
-        city = City.with_rows(options.rows)
-        write_city(spark, city, first, files=max(4, options.rows // ROWS_PER_FILE))
-        write_city(spark, City.with_rows(int(options.rows * options.share), seed=2), more, files=1)
+        if not options.traces:
+            city = City.with_rows(options.rows)
+            write_city(spark, city, first, files=max(4, options.rows // ROWS_PER_FILE))
+            write_city(spark, City.with_rows(int(options.rows * options.share), seed=2), more, files=1)
 
         def run(name: str, *folders: Path) -> float:
             began = time.perf_counter()
@@ -95,8 +103,21 @@ def differing(one: Path, other: Path) -> list[str]:
     """The derived tables that two warehouses do not share row by row."""
     ledgers = [Ledger(Store.at(place)) for place in (one, other)]
 
-    def rows(ledger: Ledger, table: str) -> list[str]:
+    def rows(ledger: Ledger, table: str) -> pa.Table | None:
         found = ledger.read(ledger.latest(), table)
-        return sorted(map(repr, found.to_pylist())) if found is not None else []
+        if found is None:
+            return None
+        # Arrow sorts by no map: as text, in the order of its keys, it can be compared as well.
+        for number, field in enumerate(found.schema):
+            if pa.types.is_map(field.type):
+                text = [None if value is None else repr(sorted(value)) for value in found[number].to_pylist()]
+                found = found.set_column(number, field.name, pa.array(text, pa.string()))
+        return found.sort_by([(name, "ascending") for name in found.column_names]).combine_chunks()
 
-    return [table for table in DERIVED if len({str(rows(ledger, table)) for ledger in ledgers}) > 1]
+    return [table for table in DERIVED if not _are_equal(*(rows(ledger, table) for ledger in ledgers))]
+
+
+def _are_equal(one: pa.Table | None, other: pa.Table | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.num_rows == other.num_rows and bool(one.equals(other.cast(one.schema)))

@@ -215,6 +215,22 @@ def test_a_torn_element_of_sumo_is_refused_alone(spark: SparkSession, tmp_path: 
     assert rows.count() == count(file)
 
 
+def test_elements_of_a_broken_file_keep_the_time_of_their_own_step(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Ends of steps are missing, and the begin of one: its elements have no time, and no other step lends them its."""
+    file = write_xml(tmp_path / "fcd.xml", drive(vehicles=1, steps=6))
+    text = file.read_text().replace("</timestep>", "", 2).replace('<timestep time="4.00">', '<timest="4.00">')
+    file.write_text(text)
+
+    rows = rows_of(spark, file)
+
+    good = rows.where(is_good()).select(F.unix_seconds("time"), "x").collect()
+    assert sorted(map(tuple, good)) == [(step, 20.0 * step) for step in (1, 2, 3, 5)]
+    assert [row.reason for row in line_numbers(rows).collect()] == ["time is not readable: missing"]
+    assert rows.count() == count(file) == 5
+
+
 def test_times_for_people_and_a_parquet_file_of_something_else(spark: SparkSession, tmp_path: Path) -> None:
     file = write_xml(tmp_path / "fcd.xml", drive(vehicles=1, steps=3))
     file.write_text(file.read_text().replace('"1.00"', '"1:01:02:03.50"').replace('"2.00"', '"00:00:02.00"'))

@@ -11,6 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -310,7 +311,9 @@ def require_files(store: Store, book: Book) -> None:
         for entry in book
         if entry.batch
         and not SCHEME.match(entry.path)
-        and not (store if entry.path.startswith(f"{LANDING}/") else Store("")).exists(entry.path.lstrip("/"))
+        and not (
+            store.exists(entry.path) if entry.path.startswith(f"{LANDING}/") else Path(entry.path).exists()
+        )
     ]
     if gone:
         raise ConfigError(

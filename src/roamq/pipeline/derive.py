@@ -25,8 +25,8 @@ from roamq.pipeline.definitions import Scope, TableQuery, derived_tables
 from roamq.pipeline.definitions.silver import changed_clients, has_clients, holes
 from roamq.pipeline.definitions.table import union, with_keys
 from roamq.pipeline.jobs import code_digest, file_digest
-from roamq.pipeline.ledger import DataFile, TableChange, arrow_schema
-from roamq.pipeline.schemas import DERIVED, TABLE_SUMMARY
+from roamq.pipeline.ledger import DataFile, TableChange
+from roamq.pipeline.schemas import DERIVED, TABLE_SUMMARY, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,7 +29,8 @@ STEP_END: Final = "</timestep>"
 ATTRIBUTES: Final = ("id", "x", "y", "type", "speed", "lane", "edge")
 CHUNK_BYTES: Final = 1 << 20
 _ELEMENT: Final = rf"<(?:{'|'.join(KINDS)})\s[^<]*"
-_TIME: Final = r'<timestep\s[^>]*?time="([^"]*)"'
+_STEP: Final = r"<timestep(?=[\s>/])"
+_TIME: Final = r'^\s[^>]*?time="([^"]*)"'
 _CORRUPT: Final = "_corrupt"
 
 
@@ -51,12 +52,18 @@ def _read_xml(spark: "SparkSession", paths: list[str]) -> DataFrame:
         .select(
             F.col("_metadata.file_path").alias("file"),
             F.col("_metadata.file_block_start").alias("block"),
-            # Steps without vehicles close themselves: the last one that opens is the one that the elements are in.
-            F.element_at(F.regexp_extract_all("value", F.lit(_TIME), F.lit(1)), -1).alias("time"),
-            F.explode(F.regexp_extract_all("value", F.lit(_ELEMENT), F.lit(0))).alias("element"),
+            # Steps without vehicles close themselves, and a broken file may miss the end of a step: an element is in
+            # the last step that opens before it.
+            F.explode(F.split("value", _STEP)).alias("step"),
+        )
+        .select(
+            "file",
+            "block",
+            F.regexp_extract("step", _TIME, 1).alias("time"),
+            F.explode(F.regexp_extract_all("step", F.lit(_ELEMENT), F.lit(0))).alias("element"),
         )
     )
-    value = F.concat(F.coalesce("time", F.lit("")), F.lit(" "), F.rtrim("element"))
+    value = F.concat("time", F.lit(" "), F.rtrim("element"))
     numbered = number_lines(steps.withColumn("value", value))
     time, element = F.substring_index("value", " ", 1), F.expr("substring(value, instr(value, ' ') + 1)")
     # An element may have others in it; alone, it ends where its first tag ends.
