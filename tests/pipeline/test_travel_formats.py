@@ -198,7 +198,7 @@ def test_a_torn_element_of_sumo_is_refused_alone(spark: SparkSession, tmp_path: 
     text = (
         file.read_text()
         .replace('id="v&amp;1" x="40.0"', 'id="v&amp;1 x="40.0"')
-        .replace('y="0.0"', 'y="nan"', 1)
+        .replace('y="0.0"', 'y="inf"', 1)
     )
     file.write_text(text[: text.rindex("lane")])
 
@@ -206,7 +206,7 @@ def test_a_torn_element_of_sumo_is_refused_alone(spark: SparkSession, tmp_path: 
 
     refused = line_numbers(rows).orderBy("line").collect()
     assert [(row.line, row.reason) for row in refused] == [
-        (1, "y is not readable: 'nan'"),
+        (1, "y is not readable: 'inf'"),
         (3, "is not XML: the element is cut off or has a stray quote"),
         (7, "is not XML: the element is cut off or has a stray quote"),
     ]

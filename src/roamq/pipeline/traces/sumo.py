@@ -19,7 +19,16 @@ from roamq.pipeline.conform import conform
 from roamq.pipeline.placing import site_of
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.schemas import OBSERVATIONS
-from roamq.pipeline.traces.base import BLANK, TraceFormat, number_lines, parsed, refuse, unix_time, unreadable
+from roamq.pipeline.traces.base import (
+    BLANK,
+    TraceFormat,
+    coordinate,
+    number_lines,
+    parsed,
+    refuse,
+    unix_time,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +123,7 @@ def _read_parquet(spark: "SparkSession", paths: list[str]) -> DataFrame:
 
 def parse(rows: DataFrame) -> DataFrame:
     time = _clock(F.col("time"))
-    x, y = (F.when(~F.isnan(number), number) for number in (F.col(name).try_cast("double") for name in "xy"))
+    x, y = (coordinate(F.col(name)) for name in "xy")
     reason = refuse(
         (F.col("is_step"), BLANK),
         (F.col("is_torn"), "is not XML: the element is cut off or has a stray quote"),
