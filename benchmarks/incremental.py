@@ -1,10 +1,15 @@
-"""What a run costs when little is new: the full run, then 1% more rows of 1% of the clients, then nothing new.
+"""What a run costs when little is new: the full run, then 1% more rows, twice, then nothing new.
+
+The first rows that come are of new clients at four sites, so that few keys of gold tables change. The next ones are of
+1% of the known clients, who go all over the city, so that nearly all keys change.
 
     python -m benchmarks incremental --rows 1000000
+    python -m benchmarks incremental --traces ten-million hundred-thousand  # folders of files, made before
 
 All in one Spark session, which is warm for the later runs and not for the first: the first run is therefore made twice,
 in two warehouses, and the second time counts. With --commands each run is a command of its own, from the start of Spark
-to its end. At the end every table is compared with that of a run over all files.
+to its end. Processor seconds say more where the machine has other work. At the end every table is compared with that
+of a run over all files.
 """
 
 import argparse
@@ -17,7 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from benchmarks.pipeline import ROW_BYTES, ROWS_PER_FILE, timed
+from benchmarks.small_run import processor_s
 from roamq.pipeline.generator import City, write_city
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import Ledger
@@ -31,6 +39,9 @@ def main(argv: list[str]) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks incremental", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--share", type=float, default=0.01, help="how much is added")
+    parser.add_argument(
+        "--traces", type=Path, nargs=2, help="files at first and files that come later, made before"
+    )
     parser.add_argument("--driver-memory", default="6g")
     parser.add_argument("--work", type=Path, help="folder for files and tables (default: a temporary one)")
     parser.add_argument("--commands", action="store_true", help="also as commands")
@@ -41,37 +52,46 @@ def main(argv: list[str]) -> dict[str, object]:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     for name, value in result.items():
-        print(f"{name:>24}  {value:,.3f}" if isinstance(value, float) else f"{name:>24}  {value}", flush=True)
+        print(f"{name:>46}  {value:,.3f}" if isinstance(value, float) else f"{name:>46}  {value}", flush=True)
     return result
 
 
 def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    first, more = options.traces or (work / "first", work / "more")
+    size = sum(file.stat().st_size for file in first.glob("*.csv")) if options.traces else 0
     settings = warehouse_settings(
         work / "w",
         master="local[2]",
         driver_memory=options.driver_memory,
         config={"spark.local.dir": str(work / "spark")},
-        input_bytes=options.rows * ROW_BYTES,
+        input_bytes=size or options.rows * ROW_BYTES,
     )
-    first, more = work / "first", work / "more"
     result: dict[str, Any] = {}
     with open_session(settings) as spark:
-        city = City.with_rows(options.rows)
-        write_city(spark, city, first, files=max(4, options.rows // ROWS_PER_FILE))
-        write_city(spark, City.with_rows(int(options.rows * options.share), seed=2), more, files=1)
+        if not options.traces:
+            city = City.with_rows(options.rows)
+            write_city(spark, city, first, files=max(4, options.rows // ROWS_PER_FILE))
+            write_city(spark, City.with_rows(int(options.rows * options.share), seed=2), more, files=1)
+        few = at_few_sites(more, work / "few")
 
-        def run(name: str, *folders: Path) -> float:
-            began = time.perf_counter()
+        def run(what: str, name: str, *folders: Path) -> None:
+            began, used = time.perf_counter(), processor_s()
             for folder in folders:
                 add_source(work / name, str(folder), "associations", "city", {})
             run_pipeline(spark, work / name)
-            return time.perf_counter() - began
+            result[f"{what} (s)"] = time.perf_counter() - began
+            result[f"{what} (processor s)"] = processor_s() - used
 
-        result["first run, cold (s)"] = run("all", first, more)
-        result["full run (s)"] = run("w", first)
-        result["with more rows (s)"] = run("w", more)
-        result["nothing new (s)"] = run("w", more)
-    result["share of the full run"] = result["with more rows (s)"] / result["full run (s)"]
+        run("first run, cold", "all", first, few, more)
+        run("full run", "w", first)
+        run("rows at few sites", "w", few)
+        run("rows everywhere", "w", more)
+        run("nothing new", "w", more)
+    for name in ("rows at few sites", "rows everywhere"):
+        for unit in ("s", "processor s"):
+            result[f"{name}, share of full ({unit})"] = (
+                result[f"{name} ({unit})"] / result[f"full run ({unit})"]
+            )
     result["rows"] = sum(
         file.rows
         for file in Ledger(Store.at(work / "all")).files(
@@ -85,18 +105,42 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             *("--format", "associations", "--dataset", "city", "--master", "local[2]"),
             *("--driver-memory", options.driver_memory, "--traces"),
         ]
-        for name, folder in (("full", first), ("with more rows", more), ("nothing new", more)):
+        for name, folder in (("full", first), ("few sites", few), ("everywhere", more), ("no news", more)):
             run_it = partial(subprocess.run, [*command, str(folder)], check=True, capture_output=True)
             result[f"{name}, a command (s)"] = timed(run_it)
     return result
+
+
+def at_few_sites(traces: Path, folder: Path) -> Path:
+    """The same rows of clients that nobody knows, at four sites only: few keys of gold tables change."""
+    folder.mkdir()
+    for file in traces.glob("*.csv"):
+        with file.open() as lines, (folder / file.name).open("w") as written:
+            for line in lines:
+                time_s, client, site = line.rstrip("\n").split(",")
+                written.write(f"{time_s},new-{client},{f's{int(site[1:]) % 4}' if site else ''}\n")
+    return folder
 
 
 def differing(one: Path, other: Path) -> list[str]:
     """The derived tables that two warehouses do not share row by row."""
     ledgers = [Ledger(Store.at(place)) for place in (one, other)]
 
-    def rows(ledger: Ledger, table: str) -> list[str]:
+    def rows(ledger: Ledger, table: str) -> pa.Table | None:
         found = ledger.read(ledger.latest(), table)
-        return sorted(map(repr, found.to_pylist())) if found is not None else []
+        if found is None:
+            return None
+        # Arrow sorts by no map: as text, in the order of its keys, it can be compared as well.
+        for number, field in enumerate(found.schema):
+            if pa.types.is_map(field.type):
+                text = [None if value is None else repr(sorted(value)) for value in found[number].to_pylist()]
+                found = found.set_column(number, field.name, pa.array(text, pa.string()))
+        return found.sort_by([(name, "ascending") for name in found.column_names]).combine_chunks()
 
-    return [table for table in DERIVED if len({str(rows(ledger, table)) for ledger in ledgers}) > 1]
+    return [table for table in DERIVED if not _are_equal(*(rows(ledger, table) for ledger in ledgers))]
+
+
+def _are_equal(one: pa.Table | None, other: pa.Table | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.num_rows == other.num_rows and bool(one.equals(other.cast(one.schema)))

@@ -269,8 +269,8 @@ def warehouse(tmp_path: Path) -> Path:
     """Gold tables as the pipeline writes them: sites a, b, c that are walked in a circle, and one dead end."""
     import pyarrow as pa
 
-    from roamq.pipeline.ledger import Ledger, TableChange, arrow_schema
-    from roamq.pipeline.schemas import DERIVED
+    from roamq.pipeline.ledger import Ledger, TableChange
+    from roamq.pipeline.schemas import DERIVED, arrow_schema
     from roamq.pipeline.store import Store
 
     ledger = Ledger(Store.at(tmp_path))

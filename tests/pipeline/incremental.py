@@ -1,18 +1,24 @@
-"""Random arrivals, duplicates, late rows, growth and removals, run by run; then the same files in one go.
+"""Random arrivals, duplicates, late rows, growth, removals and kills, run by run; then the same files in one go.
 
 python -m tests.pipeline.incremental --sequences 50
 """
 
 import argparse
+import contextlib
 import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from pyspark.sql import SparkSession
 
+from roamq.pipeline.arrivals import PipelineFailedError
 from roamq.pipeline.landing import add_source
+from roamq.pipeline.ledger import Ledger
 from roamq.pipeline.runner import run_pipeline, warehouse_settings
 from roamq.pipeline.session import open_session
 from roamq.pipeline.upkeep import remove_what
@@ -20,6 +26,12 @@ from tests.pipeline.warehouses import differences
 
 BEGIN_S = 1_704_067_200
 DAY_S = 86_400
+CALLS = 40
+"""A run writes and commits about so often."""
+
+
+class Killed(BaseException):
+    """The process ended here."""
 
 
 def rows(chance: random.Random, clients: list[str], days: range, count: int) -> list[str]:
@@ -61,23 +73,62 @@ def step(chance: random.Random, folder: Path, number: int) -> str | None:
     return None
 
 
-def play(spark: SparkSession, root: Path, seed: int, steps: int) -> dict[str, int]:
-    """Play a sequence; returns the tables that differ from those of a full run after any step."""
+@contextlib.contextmanager
+def killed_at(number: int) -> Iterator[None]:
+    """A run that is dead from its so-manieth write or commit on: later ones do not happen either."""
+    calls = 0
+
+    def dying(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > number:
+                raise Killed
+            return work(*given, **named)
+
+        return call
+
+    with (
+        mock.patch.object(Ledger, "written", dying(Ledger.written)),
+        mock.patch.object(Ledger, "_enter", dying(Ledger._enter)),
+    ):
+        yield
+
+
+def is_killed(spark: SparkSession, warehouse: Path, number: int) -> bool:
+    """Run the pipeline and let it die, if it does not end before."""
+    try:
+        with killed_at(number):
+            run_pipeline(spark, warehouse)
+    except Killed:
+        return True
+    except PipelineFailedError as error:
+        if isinstance(error.__cause__, Killed):
+            return True
+        raise
+    return False
+
+
+def play(spark: SparkSession, root: Path, seed: int, steps: int) -> tuple[dict[str, int], int]:
+    """Play a sequence; returns the tables that differ from those of a full run after it, and how many runs died."""
     chance = random.Random(seed)
     folder, warehouse = root / "in", root / "w"
     folder.mkdir()
     settings = {"min_observations": "4", "gap_s": "600", "ping_pong_s": "120"}
+    killed = 0
     for number in range(steps + 1):
         gone = step(chance, folder, number)
         if gone is not None:
             remove_what(warehouse, gone)
         add_source(warehouse, str(folder), "associations", "d", settings)
+        if chance.random() < 0.5:
+            killed += is_killed(spark, warehouse, chance.randrange(CALLS))
         run_pipeline(spark, warehouse)
     again = root / "again"
     add_source(again, str(folder), "associations", "d", settings)
     run_pipeline(spark, again)
     found = differences(again, warehouse)
-    return {name: rows for name, rows in found.items() if rows or name != "quarantine"}
+    return {name: rows for name, rows in found.items() if rows or name != "quarantine"}, killed
 
 
 def main() -> int:
@@ -91,11 +142,11 @@ def main() -> int:
         for seed in range(options.first, options.first + options.sequences):
             root = Path(tempfile.mkdtemp(prefix="roamq-incremental-"))
             try:
-                found = play(spark, root, seed, options.steps)
+                found, killed = play(spark, root, seed, options.steps)
             finally:
                 shutil.rmtree(root)
             failed += bool(found)
-            sys.stdout.write(f"sequence {seed}: {found or 'equal'}\n")
+            sys.stdout.write(f"sequence {seed}: {found or 'equal'}, {killed} runs killed\n")
             sys.stdout.flush()
     return 1 if failed else 0
 

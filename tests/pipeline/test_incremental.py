@@ -19,11 +19,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spar
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_arrivals_duplicates_late_rows_and_removals_leave_what_a_full_run_makes(
+def test_arrivals_duplicates_late_rows_removals_and_kills_leave_what_a_full_run_makes(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     replay = f"replay: python -m tests.pipeline.incremental --first {seed} --sequences 1 --steps 3"
-    assert play(spark, tmp_path, seed, steps=3) == {}, replay
+    found, killed = play(spark, tmp_path, seed, steps=3)
+    assert found == {}, replay
+    assert killed, "this sequence has a run that dies"
 
 
 def test_nothing_new_makes_nothing_and_one_dataset_leaves_the_files_of_another(

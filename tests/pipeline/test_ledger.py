@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.landing import add_source
-from roamq.pipeline.ledger import ConflictError, Ledger, Snapshot, TableChange, arrow_schema
+from roamq.pipeline.ledger import ConflictError, Ledger, Snapshot, TableChange
+from roamq.pipeline.schemas import arrow_schema
 from roamq.pipeline.store import Store
 from roamq.pipeline.upkeep import expire, files_of, remove_what
 from roamq.pipeline.warehouse import require_warehouse, table_names

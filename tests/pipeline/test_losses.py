@@ -230,17 +230,31 @@ def test_books_that_do_not_balance_fail_the_run_with_the_name_of_the_file(
     assert calls(spark, warehouse) == {"d": total(0, 10)}
 
 
-def test_absurd_times_end_in_quarantine_and_make_few_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """68 lines with times of 3,000 years once made a million days per client."""
+def test_absurd_times_and_places_end_in_quarantine_and_make_few_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """68 lines with times of 3,000 years once made a million days per client, and one place beyond all digits failed
+    the run.
+    """
     lines = [f"{sign}{10**power},c{power},s{power % 2}" for power in range(9, 13) for sign in ("", "-")]
     lines += [f"{year}-01-01T00:00:00,c,s" for year in ("0001", "1969", "2100", "9999", "123456", "+99999")]
     lines += [f"{1_704_067_200 + 60 * number},c{number % 3},s{number % 2}" for number in range(54)]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     add_source(tmp_path / "w", str(tmp_path / "a.csv"), "associations", "d", {})
+    places = ["0.5", "1e10", "-1e300", "inf", "nan"]
+    (tmp_path / "wlan.csv").write_text(
+        "".join(f"2013-05-06 10:{n}0:00,ap{n},room,{x},0.5,device\n" for n, x in enumerate(places))
+    )
+    add_source(tmp_path / "w", str(tmp_path / "wlan.csv"), "wifi", "wlan", {"min_observations": "1"})
 
     run(spark, tmp_path / "w")
 
-    assert table(spark, tmp_path / "w", "quarantine").count() == 13
+    refused = table(spark, tmp_path / "w", "quarantine").collect()
+    assert sum(row.dataset == "d" for row in refused) == 13
+    reasons = {row.line: row.reason for row in refused if row.dataset == "wlan"}
+    assert reasons == {n: f"x is not readable: '{x}'" for n, x in enumerate(places, start=1) if n > 1}
+    [place] = table(spark, tmp_path / "w", "sites").where("dataset = 'wlan'").collect()
+    assert (place.site, place.x) == ("ap0", 0.5)
     written = {row["table"]: row["rows out"] for row in tables_of(tmp_path / "w")}
     assert written["days"] < 100
     assert sum(written.values()) < 10_000, "no table spreads a time over years"

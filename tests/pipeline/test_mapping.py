@@ -15,9 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from roamq.core.errors import ConfigError
 from roamq.pipeline.headers import complete_mapping, load_mapping
 from roamq.pipeline.input_files import data_files
+from roamq.pipeline.landing import add_source
+from roamq.pipeline.runner import FilesFailedError, run_pipeline
 from roamq.pipeline.traces import format_named
 from roamq.pipeline.traces.base import is_good
 from roamq.pipeline.traces.mapping import Mapping
+from roamq.pipeline.upkeep import files_of
 
 pytestmark = pytest.mark.spark
 
@@ -216,6 +219,38 @@ def test_a_mistake_in_a_mapping_is_named(change: tuple[str, str], message: str) 
     assert change[0] in CSV
     with pytest.raises(ConfigError, match=message):
         Mapping.from_toml(CSV.replace(*change, 1), "m.toml")
+
+
+def test_a_parquet_file_without_the_columns_is_refused_first_and_named_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Before anything lands where it is the first. Beside files that are read it fails alone: a site that is missing
+    would be a disconnection.
+    """
+    mapping = Mapping.from_toml(
+        'file = "parquet"\ntime = { column = "t", format = "unix" }\nclient.column = "c"\nsite.column = "s"\n'
+    )
+    folder, warehouse = tmp_path / "in", tmp_path / "w"
+    folder.mkdir()
+    pq.write_table(pa.table({"other": [1], "c": ["x"], "s": ["y"]}), folder / "a.parquet")
+    with pytest.raises(
+        ConfigError, match=r"a.parquet: time.column: there is no column 't'; there are other, c, s"
+    ):
+        complete_mapping(mapping, str(folder))
+
+    (folder / "a.parquet").rename(tmp_path / "wrong.parquet")
+    rows = {"t": [1_704_067_200, 1_704_067_260], "c": ["x", "x"], "s": ["y", "z"]}
+    pq.write_table(pa.table(rows), folder / "b.parquet")
+    said = complete_mapping(mapping, str(folder)).to_json()
+    (tmp_path / "wrong.parquet").rename(folder / "a.parquet")
+    pq.write_table(pa.table({"t": [1_704_067_320], "c": ["x"]}), folder / "c.parquet")
+    add_source(warehouse, str(folder), "mapped", "d", {"min_observations": "1"}, said)
+
+    with pytest.raises(FilesFailedError, match=r"a\.parquet: mapping: time.column: there is no column 't'"):
+        run_pipeline(spark, warehouse)
+
+    states = {row["file"]: (row["state"], row["rows"]) for row in files_of(warehouse)}
+    assert states == {"a.parquet": ("failed", 0), "b.parquet": ("read", 2), "c.parquet": ("failed", 0)}
 
 
 def test_the_header_is_found_in_folders_and_archives(tmp_path: Path) -> None:

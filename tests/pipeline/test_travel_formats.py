@@ -198,7 +198,7 @@ def test_a_torn_element_of_sumo_is_refused_alone(spark: SparkSession, tmp_path: 
     text = (
         file.read_text()
         .replace('id="v&amp;1" x="40.0"', 'id="v&amp;1 x="40.0"')
-        .replace('y="0.0"', 'y="nan"', 1)
+        .replace('y="0.0"', 'y="inf"', 1)
     )
     file.write_text(text[: text.rindex("lane")])
 
@@ -206,13 +206,29 @@ def test_a_torn_element_of_sumo_is_refused_alone(spark: SparkSession, tmp_path: 
 
     refused = line_numbers(rows).orderBy("line").collect()
     assert [(row.line, row.reason) for row in refused] == [
-        (1, "y is not readable: 'nan'"),
+        (1, "y is not readable: 'inf'"),
         (3, "is not XML: the element is cut off or has a stray quote"),
         (7, "is not XML: the element is cut off or has a stray quote"),
     ]
     assert refused[1].raw.startswith('2.00 <vehicle id="v&amp;1 x="40.0"')
     assert rows.where(is_good()).count() == 4
     assert rows.count() == count(file)
+
+
+def test_elements_of_a_broken_file_keep_the_time_of_their_own_step(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Ends of steps are missing, and the begin of one: its elements have no time, and no other step lends them its."""
+    file = write_xml(tmp_path / "fcd.xml", drive(vehicles=1, steps=6))
+    text = file.read_text().replace("</timestep>", "", 2).replace('<timestep time="4.00">', '<timest="4.00">')
+    file.write_text(text)
+
+    rows = rows_of(spark, file)
+
+    good = rows.where(is_good()).select(F.unix_seconds("time"), "x").collect()
+    assert sorted(map(tuple, good)) == [(step, 20.0 * step) for step in (1, 2, 3, 5)]
+    assert [row.reason for row in line_numbers(rows).collect()] == ["time is not readable: missing"]
+    assert rows.count() == count(file) == 5
 
 
 def test_times_for_people_and_a_parquet_file_of_something_else(spark: SparkSession, tmp_path: Path) -> None:

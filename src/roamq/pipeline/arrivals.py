@@ -11,6 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -168,7 +169,11 @@ def _write_batch(
 
     store, table = shelf.ledger.store, f"{BRONZE}{source.format}"
     try:
-        written = _put(spark, shelf, source, arriving_rows(spark, store, source, pending))
+        rows = arriving_rows(spark, store, source, pending)
+    except ConfigError as error:
+        raise ReadFailedError(_refused(spark, store, source, pending), str(error)) from error
+    try:
+        written = _put(spark, shelf, source, rows)
         counted = _counted(spark, store, table, written) if written else {}
     except PySparkException as error:
         told = f"{error} {unquote(str(error))}"
@@ -183,6 +188,21 @@ def _write_batch(
         first = next(iter(unbalanced.values()))
         raise ReadFailedError([entry for entry in pending if entry.path in unbalanced], first.imbalance)
     return arrived, written
+
+
+def _refused(
+    spark: "SparkSession", store: Store, source: TraceSource, pending: Sequence[FileEntry]
+) -> Sequence[FileEntry]:
+    """The files that the format cannot read by their columns, each looked at alone; all, if none is refused alone."""
+
+    def is_refused(entry: FileEntry) -> bool:
+        try:
+            arriving_rows(spark, store, source, [entry])
+        except ConfigError:
+            return True
+        return False
+
+    return [entry for entry in pending if is_refused(entry)] or pending
 
 
 def arriving_rows(
@@ -310,7 +330,9 @@ def require_files(store: Store, book: Book) -> None:
         for entry in book
         if entry.batch
         and not SCHEME.match(entry.path)
-        and not (store if entry.path.startswith(f"{LANDING}/") else Store("")).exists(entry.path.lstrip("/"))
+        and not (
+            store.exists(entry.path) if entry.path.startswith(f"{LANDING}/") else Path(entry.path).exists()
+        )
     ]
     if gone:
         raise ConfigError(

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from roamq.pipeline.ledger import DataFile, Ledger, Snapshot, TableChange, arrow_schema
+from roamq.pipeline.ledger import DataFile, Ledger, Snapshot, TableChange
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.schemas import columns
+from roamq.pipeline.schemas import arrow_schema, columns
 from roamq.pipeline.store import Place, Store
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from roamq.core.errors import RoamqError
 from roamq.core.records import Record
 from roamq.pipeline.jobs import Job, RunFunction
-from roamq.pipeline.schemas import CAMPAIGN, RECORDS, RUNS, columns, fields
+from roamq.pipeline.schemas import CAMPAIGN, RECORDS, RUNS, arrow_schema, columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,18 +41,6 @@ JOBS = (
     "ordinal bigint, run_id string, scenario string, scheme string, seed bigint, params map<string,string>, "
     "runner string, warmup_s double, until_s double, replay string, payload string"
 )
-
-_ARROW = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-}
-
-
-def arrow_schema(ddl: str) -> pa.Schema:
-    """The Arrow schema of a contract; Spark holds what a task emits to the same one."""
-    return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in fields(ddl).items()])
 
 
 @dataclass(frozen=True, slots=True)

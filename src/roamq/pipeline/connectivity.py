@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType
 from roamq.models.censoring import fit_censored
 from roamq.models.fitting import REPLICATES, Floats, fit_durations
 from roamq.pipeline.conform import conform, struct_of
-from roamq.pipeline.schemas import CCDF, CONNECTIVITY, DURATIONS, FIT
+from roamq.pipeline.schemas import CCDF, CONNECTIVITY, DURATIONS, FIT, arrow_schema
 from roamq.pipeline.silver import CONNECTED, DISCONNECTED, UNKNOWN
 from roamq.pipeline.vectorised import arrow_function
 
@@ -308,15 +308,4 @@ def fit_rows(sample: Floats, censored: Floats, *, test: bool) -> Iterator[dict[s
         }
 
 
-_ARROW_TYPES: Final = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "boolean": pa.bool_(),
-    "double": pa.float64(),
-    "map<string,double>": pa.map_(pa.string(), pa.float64()),
-}
-_FITS: Final = pa.list_(
-    pa.struct(
-        [(name, _ARROW_TYPES[kind]) for name, kind in (column.split(" ") for column in FIT.split(", "))]
-    )
-)
+_FITS: Final = pa.list_(pa.struct(arrow_schema(FIT)))

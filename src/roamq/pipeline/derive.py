@@ -25,8 +25,8 @@ from roamq.pipeline.definitions import Scope, TableQuery, derived_tables
 from roamq.pipeline.definitions.silver import changed_clients, has_clients, holes
 from roamq.pipeline.definitions.table import union, with_keys
 from roamq.pipeline.jobs import code_digest, file_digest
-from roamq.pipeline.ledger import DataFile, TableChange, arrow_schema
-from roamq.pipeline.schemas import DERIVED, TABLE_SUMMARY
+from roamq.pipeline.ledger import DataFile, TableChange
+from roamq.pipeline.schemas import DERIVED, TABLE_SUMMARY, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,8 +104,7 @@ def derive(
     try:
         made = _make_tables(shelf, scope, gone, tables, report)
     finally:
-        if scope.clients is not None:
-            scope.clients.unpersist()
+        scope.forget()
     for dataset in scope.whole:
         shelf.sources[dataset] = dataclasses.replace(shelf.sources[dataset], recipe=recipes[dataset])
     return superfluous | _with_summary(shelf, arrivals, tables, made)
@@ -197,11 +196,25 @@ def _make_tables(
 def _make(shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery) -> list[DataFile]:
     """The files of a table: new ones, and those that stay."""
     mine = {source.dataset for source in scope.touched if table.concerns(source)}
+    keys = table.keys(scope) if scope.partly & mine else None
+    is_shared = keys is None or keys is scope.clients
+    if keys is not None and not is_shared:
+        keys = keys.persist()  # the query and the rows that stay each ask for them
+    try:
+        return _write(shelf, scope, gone, table, mine, keys)
+    finally:
+        if keys is not None and not is_shared:
+            keys.unpersist()
+
+
+def _write(
+    shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery, mine: set[str], keys: DataFrame | None
+) -> list[DataFile]:
+    """Write new rows and the kept rows of files that hold changed datasets, in one job."""
     changed = (mine - scope.partly if table.appends else mine) | gone
     before = shelf.ledger.files(shelf.snapshot, table.name)
     staying = [file for file in before if not file.may_hold(changed)]
     rewritten = [file for file in before if file.may_hold(changed)]
-    keys = table.keys(scope) if scope.partly & mine else None
     frames = [table.query(scope, keys)] if mine else []
     if rewritten:
         rows = read_files(scope.spark, shelf.ledger.store, table.name, rewritten)

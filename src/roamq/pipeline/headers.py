@@ -1,4 +1,4 @@
-"""Which columns the files of a trace have: the first line of the first file, looked at before anything lands.
+"""Which columns the files of a trace have, by the first file, looked at before anything lands.
 
 Importable without Spark.
 """
@@ -17,18 +17,35 @@ from roamq.pipeline.traces.mapping import Mapping
 
 
 def load_mapping(file: Path, traces: str) -> Mapping:
-    """The mapping of a file, with the columns of the CSV files at `traces`."""
+    """The mapping of a file, with the columns of the CSV files at `traces`; Parquet files must have its columns."""
     return complete_mapping(Mapping.load(file), traces)
 
 
 def complete_mapping(mapping: Mapping, traces: str) -> Mapping:
     """The mapping with its columns, which it gives itself or the header of the first CSV file does."""
+    if mapping.file == "parquet" and "://" not in traces:
+        _require_columns(mapping, Path(traces))
     if mapping.file != "csv" or mapping.columns:
         return mapping
     if "://" in traces:
         raise ConfigError(f"mapping: columns: {traces} is read in place; name the columns in the mapping")
     name, line = first_line(Path(traces), mapping.cleaning().encoding, mapping.comment)
     return mapping.with_columns(line, name)
+
+
+def _require_columns(mapping: Mapping, traces: Path) -> None:
+    """Refuse a mapping that names columns which the first Parquet file does not have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for file in data_files(traces):
+        try:
+            columns = pq.read_schema(file).names
+        except (pa.ArrowException, OSError):
+            continue  # whoever reads the files says what is wrong with it
+        if missing := mapping.missing_among(columns):
+            raise ConfigError(f"mapping: {file.name}: {missing}")
+        return
 
 
 def first_line(traces: Path, encoding: str = "utf-8", comment: str = "") -> tuple[str, str]:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roamq.core.errors import ConfigError, RoamqError
-from roamq.pipeline.schemas import fields
+from roamq.pipeline.schemas import arrow_schema
 from roamq.pipeline.store import Store, delta_options
 
 if TYPE_CHECKING:
@@ -173,10 +173,9 @@ class Ledger:
     def _by_footer(self, table: str, info: "FileInfo") -> DataFile:
         import pyarrow.parquet as pq
 
-        relative = self.store.relative(info)
-        with self.store.open_to_read(relative) as source:
+        with self.store.open_to_read(info.path) as source:
             footer = pq.read_metadata(source)
-        path, names = relative.removeprefix(f"{table}/"), footer.schema.names
+        path, names = info.path.removeprefix(f"{table}/"), footer.schema.names
         file = DataFile(path=path, size=info.size, rows=footer.num_rows)
         if "dataset" not in names:
             return file
@@ -325,21 +324,3 @@ def _stats(file: DataFile) -> str:
     if file.first is not None and file.last is not None:
         told |= {"minValues": {"dataset": file.first}, "maxValues": {"dataset": file.last}}
     return json.dumps(told)
-
-
-def arrow_schema(contract: str) -> "pa.Schema":
-    """The Arrow schema of a contract."""
-    import pyarrow as pa
-
-    types = {
-        "string": pa.string(),
-        "bigint": pa.int64(),
-        "int": pa.int32(),
-        "double": pa.float64(),
-        "boolean": pa.bool_(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "date": pa.date32(),
-        "map<string,double>": pa.map_(pa.string(), pa.float64()),
-        "map<string,string>": pa.map_(pa.string(), pa.string()),
-    }
-    return pa.schema([(name, types[kind]) for name, kind in fields(contract).items()])

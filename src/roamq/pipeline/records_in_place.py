@@ -166,6 +166,8 @@ def _with_lines(entry: FileEntry, count: Callable[[Path], int] | None) -> FileEn
         return replace(entry, lines=pq.read_metadata(entry.path).num_rows)
     except EOFError:
         return replace(entry, state=FAILED, reason="the compressed file is cut short")
+    except ConfigError as error:
+        return replace(entry, state=FAILED, reason=str(error))
     except (pa.ArrowException, OSError) as error:
         kind = "Parquet" if entry.path.endswith(".parquet") else "compressed"
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]

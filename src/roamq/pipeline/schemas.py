@@ -9,7 +9,10 @@ written.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # --- campaigns -------------------------------------------------------------------------------------------------
 
@@ -322,6 +325,19 @@ def columns(ddl: str) -> list[str]:
     return list(fields(ddl))
 
 
-def quoted_columns(contract: str) -> str:
-    """A contract as the columns of a `create table`; some names are words of SQL."""
-    return ", ".join(f"`{name}` {kind}" for name, kind in fields(contract).items())
+def arrow_schema(contract: str) -> "pa.Schema":
+    """The Arrow schema of a contract."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "double": pa.float64(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "date": pa.date32(),
+        "map<string,double>": pa.map_(pa.string(), pa.float64()),
+        "map<string,string>": pa.map_(pa.string(), pa.string()),
+    }
+    return pa.schema([(name, types[kind]) for name, kind in fields(contract).items()])

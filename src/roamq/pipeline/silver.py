@@ -24,8 +24,10 @@ UNKNOWN: Final = "unknown"
 
 EARTH_RADIUS_M: Final = 6_371_000.0
 
-_BY_TIME = ("time", "tie")
-_BY_BEGIN = ("begin", "tie")
+_BY_TIME = ("time", "tie", "site")
+_BY_BEGIN = ("begin", "tie", "site")
+"""Lines of two files may be at one instant and at the same place in their files: the site then decides, so that every
+run chooses the same."""
 
 
 Holes = Sequence[tuple[int, int]]
@@ -87,7 +89,7 @@ def keep_site_while_listed(observations: DataFrame) -> DataFrame:
     after the other in time order and remembers a single site. Spark forgets how rows are partitioned when they pass
     through Python, so this rule alone costs a second shuffle.
     """
-    instant = Window.partitionBy("client", "time").orderBy("tie")
+    instant = Window.partitionBy("client", "time").orderBy("tie", "site")
     everything = instant.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     lists = (
         observations.repartition("client")  # the one shuffle; the window over instants needs no other
@@ -228,7 +230,7 @@ def sojourns_of(found: DataFrame, rules: Rules, *, dataset: str, holes: Holes = 
     by_begin = Window.partitionBy("client").orderBy(*_BY_BEGIN)
     is_place = F.col("connected") & F.col("site").isNotNull()
     site_before = F.expr(
-        "lag(if(connected, site, null)) ignore nulls over (partition by client order by begin, tie)"
+        "lag(if(connected, site, null)) ignore nulls over (partition by client order by begin, tie, site)"
     )
     rows = found.withColumns(
         {
@@ -239,7 +241,7 @@ def sojourns_of(found: DataFrame, rules: Rules, *, dataset: str, holes: Holes = 
             "is_first": F.lag("begin").over(by_begin).isNull(),
             "next_place": F.expr(
                 "lead(if(connected and site is not null, struct(site, begin), null)) ignore nulls "
-                "over (partition by client order by begin, tie)"
+                "over (partition by client order by begin, tie, site)"
             ),
             "came_from": F.when(is_place & (site_before != F.col("site")), site_before),
         }

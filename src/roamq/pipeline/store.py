@@ -59,32 +59,30 @@ class Store:
         return f"{self.place}/{relative}" if relative else self.place
 
     @functools.cached_property
-    def _arrow(self) -> "tuple[FileSystem, str]":
+    def _files(self) -> "FileSystem":
+        """All that lies under this place, as a file system of its own."""
         from pyarrow import fs
 
         if self.is_local:
-            return fs.LocalFileSystem(), self.place
+            return fs.SubTreeFileSystem(self.place, fs.LocalFileSystem())
         scheme, _, rest = self.place.partition("://")
         address = f"s3://{rest}" if scheme in S3 else self.place
         try:
             system, path = fs.FileSystem.from_uri(quote(address, safe=":/@"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self.place} cannot be reached: {error}") from error
-        return system, path.rstrip("/")
+        return fs.SubTreeFileSystem(path, system)
 
     def open_to_read(self, relative: str) -> Any:
         """A file for reading at any position."""
-        system, root = self._arrow
-        return system.open_input_file(f"{root}/{relative}")
+        return self._files.open_input_file(relative)
 
     @contextmanager
     def open_to_write(self, relative: str) -> Iterator[IO[bytes]]:
         """A new file; its folder is made if need be."""
-        system, root = self._arrow
-        path = f"{root}/{relative}"
         try:
-            system.create_dir(path.rpartition("/")[0], recursive=True)
-            with system.open_output_stream(path, compression=None) as sink:
+            self._files.create_dir(relative.rpartition("/")[0], recursive=True)
+            with self._files.open_output_stream(relative, compression=None) as sink:
                 yield sink
         except OSError as error:
             raise ConfigError(f"{self.place} cannot be written: {_without_path(error)}") from error
@@ -93,24 +91,18 @@ class Store:
         """The files in a folder and the folders within it, with sizes and times; none where there is no folder."""
         from pyarrow import fs
 
-        system, root = self._arrow
-        selector = fs.FileSelector(f"{root}/{relative}", allow_not_found=True, recursive=True)
-        return [found for found in system.get_file_info(selector) if found.type == fs.FileType.File]
-
-    def relative(self, found: "FileInfo") -> str:
-        return str(found.path)[len(self._arrow[1]) + 1 :]
+        selector = fs.FileSelector(relative, allow_not_found=True, recursive=True)
+        return [found for found in self._files.get_file_info(selector) if found.type == fs.FileType.File]
 
     def exists(self, relative: str) -> bool:
         from pyarrow import fs
 
-        system, root = self._arrow
-        return bool(system.get_file_info(f"{root}/{relative}").type != fs.FileType.NotFound)
+        return bool(self._files.get_file_info(relative).type != fs.FileType.NotFound)
 
     def delete(self, relative: str) -> None:
         """Delete a file, if it is there."""
-        system, root = self._arrow
         if self.exists(relative):
-            system.delete_file(f"{root}/{relative}")
+            self._files.delete_file(relative)
 
     def why_full(self) -> str:
         """What to add to an error of a writer that does not say why: the disk of a local place is full, or nothing."""

@@ -165,6 +165,7 @@ def study_jobs(
 def jobs_of(plan: StudyPlan, network: LearnedNetwork, trace: Path, clients: int) -> list[Job]:
     """One run per scheme and seed."""
     jobs = []
+    again = f"--brokers {plan.brokers} --clients {plan.clients} --hours {plan.duration_s / 3600:g} --rate {plan.rate:g}"
     for scheme in plan.schemes or infrastructure_schemes():
         payload = json.loads(
             checked(scenario_of(plan, network, trace, clients, scheme), Source("study")).to_json()
@@ -175,7 +176,7 @@ def jobs_of(plan: StudyPlan, network: LearnedNetwork, trace: Path, clients: int)
                 scheme=scheme,
                 seed=seed,
                 payload=payload,
-                replay=f"roamq study --dataset {plan.dataset} --scheme {scheme} --seeds {plan.seeds}",
+                replay=f"roamq study --dataset {plan.dataset} --scheme {scheme} --seeds {plan.seeds} {again}",
             )
             for seed in range(1, plan.seeds + 1)
         ]

@@ -151,7 +151,7 @@ def expire(warehouse: Place, keep_days: float) -> int:
     needed = {entry.path for dataset in shelf.sources for entry in shelf.book(dataset)}
     latest = datetime.now(UTC) - timedelta(days=keep_days)
     for found in store.files(LANDING):
-        if store.relative(found) not in needed and found.mtime is not None and found.mtime < latest:
-            store.delete(store.relative(found))
+        if found.path not in needed and found.mtime is not None and found.mtime < latest:
+            store.delete(found.path)
             deleted += 1
     return deleted

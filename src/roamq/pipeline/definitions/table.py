@@ -40,6 +40,8 @@ class Scope:
     """Input files of a dataset whose rows came or left."""
     clients: DataFrame | None = None
     """The changed clients (dataset, client) of datasets that changed in part."""
+    kept: dict[str, DataFrame] = field(default_factory=dict)
+    """Rows of changed clients by silver table, found once: several tables ask for their keys."""
 
     @property
     def touched(self) -> list[TraceSource]:
@@ -70,8 +72,16 @@ class Scope:
         """Rows of changed clients in a silver table, as they were and as they are; None: no dataset changed in part."""
         if not self.partly or self.clients is None:
             return None
-        both = self.old(table).unionByName(self.new(table)).where(F.col("dataset").isin(*self.partly))
-        return with_keys(both, self.clients, CLIENT)
+        if table not in self.kept:
+            both = self.old(table).unionByName(self.new(table)).where(F.col("dataset").isin(*self.partly))
+            self.kept.setdefault(table, with_keys(both, self.clients, CLIENT).persist())
+        return self.kept[table]
+
+    def forget(self) -> None:
+        """Give back the memory of what was kept."""
+        for frame in (self.clients, *self.kept.values()):
+            if frame is not None:
+                frame.unpersist()
 
 
 def with_keys(rows: DataFrame, keys: DataFrame, on: Sequence[str], *, without: bool = False) -> DataFrame:

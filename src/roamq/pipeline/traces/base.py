@@ -33,6 +33,8 @@ EARLIEST_S: Final = 0
 LATEST_S: Final = 4_102_444_800
 """Times before 1970 and from 2100 on are in no trace of a network: they are in another unit, or part of a torn line.
 The bound also keeps the number of days small that a stay can last."""
+FARTHEST: Final = 1e9
+"""No place is farther away, in degrees, metres or units of a plan: means of places have so many digits."""
 
 HAS_ZONE: Final = "^.{10}.*[-+A-SU-Za-su-z]"
 """A time that names its zone has a sign or a letter other than T behind its date."""
@@ -166,6 +168,12 @@ def unix_time(text: Column) -> Column:
             for seconds in readings
         )
     )
+
+
+def coordinate(text: Column, scale: float = 1.0) -> Column:
+    """A number that can be part of a place; null for anything else, also for what lies nowhere."""
+    number = text.try_cast("double") * scale
+    return F.when(F.abs(number) < FARTHEST, number)  # what is not a number is greater than all numbers
 
 
 def any_time(text: Column) -> Column:

@@ -13,6 +13,7 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.schemas import OBSERVATIONS
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    coordinate,
     fields_of,
     is_blank,
     is_header,
@@ -59,7 +60,7 @@ def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
     text = fields_of(COLUMNS)
     time = written_time(text["Timestamp"], TIME_PATTERN)
-    longitude, latitude = text["Longitude"].try_cast("double"), text["Latitude"].try_cast("double")
+    longitude, latitude = coordinate(text["Longitude"]), coordinate(text["Latitude"])
     reason = refuse(
         is_blank(value),
         is_header(value, "Timestamp,"),
@@ -67,6 +68,8 @@ def parse(lines: DataFrame) -> DataFrame:
         unreadable(text["Timestamp"], time, "time"),
         unreadable(text["Longitude"], longitude, "longitude"),
         unreadable(text["Latitude"], latitude, "latitude"),
+        (~longitude.between(-180, 180), "longitude is outside -180..180"),
+        (~latitude.between(-90, 90), "latitude is outside -90..90"),
         (text["RAWCELLID"].isin("", "-"), "no cell id"),
     )
     return parsed(

@@ -14,6 +14,7 @@ from roamq.pipeline.schemas import OBSERVATIONS
 from roamq.pipeline.traces.base import (
     TraceFormat,
     base_name,
+    coordinate,
     fields_of,
     is_blank,
     parsed,
@@ -30,7 +31,7 @@ COLUMNS = ("latitude", "longitude", "occupied", "time")
 def parse(lines: DataFrame) -> DataFrame:
     value = F.trim("value")
     text = fields_of(COLUMNS)
-    latitude, longitude = text["latitude"].try_cast("double"), text["longitude"].try_cast("double")
+    latitude, longitude = coordinate(text["latitude"]), coordinate(text["longitude"])
     time = unix_time(text["time"])
     reason = refuse(
         is_blank(value),

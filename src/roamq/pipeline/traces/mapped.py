@@ -7,6 +7,8 @@ values would be taken for others.
 
 from collections.abc import Mapping as Dictionary
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column, DataFrame
@@ -21,6 +23,7 @@ from roamq.pipeline.traces.base import (
     HEADER,
     TraceFormat,
     base_name,
+    coordinate,
     in_zone,
     is_blank,
     is_zoneless,
@@ -57,6 +60,7 @@ def mapped_format(mapping: Mapping) -> TraceFormat:
         observe=lambda rows, rules: _observe(rows, rules, mapping),
         rules=mapping.cleaning(),
         read=_ParquetReader(mapping) if mapping.file == "parquet" else None,
+        count=partial(_count_rows, mapping) if mapping.file == "parquet" else None,
         client_in_name=bool(mapping.client.file),
         has_coordinates=mapping.position is not None,
         unit="degrees" if mapping.in_degrees else "plane",
@@ -129,6 +133,19 @@ def _json_path(name: str) -> str:
 def _parse_parquet(rows: DataFrame, mapping: Mapping) -> DataFrame:
     texts = {name: F.col("parts").getField(f"_{n}") for n, name in enumerate(mapping.used().values())}
     return _rows(rows, texts, mapping, [])
+
+
+def _count_rows(mapping: Mapping, path: Path) -> int:
+    """How many rows a Parquet file has. Beside others, a column that one of them lacks would be read as empty: such a
+    file is refused.
+    """
+    import pyarrow.parquet as pq
+
+    footer = pq.read_metadata(path)
+    if missing := mapping.missing_among(footer.schema.to_arrow_schema().names):
+        raise ConfigError(f"mapping: {missing}")
+    rows: int = footer.num_rows
+    return rows
 
 
 class _ParquetReader:
@@ -215,10 +232,8 @@ def _place(fields: dict[str, Column], texts: Texts, mapping: Mapping) -> list[Ch
     checks: list[Check] = []
     for name, column in (("x", position.x), ("y", position.y)):
         text = _given(texts[column], mapping)
-        number = (F.replace(text, F.lit(","), F.lit(".")) if mapping.decimal == "," else text).try_cast(
-            "double"
-        )
-        number = F.when(~F.isnan(number), number * DEGREES.get(position.unit, 1.0))
+        plain = F.replace(text, F.lit(","), F.lit(".")) if mapping.decimal == "," else text
+        number = coordinate(plain, DEGREES.get(position.unit, 1.0))
         fields[name] = number
         # A row that names its site may lack the position.
         wanted = F.lit(True) if mapping.site is None else text.isNotNull()

@@ -5,6 +5,7 @@ line and the field, and says what to write instead.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -175,6 +176,19 @@ class Mapping(_Table, frozen=True):
         if self.client_class is not None:
             found |= {f"class.columns[{n}]": name for n, name in enumerate(self.client_class.columns)}
         return found
+
+    def missing_among(self, columns: Sequence[str]) -> str:
+        """Which column of a Parquet file is missing, in words; empty where all are there.
+
+        Of a nested column, the outermost is looked for. Spark does not tell small letters from capital ones.
+        """
+        known = {column.lower() for column in columns}
+        for field, name in self.used().items():
+            outermost = re.match(r"`([^`]+)`|([^.\[]*)", name)
+            assert outermost is not None, "every text begins with something, or nothing"
+            if (outermost[1] or outermost[2]).lower() not in known:
+                return f"{field}: there is no column {name!r}; there are {', '.join(columns)}"
+        return ""
 
     def require_columns(self, columns: list[str], source: Source) -> None:
         """Refuse a mapping that names columns which the files do not have."""

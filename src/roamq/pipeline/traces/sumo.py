@@ -19,7 +19,16 @@ from roamq.pipeline.conform import conform
 from roamq.pipeline.placing import site_of
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.schemas import OBSERVATIONS
-from roamq.pipeline.traces.base import BLANK, TraceFormat, number_lines, parsed, refuse, unix_time, unreadable
+from roamq.pipeline.traces.base import (
+    BLANK,
+    TraceFormat,
+    coordinate,
+    number_lines,
+    parsed,
+    refuse,
+    unix_time,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +38,8 @@ STEP_END: Final = "</timestep>"
 ATTRIBUTES: Final = ("id", "x", "y", "type", "speed", "lane", "edge")
 CHUNK_BYTES: Final = 1 << 20
 _ELEMENT: Final = rf"<(?:{'|'.join(KINDS)})\s[^<]*"
-_TIME: Final = r'<timestep\s[^>]*?time="([^"]*)"'
+_STEP: Final = r"<timestep(?=[\s>/])"
+_TIME: Final = r'^\s[^>]*?time="([^"]*)"'
 _CORRUPT: Final = "_corrupt"
 
 
@@ -51,12 +61,18 @@ def _read_xml(spark: "SparkSession", paths: list[str]) -> DataFrame:
         .select(
             F.col("_metadata.file_path").alias("file"),
             F.col("_metadata.file_block_start").alias("block"),
-            # Steps without vehicles close themselves: the last one that opens is the one that the elements are in.
-            F.element_at(F.regexp_extract_all("value", F.lit(_TIME), F.lit(1)), -1).alias("time"),
-            F.explode(F.regexp_extract_all("value", F.lit(_ELEMENT), F.lit(0))).alias("element"),
+            # Steps without vehicles close themselves, and a broken file may miss the end of a step: an element is in
+            # the last step that opens before it.
+            F.explode(F.split("value", _STEP)).alias("step"),
+        )
+        .select(
+            "file",
+            "block",
+            F.regexp_extract("step", _TIME, 1).alias("time"),
+            F.explode(F.regexp_extract_all("step", F.lit(_ELEMENT), F.lit(0))).alias("element"),
         )
     )
-    value = F.concat(F.coalesce("time", F.lit("")), F.lit(" "), F.rtrim("element"))
+    value = F.concat("time", F.lit(" "), F.rtrim("element"))
     numbered = number_lines(steps.withColumn("value", value))
     time, element = F.substring_index("value", " ", 1), F.expr("substring(value, instr(value, ' ') + 1)")
     # An element may have others in it; alone, it ends where its first tag ends.
@@ -107,7 +123,7 @@ def _read_parquet(spark: "SparkSession", paths: list[str]) -> DataFrame:
 
 def parse(rows: DataFrame) -> DataFrame:
     time = _clock(F.col("time"))
-    x, y = (F.when(~F.isnan(number), number) for number in (F.col(name).try_cast("double") for name in "xy"))
+    x, y = (coordinate(F.col(name)) for name in "xy")
     reason = refuse(
         (F.col("is_step"), BLANK),
         (F.col("is_torn"), "is not XML: the element is cut off or has a stray quote"),

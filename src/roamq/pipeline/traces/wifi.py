@@ -13,6 +13,7 @@ from roamq.pipeline.rules import Rules
 from roamq.pipeline.schemas import OBSERVATIONS
 from roamq.pipeline.traces.base import (
     TraceFormat,
+    coordinate,
     fields_of,
     in_zone,
     is_blank,
@@ -33,7 +34,7 @@ def parse(lines: DataFrame) -> DataFrame:
     value = F.col("value")
     text = fields_of(COLUMNS)
     time = written_time(text["time"])
-    x, y = text["x"].try_cast("double"), text["y"].try_cast("double")
+    x, y = coordinate(text["x"]), coordinate(text["y"])
     reason = refuse(
         is_blank(value),
         is_header(value, "Zeit,"),
