@@ -177,6 +177,7 @@ def test_the_map_is_what_a_simulation_gives() -> None:
     assert computed["mean"] == pytest.approx(wanted["mean"], abs=1.5 * computed["half_width"])
 
 
+@pytest.mark.slow
 def test_periods_that_hardly_vary_do_not_make_the_chain_endless() -> None:
     """Twenty phases at both peers are a chain of 22,000 states; with fewer, the mean is still nearly that of runs."""
     peers = {"rate": 1.0, "t_on_s": 6.0, "t_off_s": 6.0}

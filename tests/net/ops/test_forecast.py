@@ -68,6 +68,7 @@ def test_growth_is_told_hours_before_the_broker_is_full() -> None:
     assert forecast.last.load.full_in_s == pytest.approx((450 - 30) / 2.5 * 60, rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_delay_of_clients_that_come_and_go_is_predicted_from_their_periods() -> None:
     """Delays are made here from periods; the forecast sees periods and live delays, and predicts the others."""
     rng = np.random.default_rng(5)
