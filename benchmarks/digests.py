@@ -7,6 +7,7 @@ fourth is calm, because only a run without faults takes the simulator's short wa
     python -m benchmarks.digests > digests.txt              # one line per scheme, scenario and seed
     python -m benchmarks.digests --before digests.txt       # compare with a table that was saved
     python -m benchmarks.digests --before ../old-checkout   # compare with another checkout, which runs the same list
+    python -m benchmarks.digests --scenario testbed-kept    # the same faults, but no broker loses its store
     python -m benchmarks.digests --scheme proactive --scenario testbed --seed 1 --records     # the records themselves
 
 A comparison ends with exit code 1 if a run differs or is missing, and shows the first record that differs.
@@ -18,7 +19,7 @@ import importlib
 import itertools
 import json
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Container, Generator, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from typing import Any, NamedTuple
 from benchmarks._trees import HERE, Tree, pair
 
 SEEDS = (1, 2)
+DETAIL = 7
+"""The place of the field `detail` in a record. In a violation it begins with the guarantee and a colon."""
 SHOWN = 3
 """For how many different runs the first record that differs is looked up: each takes two more runs."""
 
@@ -125,6 +128,13 @@ SCENARIOS: dict[str, tuple[str, dict[str, str]]] = {
 }
 """Name -> the bundled scenario, and what is changed in it. Clients move often, so that faults meet handoffs."""
 
+KEPT = "-kept"
+"""Behind the name of a scenario: every broker that crashes finds its store again. What a broker that has lost its store
+does may have changed since the other tree; such a run shows whether anything else has."""
+WITH_STORES_KEPT = tuple(
+    f"{name}{KEPT}" for name, (_, changes) in SCENARIOS.items() if "keep_store" in changes.get("faults", "")
+)
+
 VARIANTS: tuple[tuple[str, dict[str, str], tuple[str, ...]], ...] = (
     ("standard", {"queue_bytes": "600", "timeout_s": "20.0"}, ("testbed", "streets")),
     ("prefetching", {"prediction": "learned", "targets": "2"}, ("testbed", "city")),
@@ -176,7 +186,9 @@ def simulated(scheme: str, scheme_options: dict[str, str], scenario: str, seed: 
     """The records of one run."""
     from roamq.sim.scenario import load_scenario, run
 
-    preset, changes = SCENARIOS[scenario]
+    preset, changes = SCENARIOS[scenario.removesuffix(KEPT)]
+    if scenario.endswith(KEPT):
+        changes = {**changes, "faults": changes["faults"].replace(", keep_store = false", "")}
     overrides = {**changes, **{f"scheme.{key}": value for key, value in scheme_options.items()}}
     return run(load_scenario(preset, overrides=overrides, scheme=scheme), seed=seed).records
 
@@ -201,17 +213,18 @@ def cases() -> dict[str, Case]:
     return found
 
 
-def lines_of(run: Run) -> Iterator[str]:
+def lines_of(run: Run, left_out: Container[tuple[str, str]] = ()) -> Iterator[str]:
     """The records of a run, one line of JSON each. Numbers are written with all their digits."""
     case = cases()[run.scheme]
     for record in simulated(case.scheme, case.options, run.scenario, run.seed):
-        yield json.dumps(record)
+        if (record[0], str(record[DETAIL]).partition(":")[0]) not in left_out:
+            yield json.dumps(record)
 
 
-def digest_of(run: Run) -> Digest:
+def digest_of(run: Run, left_out: Container[tuple[str, str]] = ()) -> Digest:
     hashed, count = hashlib.blake2b(digest_size=16), 0
     try:
-        for line in lines_of(run):
+        for line in lines_of(run, left_out):
             hashed.update(line.encode())
             hashed.update(b"\n")
             count += 1
@@ -221,7 +234,7 @@ def digest_of(run: Run) -> Digest:
 
 
 def as_line(run: Run, digest: Digest) -> str:
-    return f"{run.scheme:<54} {run.scenario:<8} {run.seed:>4} {digest.records:>7} {digest.text}"
+    return f"{run.scheme:<54} {run.scenario:<12} {run.seed:>4} {digest.records:>7} {digest.text}"
 
 
 def from_lines(lines: Iterable[str]) -> Iterator[tuple[Run, Digest]]:
@@ -266,9 +279,10 @@ def compared(before: Iterable[tuple[Run, Digest]], now: Iterable[tuple[Run, Dige
     return result
 
 
-def show_first_difference(run: Run, trees: tuple[Tree, Tree]) -> None:
+def show_first_difference(run: Run, trees: tuple[Tree, Tree], left_out: list[str]) -> None:
     """Print the first record in which the two trees part."""
     arguments = ["--scheme", run.scheme, "--scenario", run.scenario, "--seed", str(run.seed), "--records"]
+    arguments += [part for pair in left_out for part in ("--leave-out", pair)]
     before, now = (tree.output("benchmarks.digests", arguments).splitlines() for tree in trees)
     for number, (old, new) in enumerate(itertools.zip_longest(before, now, fillvalue="(no record)")):
         if old != new:
@@ -304,35 +318,53 @@ def main(argv: list[str]) -> int:
         "--before", type=Path, metavar="PATH", help="a checkout of RoamQ, or a saved table, to compare with"
     )
     parser.add_argument("--scheme", action="append", help="only this scheme or variant; may be repeated")
-    parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="may be repeated")
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        choices=(*SCENARIOS, *WITH_STORES_KEPT),
+        help="may be repeated; the first four without it",
+    )
     parser.add_argument("--seed", action="append", type=int, help="may be repeated; 1 and 2 without it")
     parser.add_argument("--records", action="store_true", help="print the records, not their digest")
+    parser.add_argument(
+        "--leave-out",
+        action="append",
+        default=[],
+        metavar="KIND:DETAIL",
+        help="records that are known to differ, such as violation:order; may be repeated",
+    )
     options = parser.parse_args(argv)
+    left_out = {(kind, detail) for kind, _, detail in (pair.partition(":") for pair in options.leave_out)}
     known = cases()
     schemes = options.scheme or list(known)
     unknown = [scheme for scheme in schemes if scheme not in known]
     if unknown:
         parser.error(f"--scheme {unknown[0]}: choose from {', '.join(known)}")
     chosen = itertools.product(options.scenario or SCENARIOS, schemes, options.seed or SEEDS)
-    runs = [Run(scheme, where, seed) for where, scheme, seed in chosen if where in known[scheme].scenarios]
+    runs = [
+        Run(scheme, where, seed)
+        for where, scheme, seed in chosen
+        if where.removesuffix(KEPT) in known[scheme].scenarios
+    ]
     if options.before is not None:
-        return _compare(options.before, runs, [*_selection(options)])
+        return _compare(options.before, runs, options)
     for run in runs:
         if options.records:
-            sys.stdout.writelines(f"{line}\n" for line in lines_of(run))
+            sys.stdout.writelines(f"{line}\n" for line in lines_of(run, left_out))
         else:
-            print(as_line(run, digest_of(run)), flush=True)
+            print(as_line(run, digest_of(run, left_out)), flush=True)
     return 0
 
 
 def _selection(options: argparse.Namespace) -> Iterator[str]:
     """The options with which a child process chooses the same runs."""
-    for name in ("scheme", "scenario", "seed"):
+    for name in ("scheme", "scenario", "seed", "leave_out"):
         for value in getattr(options, name) or ():
-            yield from (f"--{name}", str(value))
+            yield from (f"--{name.replace('_', '-')}", str(value))
 
 
-def _compare(before: Path, runs: list[Run], selection: list[str]) -> int:
+def _compare(before: Path, runs: list[Run], options: argparse.Namespace) -> int:
+    selection = [*_selection(options)]
     if before.is_file():
         saved = [
             (run, digest) for run, digest in from_lines(before.read_text().splitlines()) if run in set(runs)
@@ -343,7 +375,7 @@ def _compare(before: Path, runs: list[Run], selection: list[str]) -> int:
     with closing(old), closing(now):
         result = compared(old, now)
     for run in result.different[:SHOWN]:
-        show_first_difference(run, trees)
+        show_first_difference(run, trees, options.leave_out)
     return 1 if any(result) else 0
 
 

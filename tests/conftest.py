@@ -27,10 +27,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
     database=None if os.environ.get("CI") else settings().database,
-    max_examples=150,
+    max_examples=100,
 )
-# `make test-fast` draws fewer examples.
-settings.register_profile("quick", settings.get_profile("roamq"), max_examples=20)
+# `make test-fast` draws fewer examples; `pytest --hypothesis-profile=long` draws more.
+settings.register_profile("quick", settings.get_profile("roamq"), max_examples=10)
+settings.register_profile("long", settings.get_profile("roamq"), max_examples=2000)
 settings.load_profile("roamq")
 
 

@@ -1,14 +1,15 @@
 """The import rule of docs/architecture.md: dependencies point up the page only."""
 
 import ast
-import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "roamq"
+from tests.support.source import SOURCE, modules, nodes, reads_the_source
+
+pytestmark = reads_the_source
 
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
@@ -66,13 +67,8 @@ ONLY_IN: dict[str, set[str]] = {
 CORE_MAY_IMPORT = {"sortedcontainers"}
 
 
-@functools.cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
 def imports(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -87,7 +83,7 @@ def named_modules(path: Path) -> Iterator[tuple[int, str]]:
     A name that is no package, such as a logger's `roamq.links`, is none.
     """
     packages = {package_of(module) for module in modules()}
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found = re.fullmatch(r"roamq\.(\w+)[\w.]*(:\w+)?", node.value)
             if found and found[1] in packages:
@@ -99,7 +95,7 @@ def methods_of(paths: list[Path]) -> set[str]:
     return {
         member.name
         for path in paths
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
         for member in node.body
         if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -113,7 +109,7 @@ def assigned_callbacks(path: Path, methods: set[str]) -> Iterator[tuple[int, str
     The assigned value is a lambda, a partial, or an attribute with the name of one of `methods`. What an object
     assigns to itself is its own affair.
     """
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -128,11 +124,6 @@ def assigned_callbacks(path: Path, methods: set[str]) -> Iterator[tuple[int, str
         for target in targets:
             if is_callback and isinstance(target, ast.Attribute) and ast.unparse(target.value) != "self":
                 yield node.lineno, f"{ast.unparse(target)} = {ast.unparse(value)}"
-
-
-@functools.cache
-def modules() -> list[Path]:
-    return sorted(path for path in SOURCE.rglob("*.py"))
 
 
 def package_of(path: Path) -> str:
@@ -188,7 +179,7 @@ def test_modules_are_imported_by_name_only_where_commands_and_claims_are_found()
     callers = {
         package_of(path)
         for path in modules()
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "__import__")
     }
 
@@ -231,7 +222,7 @@ def test_the_checks_see_what_they_look_for(tmp_path: Path) -> None:
 def test_a_class_name_stands_for_one_thing() -> None:
     places: dict[str, set[str]] = {}
     for path in modules():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, set()).add(str(path.relative_to(SOURCE)))
     shared = {name: sorted(where) for name, where in places.items() if len(where) > 1}
@@ -244,7 +235,7 @@ def scheme_classes() -> dict[str, ast.ClassDef]:
         node.name: node
         for path in modules()
         if package_of(path) == "schemes"
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     }
 
@@ -257,10 +248,7 @@ def test_schemes_are_composed_and_none_inherits_from_another() -> None:
     }
 
     chains = {
-        name: sorted(parents)
-        for name, parents in bases.items()
-        if any(bases[parent] for parent in parents)
-        if not name.endswith("Message") and parents != {"PrehandoffMessage"}
+        name: sorted(parents) for name, parents in bases.items() if any(bases[parent] for parent in parents)
     }
     assert not chains, chains
 

@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
+from tests.support.source import reads_the_source
 from tests.test_glossary import defined_in
+
+pytestmark = reads_the_source
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 PACKAGES = ("core", "overlay", "broker", "schemes", "net")

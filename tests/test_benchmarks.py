@@ -33,6 +33,7 @@ def start(hash_seed: str, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "scenario"), [("proactive", "testbed"), ("prehandoff", "streets")])
 def test_equal_seeds_give_equal_digests_in_processes_that_hash_differently(
     scheme: str, scenario: str

@@ -5,7 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).parent.parent / "src" / "roamq"
+from tests.support.source import SOURCE, nodes, reads_the_source
+
+pytestmark = reads_the_source
 
 FILES = {
     ("net",): (
@@ -28,7 +30,7 @@ FILES = {
 
 def declared(path: Path) -> Iterator[tuple[str, str]]:
     """Class and field of every class of parameters in a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if not isinstance(node, ast.ClassDef):
             continue
         bases = {
@@ -44,7 +46,7 @@ def reads(*packages: Path) -> Counter[str]:
     """How often each attribute is read in packages; a name that is written as a string counts as well (`getattr`)."""
     found: Counter[str] = Counter()
     for path in (path for package in packages for path in package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found[node.attr] += 1
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():

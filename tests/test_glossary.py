@@ -8,8 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.source import SOURCE, modules, parsed, reads_the_source
+
+pytestmark = reads_the_source
+
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "roamq"
 
 GONE: frozenset[str] = frozenset(
     {
@@ -53,7 +56,7 @@ def trees(package: str) -> list[ast.Module]:
     """The modules of a package below `roamq`, or the one module of that name."""
     folder = SOURCE / package
     paths = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
-    return [ast.parse(path.read_text()) for path in paths if path.exists()]
+    return [parsed(path) for path in paths if path.exists()]
 
 
 @cache
@@ -127,8 +130,8 @@ def test_a_removed_name_is_one_that_the_glossary_rules_out() -> None:
 
 
 def test_removed_names_stay_removed() -> None:
-    for path in sorted(SOURCE.rglob("*.py")):
-        used = identifiers(ast.parse(path.read_text()))
+    for path in modules():
+        used = identifiers(parsed(path))
         ruled_out = sorted(one for one in used for name in GONE if contains(one, name))
         assert not ruled_out, (
             f"{path.relative_to(ROOT)} uses {ruled_out}; docs/glossary.md has the words for them"

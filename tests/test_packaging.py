@@ -60,6 +60,7 @@ def test_spark_is_an_extra_that_developers_get() -> None:
     assert "roamq[spark]" in extras["dev"]
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself_without_spark() -> None:
     script = WITHOUT_SPARK.replace(
         "main(sys.argv[1:])",
@@ -81,6 +82,7 @@ def test_brokers_and_the_simulator_work_without_spark(tmp_path: Path) -> None:
     assert run.returncode == 0 and "delivered" in run.stdout, run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     ["simulate testbed --seeds 1 --out {0}", "demo --out {0}", "pipeline run --warehouse {0}"],

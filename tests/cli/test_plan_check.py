@@ -74,6 +74,7 @@ def schemes_of(folder: Path) -> list[dict[str, Any]]:
     return schemes
 
 
+@pytest.mark.slow
 def test_the_model_agrees_with_a_run_that_follows_it(tmp_path: Path) -> None:
     write(tmp_path, "standard", records(1, 30), "r1")
     write(tmp_path, "proactive", records(2, 30), "r2")

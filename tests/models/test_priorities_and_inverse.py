@@ -89,6 +89,7 @@ def test_priorities_at_an_on_off_centre_match_a_plain_simulation() -> None:
         assert answer == pytest.approx(float(np.mean(means)), abs=4 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
 def test_a_full_buffer_loses_the_same_share_whom_ever_it_drops(policy: str) -> None:
     """A queue of events in a list, served one by one, with room for 6."""

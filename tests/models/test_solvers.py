@@ -7,17 +7,21 @@ pytest.importorskip("simpy", reason="SimPy is not installed")
 
 from benchmarks.solvers import NAMES, compared
 
+from tests.support.few import few
+
 
 @pytest.mark.parametrize(
     ("name", "events", "tolerance"),
-    [
-        ("two centres, other flows", 2500, 0.0),
-        ("bursts: fast uplink, slow centre", 4000, 0.06),
-        ("alarms before others", 4000, 0.0),
-        ("buffer of five events", 4000, 0.0),
-        ("tree of five brokers", 2500, 0.03),
-        ("ring of four brokers", 2500, 0.03),
-    ],
+    few(
+        [
+            ("buffer of five events", 4000, 0.0),
+            ("alarms before others", 4000, 0.0),
+            ("bursts: fast uplink, slow centre", 4000, 0.06),
+            ("two centres, other flows", 2500, 0.0),
+            ("tree of five brokers", 2500, 0.03),
+            ("ring of four brokers", 2500, 0.03),
+        ]
+    ),
 )
 def test_a_model_and_an_independent_simulation_agree(name: str, events: int, tolerance: float) -> None:
     """Within the error of the simulation, which must be small, and what an approximation may be off besides."""

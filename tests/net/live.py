@@ -33,6 +33,7 @@ from roamq.net.clients.mqtt.codec import (
     Version,
     encode,
 )
+from roamq.net.machine import Machine
 from roamq.net.ops.configuration import NetworkConfig, load_network
 from roamq.net.ops.local import local_network
 from roamq.net.server import Server
@@ -55,6 +56,11 @@ def write_network(folder: Path, text: str) -> NetworkConfig:
 
 def port_of(network: NetworkConfig, broker: str, kind: str = "mqtt") -> int:
     return next(entry.port for entry in network.brokers[broker].listeners if entry.kind == kind)
+
+
+def machine_of(server: Server) -> Machine:
+    """What decides in a broker that runs in this process; tests look into it here and nowhere else."""
+    return server.shell.live.machine
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from roamq.core.events import ClientId
 from roamq.net.ops.configuration import load_network
 from roamq.net.ops.local import free_ports, local_network
 from roamq.net.server import Server
-from tests.net.live import PlainClient, write_network
+from tests.net.live import PlainClient, machine_of, write_network
 from tests.net.test_new_lives import Site, payloads, publish
 from tests.support.waiting import eventually
 
@@ -65,7 +65,7 @@ def test_three_brokers_become_four_and_three_again(tmp_path: Path, scheme: str, 
             await tell("b2")
             await site.start("b4")
             edge = site.servers["b4"]
-            await eventually(lambda edge=edge: not edge.shell.live.machine.admission.is_stranger)
+            await eventually(lambda edge=edge: not machine_of(edge).admission.is_stranger)
             await tell("b4")
             await follower.connect(site.port("b4"))
             assert follower.session_present
@@ -103,7 +103,7 @@ def test_three_brokers_become_four_and_three_again(tmp_path: Path, scheme: str, 
             client.drop()
         for server in site.servers.values():
             await eventually(lambda server=server: server.status().stored_events == 0, "an empty store")
-            assert "b4" not in server.shell.live.machine.outboxes.frames
+            assert "b4" not in machine_of(server).outboxes.frames
         await site.stop()
 
     asyncio.run(scenario())
@@ -115,11 +115,11 @@ def test_clients_of_a_broker_that_is_forgotten_begin_anew(tmp_path: Path) -> Non
         await site.start("b1", "b2", "b3")
         await asyncio.to_thread(act, site.servers["b1"], "/api/join/b4?at=b1")
         await site.start("b4")
-        await eventually(lambda: not site.servers["b4"].shell.live.machine.admission.is_stranger)
+        await eventually(lambda: not machine_of(site.servers["b4"]).admission.is_stranger)
         client = PlainClient("car")
         await client.connect(site.port("b4"))
         await client.subscribe("t/#", 1)
-        directory = site.servers["b2"].shell.live.machine.directory
+        directory = machine_of(site.servers["b2"]).directory
         await eventually(lambda: directory.get(ClientId("car")) is not None)
         await site.stop("b4")
         lost = await asyncio.to_thread(act, site.servers["b2"], "/api/forget/b4")

@@ -16,7 +16,7 @@ from roamq.core.events import ClientId
 from roamq.net.ops.configuration import load_network
 from roamq.net.ops.local import local_network
 from roamq.net.server import Server
-from tests.net.live import PlainClient, port_of
+from tests.net.live import PlainClient, machine_of, port_of
 from tests.net.test_growing_live import act, has_left
 from tests.net.test_new_lives import Site, payloads, publish
 from tests.support.waiting import eventually
@@ -53,7 +53,7 @@ class Operators:
         """Start brokers that joined, and wait until they let clients in."""
         await self.site.start(*names)
         for name in names:
-            admission = self.site.servers[name].shell.live.machine.admission
+            admission = machine_of(self.site.servers[name]).admission
             await eventually(lambda admission=admission: not admission.is_stranger, f"word to {name}")
 
     async def all_know(self, version: int) -> None:
@@ -131,7 +131,7 @@ def test_a_broker_with_a_wrong_certificate_is_not_linked_and_says_so(tmp_path: P
 
     async def refused(operators: Operators) -> None:
         server = await one_that_is_not_linked(operators, "b4")
-        assert "b1" not in server.links.up and server.shell.live.machine.admission.is_stranger
+        assert "b1" not in server.links.up and machine_of(server).admission.is_stranger
         await server.stop()
 
     asyncio.run(scenario())
@@ -154,7 +154,7 @@ def test_a_broker_that_was_forgotten_and_comes_back_is_not_linked_until_it_joins
         client = PlainClient("car")
         await connect(operators, client, "b4")
         await client.subscribe("t/#", 1)
-        directory = site.servers["b2"].shell.live.machine.directory
+        directory = machine_of(site.servers["b2"]).directory
         await eventually(lambda: directory.get(ClientId("car")) is not None)
         await site.stop("b4")
         code, output = await operators.command("forget", "b4", str(operators.path))
@@ -194,7 +194,7 @@ def test_a_broker_joins_at_one_that_is_down_and_is_linked_when_that_is_back(tmp_
         await site.stop("b2")
         await operators.join("b4", "b2")
         await site.start("b4")
-        edge = site.servers["b4"].shell.live.machine
+        edge = machine_of(site.servers["b4"])
         client = PlainClient("car")
         refused = await client.connect(operators.port("b4"), host="localhost", tls=operators.for_clients())
         assert refused.reason.value == 0x88, "it has not been told where sessions are"
@@ -253,7 +253,7 @@ def test_two_operators_admit_one_name_at_once_and_all_brokers_agree_on_one_of_th
         assert any(isinstance(answer, dict) for answer in answers)
 
         def agreed() -> bool:
-            known = [server.shell.live.machine.membership.members for server in site.servers.values()]
+            known = [machine_of(server).membership.members for server in site.servers.values()]
             return len({repr(members) for members in known}) == 1
 
         await eventually(agreed, "one description of the network")

@@ -24,6 +24,7 @@ from roamq.net.clients.mqtt.codec import (
 from roamq.net.host import BURST_TIMER
 from roamq.net.machine import Machine
 from roamq.net.ops.settings import AccessRules, Rule
+from tests.support.few import few
 from tests.support.live_world import settings
 
 EVENTS = 2000
@@ -48,7 +49,7 @@ def enter(machine: Machine, number: int, name: str) -> None:
     machine.authenticated(number, None, 1000.0, allowed=True)
 
 
-@pytest.mark.parametrize("what", MESSAGES)
+@pytest.mark.parametrize("what", few(MESSAGES))
 def test_a_stored_event_is_charged_what_it_costs(what: str) -> None:
     """The review's finding: 950 bytes of memory for 2 that were counted."""
     payload, properties = MESSAGES[what]
@@ -75,7 +76,7 @@ def test_a_stored_event_is_charged_what_it_costs(what: str) -> None:
     assert 0.5 < status.stored_bytes / grown < 2.0, (status.stored_bytes / EVENTS, grown / EVENTS)
 
 
-@pytest.mark.parametrize("what", memory.KINDS)
+@pytest.mark.parametrize("what", few(sorted(memory.KINDS, key=len)))
 def test_everything_that_a_client_leaves_behind_is_charged_what_it_costs(what: str) -> None:
     charged, grown = memory.measured(memory.KINDS[what])
 
@@ -125,7 +126,7 @@ def forgettable() -> dict[str, list[Publish]]:
     }
 
 
-@pytest.mark.parametrize("what", forgettable())
+@pytest.mark.parametrize("what", few(forgettable()))
 def test_messages_that_nobody_stores_leave_nothing_behind(what: str) -> None:
     """Caches of matches, routes and access rules are bounded by their number of entries: none may be large."""
     rules = (Rule(topics=("no/#",), may=frozenset()), Rule())

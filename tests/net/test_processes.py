@@ -62,6 +62,7 @@ async def kept_connected(client: PlainClient, port: int) -> None:
         await connected(client, port)
 
 
+@pytest.mark.live
 def test_a_process_that_is_killed_costs_no_message_and_comes_back(tmp_path: Path) -> None:
     async def scenario(processes: BrokerProcesses) -> None:
         port = processes.port("b1")
@@ -110,6 +111,7 @@ def test_a_process_that_is_killed_costs_no_message_and_comes_back(tmp_path: Path
         asyncio.run(scenario(processes))
 
 
+@pytest.mark.live
 def test_a_client_that_connects_again_takes_its_session_over_whatever_process_it_lands_at(
     tmp_path: Path,
 ) -> None:

@@ -13,9 +13,10 @@ from tests.net.reference.live import explore_live
 from tests.net.reference.model import Options
 from tests.net.reference.play import DisagreementError, Play, simulated
 from tests.net.turns import Turns
+from tests.support.few import few
 
 SEQUENCES = int(os.environ.get("ROAMQ_SEQUENCES", "40"))
-LIVE_SEQUENCES = int(os.environ.get("ROAMQ_LIVE_SEQUENCES", "5"))
+LIVE_SEQUENCES = int(os.environ.get("ROAMQ_LIVE_SEQUENCES", "3"))
 FOUND_PLAIN = [396, 495, 1531, 1878, 20611, 30688, 41228, 50537]
 """Seeds that once disagreed: a retained message came by way of a group that another member had got it in; what had been
 sent and not acknowledged was not sent again after it had expired; a message that a group handed on came at the QoS of
@@ -27,7 +28,7 @@ FOUND: list[int] = []
 """Seeds that disagreed since."""
 
 
-@pytest.mark.parametrize("setting", [ONE, *THREE], ids=str)
+@pytest.mark.parametrize("setting", few([ONE, *THREE], 4), ids=str)
 def test_random_sequences_agree_with_the_reference_model(setting: Setting) -> None:
     for seed in sorted({*range(SEQUENCES), *FOUND}):
         found = explore(seed, setting)

@@ -104,6 +104,7 @@ def connect(machine: Machine, number: int, name: str) -> None:
     machine.authenticated(number, None, 1000.0, allowed=True)
 
 
+@pytest.mark.slow
 def test_a_subscription_to_everything_is_served_in_slices() -> None:
     """No input may hold the loop: the attack is 100 filters that match every one of 20,000 retained messages."""
     machine = machine_with(20_000)

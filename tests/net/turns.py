@@ -21,7 +21,7 @@ from roamq.net.clients import admission
 from roamq.net.clients.mqtt.codec import Connect, Packet, Pingreq, Pingresp, Properties, Version, Will
 from roamq.net.ops.local import local_network
 from roamq.net.server import Server
-from tests.net.live import port_of, write_network
+from tests.net.live import machine_of, port_of, write_network
 from tests.net.network import Line
 from tests.support.waiting import WAIT_S, eventually
 
@@ -138,7 +138,7 @@ class Turns:
     @property
     def is_quiet(self) -> bool:
         """Whether each broker has heard all that the others had to say."""
-        outboxes = [server.shell.live.machine.outboxes for server in self._servers]
+        outboxes = [machine_of(server).outboxes for server in self._servers]
         return not any(frames for one in outboxes for frames in one.frames.values())
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import permutations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roamq.core.events import BrokerId
@@ -15,7 +15,6 @@ from tests.support.overlay_net import OverlayNet
 from tests.support.recording_host import RecordingHost
 
 
-@settings(max_examples=60)
 @given(connected_graphs(), st.lists(st.integers(0, 6), min_size=1, max_size=12), st.integers(0, 1000))
 def test_every_broker_sees_every_event_once_and_in_sequence(
     topology: Topology, origins: list[int], seed: int
@@ -67,7 +66,6 @@ def numbered(first: dict[BrokerId, int]) -> Callable[[BrokerId, RecordingHost, T
     return lambda me, host, topology: Flooding(me, host, topology, first_number=first.get(me, 0))
 
 
-@settings(max_examples=100)
 @given(
     connected_graphs(),
     st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=12),

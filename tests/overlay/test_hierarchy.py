@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roamq.core.errors import ConfigError
@@ -129,7 +129,6 @@ def test_a_graph_with_cycles_is_refused() -> None:
         Hierarchy(BrokerId("a"), RecordingHost(), ring)
 
 
-@settings(max_examples=80)
 @given(
     st.booleans(),
     st.booleans(),

@@ -3,7 +3,7 @@
 import random
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roamq.core.context import Epoch
@@ -106,7 +106,6 @@ def test_chosen_paths_are_shortest_alike_both_ways_and_in_parts(topology: Topolo
                 assert paths.path(broker, b) == path[place:]
 
 
-@settings(max_examples=150)
 @given(connected_graphs(), CHANGES, st.integers(0, 1000))
 def test_an_event_goes_where_it_is_wanted_and_nowhere_else(
     topology: Topology, changes: list[tuple[int, Filter]], seed: int
@@ -124,7 +123,6 @@ def test_an_event_goes_where_it_is_wanted_and_nowhere_else(
     wants.check(events)
 
 
-@settings(max_examples=100)
 @given(connected_graphs(), CHANGES, st.integers(0, 1000), ROUTERS)
 def test_nothing_is_left_when_nobody_wants_anything(
     topology: Topology, changes: list[tuple[int, Filter]], seed: int, kind: type[ByInterest]
@@ -153,7 +151,6 @@ def test_nothing_is_left_when_nobody_wants_anything(
         assert not len(router._index)
 
 
-@settings(max_examples=200)
 @given(connected_graphs(), CHANGES, st.integers(0, 1000), ROUTERS)
 def test_brokers_get_no_less_than_under_flooding_while_wants_stay(
     topology: Topology, changes: list[tuple[int, Filter]], seed: int, kind: type[ByInterest]
@@ -182,7 +179,6 @@ def test_brokers_get_no_less_than_under_flooding_while_wants_stay(
             assert got == due
 
 
-@settings(max_examples=200)
 @given(
     connected_graphs(),
     CHANGES,
@@ -253,7 +249,6 @@ def fence_of(net: OverlayNet, old: BrokerId) -> dict[BrokerId, int]:
     return dict(message.fence)
 
 
-@settings(max_examples=100)
 @given(
     connected_graphs(),
     CHANGES,
@@ -287,7 +282,6 @@ def test_what_is_published_after_the_confirmation_reaches_the_subscriber(
     assert [e for e in events if filter.matches(e) and e not in net.arrived[broker]] == []
 
 
-@settings(max_examples=100)
 @given(
     connected_graphs(),
     st.lists(st.one_of(st.integers(0, 6), CHANGES), max_size=8),
@@ -315,7 +309,6 @@ def test_a_broker_that_lost_its_store_learns_again_what_is_wanted(
     wants.check(events, exactly=kind is ByInterest)
 
 
-@settings(max_examples=200)
 @given(connected_graphs(), st.lists(st.integers(0, 6), min_size=1, max_size=4), st.integers(0, 1000))
 def test_subscribers_miss_nothing_though_brokers_stop_in_order_and_begin_anew(
     topology: Topology, emptied: list[int], seed: int
@@ -346,7 +339,6 @@ def test_subscribers_miss_nothing_though_brokers_stop_in_order_and_begin_anew(
     assert not any(any(router._to_tell.values()) for router in net.routers.values())  # type: ignore[attr-defined]
 
 
-@settings(max_examples=100)
 @given(connected_graphs(), st.lists(st.integers(0, 6), min_size=1, max_size=3), st.integers(0, 1000))
 def test_a_fence_passes_though_a_broker_on_the_marker_s_way_lost_its_store(
     topology: Topology, lost: list[int], seed: int
@@ -426,7 +418,6 @@ def test_in_a_full_mesh_every_other_broker_is_asked_once() -> None:
     assert len(net.crossings) == 8
 
 
-@settings(max_examples=100)
 @given(
     connected_graphs(),
     st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6)),

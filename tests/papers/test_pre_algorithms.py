@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from roamq.core.context import Epoch, Mode, Ticket, digest_of
+from roamq.core.context import Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId
-from roamq.core.filters import Filter
+from roamq.core.filters import Filter, digest_of
 from roamq.core.messages import Message
 from roamq.geo.areas import LocationAreas
 from roamq.geo.cells import Cell, Plane, cell_at

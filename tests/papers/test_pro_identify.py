@@ -59,6 +59,7 @@ def test_the_figures_of_a_set_come_from_its_own_runs() -> None:
     assert figures_of(rows, mine) == {"durable 10": 100.0, "reactive 10": 100.0, "proactive 10": 100.0}
 
 
+@pytest.mark.slow
 def test_the_next_wave_is_drawn_where_the_figures_may_come_out() -> None:
     """A world in which every throughput is a quarter less than the rough formula says."""
     known = [

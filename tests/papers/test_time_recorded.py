@@ -48,6 +48,7 @@ def test_a_phone_s_periods_end_where_its_state_changes_or_nothing_was_recorded(t
     assert phone.on.whole_s.tolist() == [60.0]
 
 
+@pytest.mark.slow
 def test_exponential_periods_do_not_contradict_theorem_2(tmp_path: Path) -> None:
     for seed in range(6):
         a_phone(tmp_path, seed, exponential(3600))
@@ -59,6 +60,7 @@ def test_exponential_periods_do_not_contradict_theorem_2(tmp_path: Path) -> None
     assert "does not hold: Theorem 2 over replay at utilisation 0.2" not in found.why
 
 
+@pytest.mark.slow
 def test_variable_periods_contradict_theorem_2(tmp_path: Path) -> None:
     """The residual disconnection is (1 + scv) / 2 times as long: 3.5 for a variability of 6."""
     for seed in range(6):

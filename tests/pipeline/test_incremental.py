@@ -15,7 +15,7 @@ from roamq.pipeline.store import Store
 from tests.pipeline.incremental import play
 from tests.pipeline.warehouses import small_traces
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-pipeline")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("seed", [1])

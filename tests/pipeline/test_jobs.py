@@ -10,7 +10,8 @@ from roamq.pipeline.jobs import SIMULATOR, Job, Runner, code_digest
 from roamq.pipeline.replay import LearnedNetwork
 from roamq.pipeline.study import StudyPlan, jobs_of
 from roamq.reproduce.drip_runs import MOBILE_BROKERS
-from tests.test_architecture import SOURCE, imports, modules, package_of
+from tests.support.source import SOURCE, modules
+from tests.test_architecture import imports, package_of
 
 STEPS = "client,time_s,site,connected\nann,0.0,a,true\nann,9.0,a,false\nann,10.0,b,true\n"
 NETWORK = LearnedNetwork(brokers=("a", "b"), broker_of={"a": "a", "b": "b"}, links=(("a", "b"),), edges=())

@@ -15,7 +15,7 @@ from roamq.pipeline.runner import FilesFailedError, run_pipeline
 from roamq.pipeline.upkeep import files_of, remove_what, retry_failed, tables_of
 from tests.pipeline.warehouses import pipeline_command, table
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-pipeline")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def add(warehouse: Path, path: Path, dataset: str = "d", **settings: str) -> None:

@@ -97,7 +97,6 @@ def jars() -> str:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark-pipeline")
 def test_tables_in_an_object_store_are_those_of_a_local_folder(
     bucket: str, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -38,7 +38,7 @@ from tests.pipeline.warehouses import (
 SPARK_HOME = Path(pyspark.__file__).parent
 FORMAT = ("--format", "associations", "--dataset", "walks")
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-pipeline")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 class Place(NamedTuple):

@@ -114,7 +114,6 @@ def test_whatever_is_merged_every_record_is_in_one_file_that_is_read(
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark-pipeline")
 def test_every_record_is_read_once_whenever_files_are_merged_and_however_late_they_come(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def test_points_that_are_not_joined_have_no_line_and_long_curves_no_markers() ->
     assert (curve.get_linestyle() != "None", curve.get_marker()) == (True, "")
 
 
+@pytest.mark.slow
 def test_ten_series_have_ten_looks() -> None:
     series = [Series(name=f"scheme {n}", x=[0, 1], y=[n, n]) for n in range(10)]
 

@@ -11,11 +11,12 @@ from roamq.schemes.parts.late import LateParts
 from tests.schemes.interleavings.explore import Finding, explore, play
 from tests.schemes.interleavings.plans import Plan, plans
 from tests.schemes.interleavings.world import World
+from tests.support.few import few
 
 BOUND = 1200
 
 
-@pytest.mark.parametrize("plan", list(plans("standard", moves=2)), ids=str)
+@pytest.mark.parametrize("plan", few(plans("standard", moves=2), 4), ids=str)
 def test_standard_in_every_order(plan: Plan) -> None:
     result = explore(plan.world, max_states=BOUND)
 
@@ -23,21 +24,21 @@ def test_standard_in_every_order(plan: Plan) -> None:
     assert result.complete
 
 
-@pytest.mark.parametrize("plan", list(plans("proactive", moves=1)), ids=str)
+@pytest.mark.parametrize("plan", few(plans("proactive", moves=1), 2), ids=str)
 def test_proactive_in_every_order(plan: Plan) -> None:
     result = explore(plan.world, max_states=BOUND)
 
     assert result.finding is None, f"{plan}: {result.finding}"
 
 
-@pytest.mark.parametrize("plan", list(plans("standard", moves=1, overlay="interest")), ids=str)
+@pytest.mark.parametrize("plan", few(plans("standard", moves=1, overlay="interest"), 2), ids=str)
 def test_standard_by_interest_in_every_order(plan: Plan) -> None:
     result = explore(plan.world, max_states=4 * BOUND)
 
     assert result.finding is None, f"{plan}: {result.finding}"
 
 
-@pytest.mark.parametrize("plan", list(plans("proactive", moves=1, overlay="interest")), ids=str)
+@pytest.mark.parametrize("plan", few(plans("proactive", moves=1, overlay="interest")), ids=str)
 def test_proactive_by_interest_in_every_order(plan: Plan) -> None:
     result = explore(plan.world, max_states=BOUND)
 

@@ -51,6 +51,7 @@ print(json.dumps({"superseded": superseded, "violations": result.violations + ri
 """
 
 
+@pytest.mark.slow
 def test_it_runs_in_the_simulator_and_keeps_what_it_promises(installed: Path) -> None:
     ended = python(installed, "-c", SIMULATE)
 
@@ -61,6 +62,7 @@ def test_it_runs_in_the_simulator_and_keeps_what_it_promises(installed: Path) ->
     assert found["lost"] == found["superseded"]
 
 
+@pytest.mark.slow
 def test_its_options_are_checked_like_those_of_any_scheme(installed: Path) -> None:
     ended = python(
         installed, "-m", "roamq", "simulate", "testbed", "--scheme", "latest", "--set", "scheme.keep=0"
@@ -70,6 +72,7 @@ def test_its_options_are_checked_like_those_of_any_scheme(installed: Path) -> No
     assert "scheme.keep: 0 is too few; give 1 or more" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_scheme_that_cannot_be_loaded_is_named_with_its_package(installed: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(installed, tmp_path / "broken")
     (broken / "roamq_latest.py").write_text("raise ImportError('a part is missing')")
@@ -87,6 +90,7 @@ print(Job(scenario="testbed", scheme="latest", seed=1, payload={"scheme": {"name
 """
 
 
+@pytest.mark.slow
 def test_a_run_is_named_anew_when_the_scheme_s_package_changes(installed: Path, tmp_path: Path) -> None:
     """Results of a scheme from outside are never stale (docs/decisions/0021)."""
     changed = shutil.copytree(installed, tmp_path / "changed")

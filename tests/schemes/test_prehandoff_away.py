@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from roamq.core.context import Epoch, Ticket, digest_of
+from roamq.core.context import Epoch, Ticket
+from roamq.core.filters import digest_of
 from roamq.geo.cells import pitch_m
 from roamq.schemes.messages.prehandoff import (
     AskExpected,

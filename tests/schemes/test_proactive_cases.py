@@ -74,7 +74,7 @@ class Bench:
 
 def activate(epoch: Epoch, **position: int) -> Activate:
     bench = Bench().serving()
-    from roamq.core.context import digest_of
+    from roamq.core.filters import digest_of
 
     digest = digest_of(bench.scheme.contexts[S].filters)
     return Activate(

@@ -14,6 +14,7 @@ from roamq.schemes.messages.handover import StoredEvents
 from roamq.sim.inputs import Input, InputQueue, takes_its_turn
 from roamq.sim.options import LastHopOptions, ServiceOptions, Work
 from roamq.sim.scenario import RunResult, load_scenario, run
+from tests.support.few import few
 
 A, B = BrokerId("a"), BrokerId("b")
 CLIENT = ClientId("c")
@@ -127,6 +128,7 @@ def small(scheme: str = "proactive", seed: int = 1, **overrides: str) -> RunResu
     return run(load_scenario("pro-testbed", scheme=scheme, overrides=changes), seed=seed)
 
 
+@pytest.mark.slow
 def test_what_was_sent_to_a_client_that_is_gone_is_lost_or_sent_again() -> None:
     again = small(last_hop__redelivers="true")
     lost = small(last_hop__redelivers="false")
@@ -137,6 +139,7 @@ def test_what_was_sent_to_a_client_that_is_gone_is_lost_or_sent_again() -> None:
     assert again.violations == lost.violations == []
 
 
+@pytest.mark.slow
 def test_longer_between_pings_more_is_lost() -> None:
     lost = [
         len(small(last_hop__redelivers="false", last_hop__in_flight="100", last_hop__ping_s=ping_s).lost())
@@ -172,6 +175,7 @@ def test_a_weak_broker_takes_longer_for_an_event() -> None:
     assert each[BrokerId("b3")] > 1.8 * each[BrokerId("b4")]
 
 
+@pytest.mark.slow
 def test_publishers_wait_while_a_queue_has_so_many_bytes() -> None:
     """Flow control by bytes keeps the input queues that short: an event hardly waits."""
     waits = {
@@ -186,7 +190,7 @@ def test_publishers_wait_while_a_queue_has_so_many_bytes() -> None:
     assert 2 * waits["10000"] < waits["500000"]
 
 
-@pytest.mark.parametrize("elsewhere", ["true", "false"])
+@pytest.mark.parametrize("elsewhere", few(["true", "false"]))
 def test_random_mobility_returns_to_the_last_broker_or_never(elsewhere: str) -> None:
     """[PRO] section 5.1.2: "reconnects to a different broker", and "over the set of all six brokers"."""
     result = small(mobility__disconnect_s="0.1", mobility__connect_s="2", mobility__elsewhere=elsewhere)

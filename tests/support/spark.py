@@ -1,4 +1,6 @@
-"""One Spark session per test process, started when a test first asks for it."""
+"""One Spark session, started when a test first asks for it. The tests that ask for it run in one process, one after the
+other: a session of its own in each process would compile the same code again, on the same cores.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,6 +17,13 @@ from roamq.pipeline.session import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

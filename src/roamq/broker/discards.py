@@ -21,7 +21,7 @@ RELEASE_TIMER: Final[TimerKey] = ("release",)
 
 
 class Discards:
-    """What is still to be forgotten at one broker."""
+    """Contexts that ended at one broker and whose stored events it still has to release, some at a time."""
 
     def __init__(self, contexts: "Contexts") -> None:
         self._contexts = contexts

@@ -11,7 +11,6 @@ Events are held through an `EventBuffer`, which keeps one copy however many cont
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from hashlib import blake2b
 from itertools import chain, islice
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -60,13 +59,7 @@ class Ticket(NamedTuple):
     position: Mapping[BrokerId, int] | None = None
     """How far the client has read, per origin, if its connections lose nothing and it kept count."""
     digest: str | None = None
-    """The name of what it has subscribed to (`digest_of`)."""
-
-
-def digest_of(filters: Iterable[Filter]) -> str:
-    """A name for a set of subscriptions: equal sets have equal names everywhere."""
-    text = "\n".join(sorted(map(str, filters)))
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+    """The name of what it has subscribed to (`filters.digest_of`)."""
 
 
 class Outlet(Protocol):

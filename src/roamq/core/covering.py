@@ -22,7 +22,7 @@ class _Level:
         """Filters with these levels, counted."""
 
     def widest_first(self) -> "Iterator[_Level]":
-        """The levels below, but for "#"; what is below "+" may cover what is below others."""
+        """The levels below this one, without "#". "+" comes first: filters below it may cover those below others."""
         if "+" in self.below:
             yield self.below["+"]
         for name, level in self.below.items():

@@ -6,7 +6,9 @@ It is a value in canonical form: two filters of one group are equal exactly if t
 docs/decisions/0010).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from roamq.core import constraints
 from roamq.core.events import Event
@@ -136,3 +138,9 @@ class Filter:
         if self.group is not None:
             return f"Filter({self.topic!r}, {selector!r}, {self.group!r})"
         return f"Filter({self.topic!r}, {selector!r})" if selector else f"Filter({self.topic!r})"
+
+
+def digest_of(filters: Iterable[Filter]) -> str:
+    """A name for a set of subscriptions: equal sets have equal names everywhere."""
+    text = "\n".join(sorted(map(str, filters)))
+    return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -48,7 +48,7 @@ class ClientHistory:
 
     @cached_property
     def periods(self) -> tuple[Spans, Spans]:
-        """Connected and disconnected periods."""
+        """The lengths of the client's connected periods, and of its disconnected ones."""
         times = np.concatenate([self.connects_s, self.disconnects_s])
         is_on = np.arange(times.size) < self.connects_s.size
         order = np.argsort(times, kind="stable")

@@ -62,7 +62,7 @@ class Joined(NamedTuple):
 
 
 class Over(NamedTuple):
-    """A session came here only to end: its client is gone for good, or has begun another."""
+    """A session came to this broker and ends here: its client left for good, or has begun another session."""
 
     client: ClientId
     epoch: Epoch

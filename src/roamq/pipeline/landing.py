@@ -372,7 +372,7 @@ class _Landing:
                 sink.write(part.encode())
 
     def _counted(self, entry: FileEntry) -> FileEntry:
-        """An entry with the lines of its copy."""
+        """The entry, with the number of lines that its landed copy has, and whether the last line is complete."""
         if codec_of(entry.path) in NOT_COUNTED:
             return replace(entry, ends_whole=False)
         with self._store.open_to_read(entry.path) as copy, uncompressed(copy, entry.path) as stream:

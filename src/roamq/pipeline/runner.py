@@ -148,7 +148,8 @@ def bring_up_to_date(
 
 
 def _is_up_to_date(warehouse: Place) -> bool:
-    """Whether nobody needs to start Spark: no file waits, no rule changed, no dataset went, nothing is read in place.
+    """Whether a run has nothing to do, so that Spark need not start: no file waits, no rule has changed, no dataset was
+    removed, and no records are read in place.
 
     Raises `FilesFailedError` as a run does.
     """

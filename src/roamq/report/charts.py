@@ -135,7 +135,7 @@ def lines(axes: "Axes", figure: Figure) -> None:
 
 
 def steps(axes: "Axes", figure: Figure) -> None:
-    """Values that hold until the next one."""
+    """A step chart: each value holds until the next one begins."""
     for series, look in _looks(figure.series):
         axes.step(series.x, series.y, where="post", **{**look, "marker": ""})
     _from_zero(axes, figure)

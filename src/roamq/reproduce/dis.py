@@ -210,7 +210,9 @@ def peak_overhead_in_commute(evidence: Evidence) -> Outcome:
 
 
 def peak_table(counted: Counted) -> Table:
-    """Average and peak of each scheme, by what they depend on; the last hop as the preset has it."""
+    """Average and peak of each scheme, one row for every end of the day and every length of the peak. The last hop
+    is that of the bundled scenario.
+    """
     models = [Model(end_h=end, peak_min=minutes) for end in ENDS_H for minutes in PEAKS_MIN]
     rows: list[list[Cell]] = [
         [

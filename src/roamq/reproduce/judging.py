@@ -171,9 +171,10 @@ class Judgement:
         return Verdict.UNDECIDED
 
     def why(self) -> str:
-        """The sentences that decided against a plain "reproduced", with their numbers; and what was calibrated on.
+        """Why the verdict is not plainly "reproduced": the sentences of the claim that fail or are undecided, with
+        their numbers, and the figures on which the model was calibrated.
 
-        Of many sentences that fail, or are undecided, a few are told; `table` has all.
+        It quotes a few of such sentences; `table` has all.
         """
         parts: list[str] = []
         told: dict[Holds, list[str]] = {Holds.NO: [], Holds.UNDECIDED: []}

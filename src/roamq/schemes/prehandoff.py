@@ -16,9 +16,9 @@ Without a virtual consumer the handoff is the normal one, of the standard algori
 
 from typing import ClassVar
 
-from roamq.core.context import Context, Epoch, Mode, Ticket, digest_of
+from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId, Seconds
-from roamq.core.filters import Filter
+from roamq.core.filters import Filter, digest_of
 from roamq.core.ports import TimerKey
 from roamq.geo.cells import Cell, is_cell
 from roamq.schemes.base import Scheme, SchemeOptions, Setup

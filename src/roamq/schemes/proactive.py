@@ -369,7 +369,9 @@ class ProActive(Scheme):
             self.handover.step_1_reconnected(client, old_broker)
 
     def is_ready(self, copy: Context, old_broker: BrokerId, shown: Epoch | None) -> bool:
-        """An active copy made at the end of the client's last connection: nothing was read since."""
+        """Whether the copy may serve at once: it is active and comes from the end of the client's last connection, so
+        the client has read nothing since it was made.
+        """
         if copy.mode is not Mode.ACTIVE or copy.epoch.broker != old_broker:
             return False
         return shown is None or shown == copy.epoch

@@ -94,7 +94,7 @@ class Traveller(Mobility, frozen=True):
             time += duration + rng.uniform(*self.stay_s)
 
     def journey(self, place: int, places: int, rng: random.Random) -> tuple[float, float, list[int]]:
-        """How long and how fast somebody travels from `place`, and by which of the places (its own is the first)."""
+        """A journey from `place`: its duration, the speed, and the places it leads through, `place` first."""
         while True:
             duration = rng.uniform(*self.travel_s)
             speed = rng.choice(self.speeds_kmh) / HOUR_S

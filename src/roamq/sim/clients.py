@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from roamq.core.context import Context, Epoch, Ticket, digest_of
+from roamq.core.context import Context, Epoch, Ticket
 from roamq.core.events import BrokerId, ClientId, Event
-from roamq.core.filters import Filter
+from roamq.core.filters import Filter, digest_of
 from roamq.core.records import Record
 from roamq.sim.acknowledgements import acknowledge, count_as_consumed
 from roamq.sim.mobility import Step
@@ -212,7 +212,9 @@ class SimClient:
     # --- subscriptions ------------------------------------------------------------------------------------
 
     def subscribe(self, filter: Filter, *, owed_after_s: float = 0.0) -> None:
-        """A connected client wants more; events are owed to it when the subscription has had time to spread."""
+        """Subscribe, if the client is connected. The checkers expect matching events that are published `owed_after_s`
+        after the broker has taken the subscription, or later: it needs that time to spread.
+        """
         host = self.host
         if host is not None and self._is_accepted(host) and filter not in self.filters:
             self.filters.append(filter)

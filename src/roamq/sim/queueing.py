@@ -7,8 +7,6 @@ events that expire. Same seed, same run.
 
 import itertools
 import math
-from array import array
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from roamq.sim.centres import CentreAtWork, Draw, EventSink
 from roamq.sim.engine import Engine
 
 Floats = NDArray[np.float64]
-Draw = Callable[[], float]
 Sampler = Callable[[np.random.Generator, int], Floats]
 """(generator, size) -> that many durations in seconds."""
 
@@ -128,21 +126,21 @@ def simulate(
     assert (rate is None) != (not bin_rates), "give either rate or bin_rates"
     engine = Engine()
     seeds = iter(np.random.SeedSequence(seed).spawn(3 * len(centres) + 2))
-    sink = _Sink(warmup_s, until_s)
-    after: _Station | _Sink = sink
-    stations: list[_Station] = []
+    sink = EventSink(warmup_s, until_s)
+    after: CentreAtWork | EventSink = sink
+    working: list[CentreAtWork] = []
     for centre in reversed(centres):
-        after = _make_station(engine, centre, seeds, after, sink)
+        after = _set_to_work(engine, centre, seeds, after, sink)
         after.expires = ttl is not None
-        stations.append(after)
+        working.append(after)
     arrivals = _arrivals(next(seeds), until_s, bin_rates or (rate or 0.0,), bin_s)
     lifetime = _draws(ttl, next(seeds)) if ttl is not None else None
-    first = stations[-1]
+    first = working[-1]
     first.feed(arrivals, lifetime)
     engine.run(until_s)
     while sink.waiting or first.next_birth < math.inf:
         engine.run(engine.now + max(until_s / 50, bin_s))
-    customers = first.pulled + sum(station.others for station in stations)
+    customers = first.pulled + sum(at_work.others for at_work in working)
     return Run(np.array(sink.births), np.array(sink.responses), sink.lost, sink.expired, customers)
 
 
@@ -188,271 +186,26 @@ def mean_of_runs(means: Sequence[float]) -> MeanOfRuns:
     return MeanOfRuns(float(np.mean(means)), t_95 * error, t_joint * error)
 
 
-class _Sink:
-    """Where events end. Those born in the measured span are counted; the others only load the centres."""
-
-    __slots__ = ("births", "expired", "lost", "responses", "until_s", "waiting", "warmup_s")
-
-    def __init__(self, warmup_s: float, until_s: float) -> None:
-        self.warmup_s = warmup_s
-        self.until_s = until_s
-        self.births = array("d")
-        self.responses = array("d")
-        self.lost = 0
-        self.expired = 0
-        self.waiting = 0
-        """Measured events still under way."""
-
-    def arrive(self, now: float, birth: float, _deadline: float) -> None:
-        if birth >= self.warmup_s:
-            self.waiting -= 1
-            self.births.append(birth)
-            self.responses.append(now - birth)
-
-    def drop(self, birth: float, *, expired: bool) -> None:
-        if birth >= self.warmup_s:
-            self.waiting -= 1
-            if expired:
-                self.expired += 1
-            else:
-                self.lost += 1
-
-
-class _Station:
-    """A centre at work: the head of the queue is in service, `remaining` of it still to be done.
-
-    Going through the engine's heap for every event would dominate the cost, so a station advances the clock
-    itself as long as its own next step comes before everything that is scheduled: the order of all steps is
-    the one the heap would give. The first station reads its arrivals from a stream, for the same reason.
-    """
-
-    __slots__ = (
-        "after",
-        "capacity",
-        "draw_off",
-        "draw_on",
-        "draw_other",
-        "draw_service",
-        "drops_oldest",
-        "engine",
-        "expires",
-        "is_on",
-        "lifetime",
-        "next_birth",
-        "others",
-        "pulled",
-        "queue",
-        "remaining",
-        "service_ends",
-        "sink",
-        "stream",
-        "ticket",
-    )
-
-    def __init__(self, engine: Engine, service: Draw, after: "_Station | _Sink", sink: _Sink) -> None:
-        self.engine = engine
-        self.draw_service = service
-        self.after = after
-        self.sink = sink
-        self.capacity = math.inf
-        self.drops_oldest = False
-        self.expires = False
-        """Whether events have a deadline."""
-        self.draw_on: Draw | None = None
-        self.draw_off: Draw | None = None
-        self.draw_other: Draw | None = None
-        self.others = 0
-        self.pulled = 0
-        self.stream: Draw | None = None
-        self.lifetime: Draw | None = None
-        self.next_birth = math.inf
-        self.queue: deque[tuple[float, float]] = deque()
-        self.is_on = True
-        self.remaining = 0.0
-        self.service_ends = math.inf
-        self.ticket = 0
-        """Grows with each disconnection, so that a step scheduled before it is recognised and skipped."""
-
-    def feed(self, stream: Draw, lifetime: Draw | None) -> None:
-        self.stream = stream
-        self.lifetime = lifetime
-        self.next_birth = stream()
-        if self.next_birth < math.inf:
-            self.engine.at(self.next_birth, self._step, self.ticket)
-
-    def arrive(self, now: float, birth: float, deadline: float) -> None:
-        """An event from the centre before, or of another flow. Never works ahead: the caller is at work."""
-        self._admit(now)
-        if len(self.queue) >= self.capacity and self._is_full(now) and not self._makes_room():
-            self.sink.drop(birth, expired=False)
-            return
-        queue = self.queue
-        queue.append((birth, deadline))
-        if len(queue) == 1:
-            self.remaining = self.draw_service()
-            if self.is_on:
-                self.ticket += 1
-                self._schedule(now)
-
-    def _admit(self, now: float) -> None:
-        """Let in what the stream has up to now; nothing has left since, so doing it late changes nothing."""
-        birth = self.next_birth
-        if birth > now:
-            return
-        assert self.stream is not None
-        stream, lifetime, warmup_s = self.stream, self.lifetime, self.sink.warmup_s
-        while birth <= now:
-            self.pulled += 1
-            if birth >= warmup_s:
-                self.sink.waiting += 1
-            if len(self.queue) >= self.capacity and self._is_full(birth) and not self._makes_room():
-                self.sink.drop(birth, expired=False)
-            else:
-                deadline = math.inf if lifetime is None else birth + lifetime()
-                self.queue.append((birth, deadline))
-                if len(self.queue) == 1:
-                    self.remaining = self.draw_service()
-            birth = stream()
-        self.next_birth = birth
-
-    def _is_full(self, now: float) -> bool:
-        """Whether the buffer is full of live events. In truth expired events leave at once; here they are removed
-        only when their room is needed.
-        """
-        if not self.expires:
-            return True
-        alive: deque[tuple[float, float]] = deque()
-        for event in self.queue:
-            if event[1] > now:
-                alive.append(event)
-            else:
-                self.sink.drop(event[0], expired=True)
-        if alive and alive[0] is not self.queue[0]:
-            self.remaining = self.draw_service()
-        self.queue = alive
-        return len(alive) >= self.capacity
-
-    def _makes_room(self) -> bool:
-        """Drop the oldest event that waits, if that is the rule and one does."""
-        if not self.drops_oldest or len(self.queue) < 2:
-            return False
-        self.sink.drop(self.queue[1][0], expired=False)
-        del self.queue[1]
-        return True
-
-    def _schedule(self, now: float) -> None:
-        """Put the end of the service under way, or the event's deadline if that is first, on the heap."""
-        self.service_ends = ends = now + self.remaining
-        deadline = self.queue[0][1]
-        self.engine.at(ends if ends <= deadline else deadline, self._finish, self.ticket)
-
-    def _finish(self, ticket: int) -> None:
-        if ticket == self.ticket:
-            now = self.engine.now
-            self._end_service(now)
-            self._work(now)
-
-    def _step(self, ticket: int) -> None:
-        if ticket == self.ticket and self.is_on:
-            self._work(self.engine.now)
-
-    def _end_service(self, now: float) -> None:
-        if self.next_birth <= now:
-            self._admit(now)
-        queue = self.queue
-        birth, deadline = queue.popleft()
-        if now < self.service_ends:
-            self.sink.drop(birth, expired=True)
-        elif birth >= 0:
-            self.after.arrive(now, birth, deadline)
-        if queue:
-            self.remaining = self.draw_service()
-            if queue[0][1] <= now:
-                self._drop_expired_heads(now)
-
-    def _drop_expired_heads(self, now: float) -> None:
-        queue = self.queue
-        while queue and queue[0][1] <= now:
-            self.sink.drop(queue.popleft()[0], expired=True)
-        if queue:
-            self.remaining = self.draw_service()
-
-    def _work(self, now: float) -> None:
-        """Serve one event after the other until something else is due first."""
-        engine = self.engine
-        is_last = self.after is self.sink
-        horizon = engine.next_time()
-        while True:
-            if not self.queue:
-                birth = self.next_birth
-                if birth >= horizon:
-                    if birth < math.inf:
-                        engine.at(birth, self._step, self.ticket)
-                    return
-                if birth > now:
-                    engine.now = now = birth
-                self._admit(now)
-            ends = now + self.remaining
-            deadline = self.queue[0][1]
-            due = ends if ends <= deadline else deadline
-            self.service_ends = ends
-            if due >= horizon:
-                engine.at(due, self._finish, self.ticket)
-                return
-            engine.now = now = due
-            self._end_service(now)
-            if not is_last:  # the event that went on may have made the next centre schedule something
-                horizon = engine.next_time()
-
-    def switch_off(self) -> None:
-        assert self.draw_off is not None
-        now = self.engine.now
-        self._admit(now)
-        if self.queue:
-            self.remaining = self.service_ends - now
-        self.is_on = False
-        self.ticket += 1
-        self.engine.after(self.draw_off(), self.switch_on)
-
-    def switch_on(self) -> None:
-        assert self.draw_on is not None
-        now = self.engine.now
-        self._admit(now)
-        self.is_on = True
-        if self.queue and self.queue[0][1] <= now:
-            self._drop_expired_heads(now)
-        self.ticket += 1
-        self.engine.after(self.draw_on(), self.switch_off)
-        self._work(now)
-
-    def other(self) -> None:
-        """An event of another flow: born before all time, so it is served here and goes nowhere."""
-        assert self.draw_other is not None
-        self.others += 1
-        self.arrive(self.engine.now, -1.0, math.inf)
-        self.engine.after(self.draw_other(), self.other)
-
-
-def _make_station(
+def _set_to_work(
     engine: Engine,
     centre: SimulatedCentre,
     seeds: Iterator[np.random.SeedSequence],
-    after: _Station | _Sink,
-    sink: _Sink,
-) -> _Station:
+    after: CentreAtWork | EventSink,
+    sink: EventSink,
+) -> CentreAtWork:
     service_seed, connectivity_seed, other_seed = next(seeds), next(seeds), next(seeds)
-    station = _Station(engine, _draws(centre.service, service_seed), after, sink)
-    station.capacity = math.inf if centre.capacity is None else centre.capacity
-    station.drops_oldest = centre.drops_oldest
+    at_work = CentreAtWork(engine, _draws(centre.service, service_seed), after, sink)
+    at_work.capacity = math.inf if centre.capacity is None else centre.capacity
+    at_work.drops_oldest = centre.drops_oldest
     if centre.on is not None and centre.off is not None:
         on_seed, off_seed = connectivity_seed.spawn(2)
-        station.draw_on, station.draw_off = _draws(centre.on, on_seed), _draws(centre.off, off_seed)
-        station.is_on, left_s = _settled(station.draw_on, station.draw_off)
-        engine.after(left_s, station.switch_off if station.is_on else station.switch_on)
+        at_work.draw_on, at_work.draw_off = _draws(centre.on, on_seed), _draws(centre.off, off_seed)
+        at_work.is_on, left_s = _settled(at_work.draw_on, at_work.draw_off)
+        engine.after(left_s, at_work.switch_off if at_work.is_on else at_work.switch_on)
     if centre.other_rate > 0:
-        station.draw_other = _draws(exponential(1 / centre.other_rate), other_seed)
-        engine.after(station.draw_other(), station.other)
-    return station
+        at_work.draw_other = _draws(exponential(1 / centre.other_rate), other_seed)
+        engine.after(at_work.draw_other(), at_work.other)
+    return at_work
 
 
 def _settled(draw_on: Draw, draw_off: Draw) -> tuple[bool, float]:

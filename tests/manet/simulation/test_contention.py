@@ -13,6 +13,7 @@ from roamq.manet.simulation.field import Field
 from roamq.manet.simulation.waypoint import Standing
 from roamq.models.saturation import saturation_frames_per_s
 from roamq.sim.engine import Engine
+from tests.support.few import few
 
 MESSAGE = Candidates(())
 PACKET = Packet(1, Quit(0, 1), (0,), (), 100.0)
@@ -69,7 +70,7 @@ def test_a_long_message_is_sent_in_frames_with_a_header_each() -> None:
     assert channel.broadcast_s(3000) == pytest.approx(2 * channel.broadcast_s(1500) + 10e-6)
 
 
-@pytest.mark.parametrize("stations", [2, 10, 20])
+@pytest.mark.parametrize("stations", few([2, 10, 20]))
 def test_stations_that_always_send_have_bianchi_s_throughput(stations: int) -> None:
     """Bianchi's saturation model of DCF with RTS and CTS; it knows no limit of attempts and no timeout for CTS."""
     engine, got = Engine(), []

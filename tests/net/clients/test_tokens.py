@@ -22,7 +22,7 @@ from roamq.net.clients.tokens import TokenError, Tokens, TokenTable, read_tokens
 from roamq.net.ops.configuration import load_network
 from roamq.net.ops.local import local_network
 from roamq.net.ops.settings import AccessRules, Rule
-from tests.net.live import PlainClient, port_of, running, write_network
+from tests.net.live import PlainClient, machine_of, port_of, running, write_network
 from tests.support.waiting import eventually
 
 RSA = rsa.generate_private_key(65537, 2048)
@@ -267,7 +267,7 @@ def test_a_client_with_a_token_is_served_until_the_token_ends(
             will = Will(topic="t1/gone", payload=b"", properties=Properties(will_delay_interval=99))
             connack = await client.connect(port, password=shown[0], will=will)
             assert connack.reason is ReasonCode.SUCCESS
-            assert servers["b1"].shell.live.machine.connections.by_client["c"].user == "ann"  # type: ignore[index]
+            assert machine_of(servers["b1"]).connections.by_client["c"].user == "ann"  # type: ignore[index]
             granted = await client.subscribe("t1/#", 1)
             assert granted.reasons == (ReasonCode.GRANTED_QOS_1,)
             denied = await client.subscribe("t2/#", 1)

@@ -22,7 +22,7 @@ from roamq.net.ops.api import _ACTIONS, _PATHS, HttpRequest, openapi
 from roamq.net.ops.inspection import ErrorAnswer, TraceAnswer
 from roamq.net.ops.local import free_ports, local_network
 from roamq.net.server import Server
-from tests.net.live import PlainClient, port_of, running, write_network
+from tests.net.live import PlainClient, machine_of, port_of, running, write_network
 from tests.support.waiting import WAIT_S, eventually, wait_until
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - for these tests
@@ -118,11 +118,12 @@ def test_with_a_console_every_question_needs_the_token(tmp_path: Path) -> None:
     asyncio.run(ride())
 
 
+@pytest.mark.slow
 def test_ten_thousand_clients_come_in_pages(tmp_path: Path) -> None:
     async def look() -> None:
         network = write_network(tmp_path, local_network(1, scheme="standard", durability="memory"))
         async with running(network) as servers:
-            machine = servers["b1"].shell.live.machine
+            machine = machine_of(servers["b1"])
             now = time.time()
             for number in range(1, 10_001):
                 machine.opened(number, now, "0:mqtt", "127.0.0.1:1")

@@ -15,7 +15,7 @@ from roamq.core.events import BrokerId, ClientId
 from roamq.net.ops.api import HttpRequest
 from roamq.net.ops.configuration import load_network
 from roamq.net.ops.local import local_network
-from tests.net.live import BrokerProcesses, PlainClient, running, write_network
+from tests.net.live import BrokerProcesses, PlainClient, machine_of, running, write_network
 from tests.support import chromium
 from tests.support.waiting import eventually
 
@@ -232,7 +232,7 @@ def test_ten_thousand_clients_that_move_do_not_freeze_the_page(tmp_path: Path, p
 
     async def serve() -> None:
         async with running(network, "b1") as servers:  # b2 is only heard of: clients fly between the two
-            directory = servers["b1"].shell.live.machine.directory
+            directory = machine_of(servers["b1"]).directory
             rounds = 0
             while not ended.is_set():
                 rounds += 1

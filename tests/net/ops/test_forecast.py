@@ -98,6 +98,7 @@ def test_a_broker_that_is_full_says_so_though_it_grows_no_more() -> None:
     assert forecast.last.load.full_in_s == 0
 
 
+@pytest.mark.slow
 def test_the_delay_of_clients_that_come_and_go_is_predicted_from_their_periods() -> None:
     """Delays are made here from periods; the forecast sees periods and live delays, and predicts the others."""
     rng = np.random.default_rng(5)

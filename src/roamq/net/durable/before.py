@@ -162,38 +162,12 @@ def _rebuild(kind: type[msgspec.Struct], values: dict[str, Any]) -> Any:
     return kind(**values)
 
 
-_DECODER_FIELDS: Final = ("_connect_seen", "_held", "_held_bytes", "_needed_bytes", "unread_connect")
-_encode: Final = msgspec.msgpack.Encoder().encode
-
-
 def _pack_connection(packer: Packer, mqtt: Any) -> list[Any]:
     """A connection as it was, in the form of today."""
-    connect = getattr(mqtt, "connect", None)
-    terms = getattr(mqtt, "terms", None)
-    is_in = getattr(mqtt, "outbound", None) is not None
-    decoder = mqtt._decoder
-    plain: dict[str, Any] = {
-        "phase": packer.pack(mqtt.phase),
-        "received_at": mqtt.received_at,
-        "early": [[connections.PACKET_NAMES[packet.__class__], _encode(packet)] for packet in mqtt._early],
-        "connect": None if connect is None else _encode(msgspec.structs.replace(connect, password=None)),
-        "terms": None if terms is None else _encode(terms),
-        "decoder": [packer.pack(getattr(decoder, name)) for name in _DECODER_FIELDS],
-        "version": None if decoder.version is None else int(decoder.version),
-    }
-    if is_in:
-        plain |= {
-            "state": packer.pack(mqtt.state),
-            "subscriptions": list(mqtt.subscriptions._filters),
-            "plain_qos": mqtt._plain_qos,
-            "out_aliases": packer.pack(mqtt.outbound._aliases),
-            "out_before": packer.pack(mqtt.outbound._before),
-            "quota": mqtt.outbound.quota,
-            "in_aliases": packer.pack(mqtt._inbound._aliases),
-            "in_open": packer.pack(mqtt._inbound._open),
-            "in_unanswered": packer.pack(mqtt._inbound._unanswered),
-        }
-    return [plain]
+    if getattr(mqtt, "outbound", None) is None:
+        return [connections.said(packer, mqtt)]
+    filters = list(mqtt.subscriptions._filters)
+    return [connections.said_and_told(packer, mqtt, filters, mqtt._inbound)]
 
 
 def _forms() -> Forms:

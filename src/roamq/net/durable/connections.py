@@ -57,13 +57,21 @@ DECODER_FIELDS: Final = ("_connect_seen", "_held", "_held_bytes", "_needed_bytes
 
 
 def _pack(packer: Packer, mqtt: ServerConnection) -> Row:
-    """What a client said and was told. Its password is left out, as it is of the journal."""
+    assert not mqtt.output, "outputs are taken before a snapshot"
+    is_in = getattr(mqtt, "outbound", None) is not None
+    return [
+        said_and_told(packer, mqtt, list(mqtt.subscriptions.filters), mqtt.inbound)
+        if is_in
+        else said(packer, mqtt)
+    ]
+
+
+def said(packer: Packer, mqtt: Any) -> dict[str, Any]:
+    """What a client has said before it was let in. Its password is left out, as it is of the journal."""
     connect: Connect | None = getattr(mqtt, "connect", None)
     terms: Terms | None = getattr(mqtt, "terms", None)
-    is_in = getattr(mqtt, "outbound", None) is not None
     decoder = mqtt._decoder
-    assert not mqtt.output, "outputs are taken before a snapshot"
-    plain: dict[str, Any] = {
+    return {
         "phase": packer.pack(mqtt.phase),
         "received_at": mqtt.received_at,
         "early": [[PACKET_NAMES[packet.__class__], _encode(packet)] for packet in mqtt._early],
@@ -72,19 +80,21 @@ def _pack(packer: Packer, mqtt: ServerConnection) -> Row:
         "decoder": [packer.pack(getattr(decoder, name)) for name in DECODER_FIELDS],
         "version": None if decoder.version is None else int(decoder.version),
     }
-    if is_in:
-        plain |= {
-            "state": packer.pack(mqtt.state),
-            "subscriptions": list(mqtt.subscriptions.filters),
-            "plain_qos": mqtt._plain_qos,
-            "out_aliases": packer.pack(mqtt.outbound._aliases),
-            "out_before": packer.pack(mqtt.outbound._before),
-            "quota": mqtt.outbound.quota,
-            "in_aliases": packer.pack(mqtt.inbound._aliases),
-            "in_open": packer.pack(mqtt.inbound._open),
-            "in_unanswered": packer.pack(mqtt.inbound._unanswered),
-        }
-    return [plain]
+
+
+def said_and_told(packer: Packer, mqtt: Any, filters: list[str], inbound: Any) -> dict[str, Any]:
+    """What a client that was let in has said and was told."""
+    return said(packer, mqtt) | {
+        "state": packer.pack(mqtt.state),
+        "subscriptions": filters,
+        "plain_qos": mqtt._plain_qos,
+        "out_aliases": packer.pack(mqtt.outbound._aliases),
+        "out_before": packer.pack(mqtt.outbound._before),
+        "quota": mqtt.outbound.quota,
+        "in_aliases": packer.pack(inbound._aliases),
+        "in_open": packer.pack(inbound._open),
+        "in_unanswered": packer.pack(inbound._unanswered),
+    }
 
 
 def _fill(unpacker: Unpacker, mqtt: ServerConnection, row: Row) -> None:

@@ -199,7 +199,7 @@ class Packer:
         }
 
     def index_kinds(self, kind: type) -> None:
-        """Values of this kind are match indexes, too."""
+        """From now on, pack values of the class `kind` as match indexes."""
         self._by_kind[kind] = self._index
 
     def pack(self, value: Any) -> Plain:

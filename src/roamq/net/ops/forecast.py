@@ -94,7 +94,7 @@ class Forecast:
                     live_now[place] += stride
 
     def take(self, record: Record) -> None:
-        """A record of another kind."""
+        """Count a record that is no delivery: clients that connect, disconnect or move."""
         if record.kind in ("connected", "disconnected", "transferred"):
             self._changed(record.kind, record.client or "", record.time_s)
 

@@ -204,10 +204,11 @@ class SharedGroups:
                     yield key, self.groups[key].oldest()
 
     def comes_too_late(self, event: Event, client: ClientId, is_forwarded: bool) -> Iterator[GroupKey]:
-        """For an event that is for a client: the groups that the client had left before it came.
+        """The groups in which the event was assigned to the client, but the client left before the event came.
 
-        One that comes here by itself as well is handed on once. Where the place was at another broker, that one saw to
-        what passed there later, and what it has forwarded is for this one to see to.
+        The caller hands the event on to another member of each of them. Every event is handed on once, also if it comes
+        here a second time on another way. If the client's place was at another broker, that broker hands on what passes
+        there after the client left; this broker hands on what the other one had forwarded to it before.
         """
         for key, member in (event.assigned or {}).items():
             has_left = (key, client) in self._ended_here or is_forwarded

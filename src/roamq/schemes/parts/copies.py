@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
-from roamq.core.context import Context, Epoch, Mode, digest_of
+from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event
-from roamq.core.filters import Filter
+from roamq.core.filters import Filter, digest_of
 from roamq.schemes.messages.copies import (
     Activate,
     Activated,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
-from roamq.core.context import Context, Epoch, Mode, digest_of
+from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.filters import digest_of
 from roamq.schemes.messages.handover import ContextRequest
 from roamq.schemes.messages.prehandoff import (
     AskExpected,

@@ -111,40 +111,31 @@ def event_of(
             False,
             cost_bytes,
         )
-    expiry = properties.message_expiry_interval
-    attributes = attributes_of(properties, publish.payload)
-    message = EncodedMessage.of(publish, version)
-    return Event(
-        id=event_id,
-        topic=publish.topic,
-        attributes=attributes,
-        payload=publish.payload,
-        published_at=now,
-        expires_at=None if expiry is None else now + expiry,
-        publisher=publisher,
-        qos=publish.qos,
-        retain=publish.retain,
-        properties=message,
-        cost_bytes=cost_of(publish.topic, publish.payload, message.carried, attributes),
-    )
+    return _event(publish, EncodedMessage.of(publish, version), event_id, publisher, now)
 
 
 def event_of_will(will: Will, event_id: EventId, publisher: ClientId, now: Seconds) -> Event:
     """The event that a will becomes when it is published."""
-    expiry = will.properties.message_expiry_interval
-    attributes = attributes_of(will.properties, will.payload)
-    carried = carried_fields(will.properties)
+    # [MQTT-3.1.3-10] the order of user properties is kept
+    message = EncodedMessage(will.topic, will.payload, carried_fields(will.properties))
+    return _event(will, message, event_id, publisher, now)
+
+
+def _event(
+    said: Publish | Will, message: EncodedMessage, event_id: EventId, publisher: ClientId, now: Seconds
+) -> Event:
+    expiry = said.properties.message_expiry_interval
+    attributes = attributes_of(said.properties, said.payload)
     return Event(
         id=event_id,
-        topic=will.topic,
+        topic=said.topic,
         attributes=attributes,
-        payload=will.payload,
+        payload=said.payload,
         published_at=now,
         expires_at=None if expiry is None else now + expiry,
         publisher=publisher,
-        qos=will.qos,
-        retain=will.retain,
-        # [MQTT-3.1.3-10] the order of user properties is kept
-        properties=EncodedMessage(will.topic, will.payload, carried),
-        cost_bytes=cost_of(will.topic, will.payload, carried, attributes),
+        qos=said.qos,
+        retain=said.retain,
+        properties=message,
+        cost_bytes=cost_of(said.topic, said.payload, message.carried, attributes),
     )

@@ -98,7 +98,7 @@ class Inbound:
             self._open.discard(packet.packet_id)
 
     def pubrel(self, packet: Pubrel) -> ReasonCode:
-        """The reason of the PUBCOMP ([MQTT-4.3.3-11], [MQTT-4.3.3-12])."""
+        """Take a PUBREL; returns the reason code for the PUBCOMP that answers it ([MQTT-4.3.3-11], [MQTT-4.3.3-12])."""
         self._open.discard(packet.packet_id)
         if packet.packet_id not in self._state.inbound:
             return ReasonCode.PACKET_IDENTIFIER_NOT_FOUND

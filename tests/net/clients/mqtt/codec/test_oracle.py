@@ -4,7 +4,7 @@ from typing import Any
 
 import mqtt5
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roamq.net.clients.mqtt.codec import Decoder, Packet, Properties, Version, encode
@@ -86,13 +86,11 @@ def they_know(packet: Packet) -> bool:
     return packet != k.Auth()
 
 
-@settings(max_examples=120)
 @given(packets(Version.V5).filter(they_know))
 def test_what_we_write_they_read(packet: Packet) -> None:
     assert_same(packet, read(encode(packet, Version.V5)))
 
 
-@settings(max_examples=120)
 @given(packets(Version.V5).filter(they_know))
 def test_what_they_write_we_read(packet: Packet) -> None:
     """They leave out defaults that we were told to write, so ours is compared with theirs, not with
@@ -102,7 +100,6 @@ def test_what_they_write_we_read(packet: Packet) -> None:
     assert_same(again, other)
 
 
-@settings(max_examples=100)
 @given(publishes(True), st.integers(0, 255), st.data())
 def test_what_they_refuse_in_a_publish_we_refuse(publish: k.Publish, byte: int, data: st.DataObject) -> None:
     """One byte of the body is changed; a PUBLISH we accept must be one they accept."""

@@ -1,7 +1,7 @@
 """One encoding for all receivers: what is patched together decodes to what was meant."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roamq.net.clients.mqtt.codec import (
@@ -39,7 +39,6 @@ def carried(properties: Properties, version: Version) -> Properties:
     )
 
 
-@settings(max_examples=150)
 @given(st.data(), versions, versions, st.integers(0, 2), st.booleans(), st.booleans(), packet_ids)
 def test_any_publish_reaches_any_receiver(
     data: st.DataObject, came: Version, goes: Version, qos: int, retain: bool, dup: bool, packet_id: int
@@ -90,7 +89,6 @@ def test_a_retained_or_repeated_packet_is_not_forwarded_as_it_came(flags: dict[s
     assert decode_one(Version.V5, encode(Publish("a", b"1", **flags), Version.V5)).wire == b""  # type: ignore[arg-type]
 
 
-@settings(max_examples=100)
 @given(publishes(True), names, st.integers(0, 2), packet_ids, st.booleans())
 def test_a_receivers_own_properties_come_beside_the_carried_ones(
     publish: Publish, topic: str, qos: int, packet_id: int, omit: bool
@@ -113,7 +111,6 @@ def test_a_receivers_own_properties_come_beside_the_carried_ones(
     assert carried(received.properties, Version.V5) == carried(publish.properties, Version.V5)
 
 
-@settings(max_examples=60)
 @given(publishes(True))
 def test_carried_fields_are_read_back(publish: Publish) -> None:
     fields = carried_fields(publish.properties)
