@@ -93,7 +93,7 @@ def test_guesses_wait_longer_and_longer_and_a_right_password_ends_that(
 
     async def act(desk: Logins) -> None:
         flood = [desk.check(login("ann", b"wrong %d" % n)) for n in range(50)]
-        await eventually(lambda: len(slow.turns) == 8, "the eighth guess")
+        await eventually(lambda: len(slow.turns) >= 8, "the eighth guess")
         since_s = [at_s - slow.times_s[0] for at_s in slow.times_s]
         # Three guesses are free, and one more may be looked at beside the fourth; then they wait 0.1 s, 0.2 s, 0.4 s.
         # A busy machine makes that longer, never shorter.
