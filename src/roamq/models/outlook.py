@@ -198,7 +198,7 @@ def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | Non
     looks = {min(look, len(windows)) for look in LOOKS}
     trends = [trend for look in looks if (trend := _growing(windows[-look:])) is not None]
     soonest = min(
-        ((max(0.0, (rate_max - trend.at(last.end_s)) / trend.slope), trend.slope) for trend in trends),
+        ((max(0.0, (rate_max - trend.at(0.0)) / trend.slope), trend.slope) for trend in trends),
         default=(math.inf, 0.0),
     )
     full_in_s, growth = (0.0, soonest[1]) if last.utilisation >= full else soonest
@@ -206,7 +206,12 @@ def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | Non
 
 
 def _growing(windows: Sequence[Window]) -> Line | None:
-    """The growth of the rate; None if the windows do not tell that it grows. Few tell by chance more easily."""
-    trend = line_through([w.end_s for w in windows], [w.rate for w in windows])
+    """The growth of the rate, by seconds from the last window on; None if the windows do not tell that it grows.
+
+    Few windows tell by chance more easily.
+    """
+    # Seconds since 1970 are so large that minutes among them would look like one place.
+    before_s = [w.end_s - windows[-1].end_s for w in windows]
+    trend = line_through(before_s, [w.rate for w in windows])
     sure = SURE * (1 + 8 / len(windows))
     return trend if trend is not None and trend.slope > max(0.0, sure * trend.slope_error) else None

@@ -8,6 +8,9 @@ import pytest
 from roamq.core.records import Record
 from roamq.net.ops.forecast import CLIENTS_MAX, WINDOW_S, Forecast, spoken
 
+EPOCH_S = 1.79e9
+"""Brokers count seconds since 1970."""
+
 
 class Processor:
     def __init__(self) -> None:
@@ -28,13 +31,13 @@ def work(
 ) -> None:
     """Minutes of `rate` messages a second, more by `growth` every minute; each takes 1 ms of work and 2 ms of delay."""
     if begin == 0:
-        forecast.tick(0.0)
+        forecast.tick(EPOCH_S)
     for minute in range(begin, begin + minutes):
         count = round((rate + growth * minute) * WINDOW_S)
         record = Record("delivered", 0.0, "b1", "c1", detail="live", duration_s=0.002)
         forecast.count([record] * count, Counter(delivered=count))
         processor.used_s += 0.001 * count
-        forecast.tick((minute + 1) * WINDOW_S)
+        forecast.tick(EPOCH_S + (minute + 1) * WINDOW_S)
 
 
 def test_a_steady_broker_is_predicted_and_warns_of_nothing() -> None:
