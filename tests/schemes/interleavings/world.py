@@ -468,6 +468,7 @@ def message_text(message: Message) -> str:
 PLAIN = (str, int, float, Epoch, EventId, Message, type(None))
 IRRELEVANT = frozenset(
     {"host", "router", "contexts", "mailbox", "options", "own", "care", "parts", "_listeners", "me"}
+    | {"beside", "setup", "before_fence"}
     | {"last_seen", "crossings", "lifetime_s", "limit", "outlier_crossings", "outlier_s", "session"}
 )
 """What does not decide what can follow: ports, parameters, and times that nothing waits for."""
@@ -518,6 +519,7 @@ def describe(value: Any) -> Any:
             value.mode.value,
             value.position,
             value.reach,
+            value.ahead_rows,
             [held.event.id for held in value.stored],
             value.in_flight,
             value.delivers_head,
