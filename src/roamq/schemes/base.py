@@ -274,7 +274,7 @@ class Scheme(ABC):
 
     def held_itself(self) -> list[Context]:
         """Those that neither the table nor a part holds."""
-        return []
+        return self.gives_away()
 
     def gives_away(self) -> list[Context]:
         """Of those, the ones that belong to another broker already."""

@@ -20,7 +20,6 @@ from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
-from roamq.schemes.beside import Beside
 from roamq.schemes.messages.copies import (
     Activate,
     Activated,
@@ -39,6 +38,7 @@ from roamq.schemes.parts.departed import DepartedBrokers, LostCopies
 from roamq.schemes.parts.neighbors import NeighborGraph, Neighborhood
 from roamq.schemes.parts.own_steps import Leaving, OwnSteps
 from roamq.schemes.parts.whereabouts import Arriving, Claim
+from roamq.schemes.proactive_beside import ProActiveBeside
 from roamq.schemes.proactive_options import FALLBACKS, ProActiveOptions
 from roamq.schemes.proactive_states import State, Stimulus, after
 
@@ -489,41 +489,5 @@ class ProActive(Scheme):
 
     # --- what the checkers ask ----------------------------------------------------------------------------
 
-    def held_itself(self) -> list[Context]:
-        return list(self.successors)
-
     def gives_away(self) -> list[Context]:
         return list(self.successors)
-
-
-class ProActiveBeside(Beside):
-    """ProActive beside other schemes."""
-
-    scheme: ProActive
-
-    def set_options(self, options: SchemeOptions) -> None:
-        super().set_options(options)
-        assert isinstance(options, ProActiveOptions)
-        graph = self.scheme.neighborhood.graph
-        graph.lifetime_s, graph.limit = options.neighbor_lifetime_s, options.neighbor_limit
-        graph.outlier_crossings, graph.outlier_s = options.outlier_crossings, options.outlier_s
-        self.scheme.neighborhood.grow_old()
-
-    def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
-        return self.scheme.copies.get(client) is not None
-
-    def let_go(self, client: ClientId) -> None:
-        self.scheme.copies.drop(client)
-
-    def can_withdraw(self, context: Context) -> bool:
-        """While the client is away, it may be served from an active copy before that could be taken back."""
-        return context.mode is Mode.SERVING or not self.scheme.sent.holders.get(context)
-
-    def withdraw(self, context: Context) -> None:
-        self.scheme.sent.delete(context)
-
-    def adopt(self, context: Context) -> None:
-        """As in case 1; and in case 2, if the client is away."""
-        self.scheme.sent.send(context, self.scheme.neighborhood.neighbors)
-        if context.mode is Mode.ACTIVE:
-            self.scheme.case_2_disconnected(context)

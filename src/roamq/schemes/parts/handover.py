@@ -222,24 +222,10 @@ class HandOver(Part):
             session=context.session,
             ids_follow=ids_follow,
         )
-        sends_head = self.sends_head(context, claim)
         self.mailbox.send(claim.new_broker, subscriptions)
-        if sends_head:
-            for part in take_head(leaving, claim, self.contexts):
+        if self.care.followed and not self.own.takes_whole(context):
+            for part in take_head(leaving, claim, self.contexts, self.leaving[context.client].values()):
                 self.mailbox.send(claim.new_broker, part)
-
-    def sends_head(self, context: Context, claim: Claim) -> bool:
-        """Whether what is stored need not wait until Broker 2 has subscribed (docs/decisions/0145).
-
-        Not if it is for several brokers, nor for this one, where nothing has to travel; nor if older events are to come
-        to this one still.
-        """
-        if not (self.contexts.sends_heads and self.care.followed) or context.late is not None:
-            return False
-        if self._sends_whole(context):
-            return False
-        theirs = [leaving for leaving in self.leaving[context.client].values() if leaving.context is context]
-        return len(theirs) == 1 and claim.new_broker != self.me
 
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
@@ -319,7 +305,7 @@ class HandOver(Part):
         to, size = release.new_broker, leaving.head_bytes + message.size_bytes
         if self.care.at_once:
             record_transfer(self.contexts, context.client, to, leaving.head_count + len(events), size)
-            parts = (message,) if self._sends_whole(context) else messages_of(message, self.contexts)
+            parts = (message,) if self.own.takes_whole(context) else messages_of(message, self.contexts)
             for part in parts:
                 self.mailbox.send(to, part)
         else:
@@ -327,11 +313,6 @@ class HandOver(Part):
                 self.mailbox.send(to, part)
             size = sum(event.size_bytes for event in events)
             record_transfer(self.contexts, context.client, to, len(events), size)
-
-    def _sends_whole(self, context: Context) -> bool:
-        """Who puts events together in its own way has to have them all."""
-        own = self.own
-        return own.sends_whole(context) if own.sends_whole else own.admit_all is not None
 
     def on_stored_events(self, old_broker: BrokerId, message: StoredEvents) -> None:
         arriving = self.whereabouts.arriving.get((message.client, message.epoch))

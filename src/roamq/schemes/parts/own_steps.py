@@ -60,3 +60,7 @@ class OwnSteps:
     """A context is closed."""
     sends_whole: Callable[[Context], bool] | None = None
     """Whether all stored events of a context go in one message; None: if this scheme puts them together its own way."""
+
+    def takes_whole(self, context: Context) -> bool:
+        """Who puts the events of a context together its own way has to have them in one message."""
+        return self.sends_whole(context) if self.sends_whole is not None else self.admit_all is not None

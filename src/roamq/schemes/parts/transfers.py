@@ -1,6 +1,6 @@
 """The messages of a hand-over as they travel: in parts that hold nobody up, and addressed to whoever gets them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from roamq.broker.contexts import Contexts
@@ -43,12 +43,20 @@ def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
     return claim
 
 
-def take_head(leaving: Leaving, claim: Claim, contexts: Contexts) -> Iterator[StoredEvents]:
-    """What is stored goes to Broker 2 at once; what is stored from now on follows in step 5.
+def take_head(
+    leaving: Leaving, claim: Claim, contexts: Contexts, of_client: Iterable[Leaving]
+) -> Iterator[StoredEvents]:
+    """What is stored goes to Broker 2 at once; what is stored from now on follows in step 5 (docs/decisions/0145).
 
-    An empty head goes as well: it says that the client may come in.
+    Not where the world does not want it; nor if the context is for several brokers (`of_client` are all that go), or
+    for this one, where nothing has to travel; nor if older events are to come to this broker still. An empty head goes
+    as well: it says that the client may come in.
     """
     context = leaving.context
+    if not contexts.sends_heads or context.late is not None or claim.new_broker == contexts.me:
+        return iter(())
+    if sum(other.context is context for other in of_client) > 1:
+        return iter(())
     head = StoredEvents(
         client=context.client,
         epoch=claim.epoch,
