@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_the_configuration_in_the_documentation_is_valid(tmp_path: Path) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "live.md").read_text(), re.DOTALL)
-    (text,) = blocks
+    text, classes = blocks
     other = '\n[brokers.south]\nhost = "10.0.0.2"\nlink_port = 7001\n'
     (tmp_path / "keys").mkdir()
     for name in ("north.pem", "north.key"):
@@ -33,6 +33,10 @@ def test_the_configuration_in_the_documentation_is_valid(tmp_path: Path) -> None
     hashed = CliRunner().invoke(cli, ["password", "--password", "sesame"]).output.strip()
     network = parse_network(text.replace("scrypt$...", hashed) + other, "docs", tmp_path)
 
+    users = f'\n[access.users]\nfleet = "{hashed}"\n[storage]\nfolder = "data"\n[brokers.north]\n'
+    some = parse_network(classes + users, "docs", tmp_path)
+    assert isinstance(some, NetworkConfig)
+    assert [one["name"] for one in some.network.classes] == ["vehicles", "vans"]
     assert isinstance(network, NetworkConfig)
     assert [listener.url for listener in network.server_options("north").listeners] == [
         "mqtt://0.0.0.0:1883",

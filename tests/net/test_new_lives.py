@@ -119,7 +119,7 @@ def test_brokers_that_were_told_different_things_are_not_linked_and_say_so(tmp_p
         one = write_network(tmp_path, text)
         other_folder = tmp_path / "other"
         other_folder.mkdir()
-        other = write_network(other_folder, text.replace('overlay = "flooding"', 'overlay = "interest"'))
+        other = write_network(other_folder, text.replace('overlay = "interest"', 'overlay = "flooding"'))
         assert one.network.overlay != other.network.overlay
         servers = [Server(one.server_options("b1")), Server(other.server_options("b2"))]
         for server in servers:

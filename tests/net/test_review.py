@@ -345,7 +345,9 @@ def refusal(brokers: Brokers) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["standard", "proactive"])
-def test_finding_10_a_crash_does_not_end_exactly_once_while_connack_waits(tmp_path: Path, scheme: str) -> None:
+def test_finding_10_a_crash_does_not_end_exactly_once_while_connack_waits(
+    tmp_path: Path, scheme: str
+) -> None:
     """A client moves while its broker is down, which is started again at once: CONNACK waits for it.
 
     The default, 5 s, is above the 1.4 s of the fastest restart that the review saw. On a busy machine a restart takes

@@ -66,6 +66,8 @@ class Server:
         self.recovered: snapshot.Recovery | None = None
         self._servers: list[asyncio.Server] = []
         self._stopping = asyncio.Event()
+        self._status: asyncio.TimerHandle | None = None
+        self._snapshots: asyncio.Task[None] | None = None
         self._started_at = 0.0
 
     async def start(self) -> None:
@@ -186,10 +188,12 @@ class Server:
             server.close()
         self.observatory.close()
         self.growing.close()
-        self._status.cancel()
-        self._snapshots.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._snapshots
+        if self._status is not None:
+            self._status.cancel()
+        if self._snapshots is not None:
+            self._snapshots.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._snapshots
         shell = self.shell
         shell.feed(InputKind.SHUTDOWN)
         shell.flush()

@@ -36,7 +36,7 @@ from roamq.schemes.messages.neighbors import NeighborList
 from roamq.schemes.parts.copies import HeldCopies, SentCopies
 from roamq.schemes.parts.departed import DepartedBrokers, LostCopies
 from roamq.schemes.parts.neighbors import NeighborGraph, Neighborhood
-from roamq.schemes.parts.own_steps import Leaving, OwnSteps
+from roamq.schemes.parts.own_steps import Leaving, OwnSteps, always
 from roamq.schemes.parts.whereabouts import Arriving, Claim
 from roamq.schemes.proactive_beside import ProActiveBeside
 from roamq.schemes.proactive_options import FALLBACKS, ProActiveOptions
@@ -86,6 +86,7 @@ class ProActive(Scheme):
             completed=self.completed,
             step_aside=self.step_aside,
             overdue=self.overdue,
+            sends_head=always,
         )
         care = FALLBACKS[options.fallback]
         self.handover = self.hand_over_by(setup, own, care=care, may_be_late=True)

@@ -31,6 +31,7 @@ class StepsByClass:
             close=self.close,
             sends_whole=self.sends_whole,
             overdue=self.overdue,
+            sends_head=self.sends_head,
         )
 
     def _own(self, context: Context) -> OwnSteps:
@@ -62,6 +63,9 @@ class StepsByClass:
 
     def sends_whole(self, context: Context) -> bool:
         return self._own(context).admit_all is not None
+
+    def sends_head(self, context: Context) -> bool:
+        return self._own(context).may_send_head(context)
 
     def admit_all(self, arriving: Arriving, message: StoredEvents, how: str) -> None:
         for scheme in self.all.schemes.values():

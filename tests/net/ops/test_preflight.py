@@ -153,9 +153,9 @@ def test_missing_keys_and_a_folder_of_another_network_are_told(tmp_path: Path) -
     assert told.startswith("storage.folder: network.scheme: 'home-broker' keeps a context at home")
     assert "holds sessions under 'proactive'" in told
 
-    path.write_text(NETWORK.replace('keys = "keys"', 'keys = "keys"\noverlay = "interest"'))
+    path.write_text(NETWORK.replace('keys = "keys"', 'keys = "keys"\noverlay = "flooding"'))
     (told,) = problems(load_network(path), "south")
-    assert told.startswith("storage.folder: network.overlay: is 'interest', but")
+    assert told.startswith("storage.folder: network.overlay: is 'flooding', but")
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ class ClientSocket(asyncio.Protocol):
     """MQTT straight on the socket."""
 
     __slots__ = (
+        "__weakref__",
         "_address",
         "_allowance",
         "_allowance_at",

@@ -196,7 +196,7 @@ class Activity:
         now = self.machine.time
         if context is None:
             return
-        if context.local_queue is not None:
+        if context.local_queue is not None and not context.delivers_head:
             told = f"connect: client {client!r} is let in without its session: {previous} does not answer yet"
             self.happened(now, "without_session", client, told, level=logging.WARNING, previous=previous)
             return

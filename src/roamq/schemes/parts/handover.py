@@ -223,8 +223,9 @@ class HandOver(Part):
             ids_follow=ids_follow,
         )
         self.mailbox.send(claim.new_broker, subscriptions)
-        if self.care.followed and not self.own.takes_whole(context):
-            for part in take_head(leaving, claim, self.contexts, self.leaving[context.client].values()):
+        if self.care.followed and self.own.may_send_head(context):
+            others = self.leaving.get(context.client, {}).values()  # none, if the new broker is this one
+            for part in take_head(leaving, claim, self.contexts, others):
                 self.mailbox.send(claim.new_broker, part)
 
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
@@ -302,9 +303,10 @@ class HandOver(Part):
             self.late.owe(context, release.epoch, release.new_broker, release.fence, late)
         elif not any(other.context is context for other in others.values()):
             self.close(context, mobile=True)
-        to, size = release.new_broker, leaving.head_bytes + message.size_bytes
+        to, size = release.new_broker, message.size_bytes
         if self.care.at_once:
-            record_transfer(self.contexts, context.client, to, leaving.head_count + len(events), size)
+            if events or not leaving.head_sent:
+                record_transfer(self.contexts, context.client, to, len(events), size)
             parts = (message,) if self.own.takes_whole(context) else messages_of(message, self.contexts)
             for part in parts:
                 self.mailbox.send(to, part)

@@ -31,9 +31,8 @@ class Leaving:
     release: Release | None = None
     session_sent: bool = False
     """Whether the session state went with the subscriptions."""
-    head_count: int = 0
-    """How many stored events went right behind the subscriptions."""
-    head_bytes: int = 0
+    head_sent: bool = False
+    """Whether what was stored went right behind the subscriptions, and was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,21 @@ class OwnSteps:
     """A context is closed."""
     sends_whole: Callable[[Context], bool] | None = None
     """Whether all stored events of a context go in one message; None: if this scheme puts them together its own way."""
+    sends_head: Callable[[Context], bool] | None = None
+    """Whether what is stored may go ahead of step 5; None: if this scheme does not do step 5, or what follows it, its
+    own way."""
+
+    def may_send_head(self, context: Context) -> bool:
+        """Whether what is stored may go to Broker 2 before it has subscribed, ahead of step 5."""
+        if self.sends_head is not None:
+            return self.sends_head(context)
+        return self.forward is None and self.admit_all is None
 
     def takes_whole(self, context: Context) -> bool:
         """Who puts the events of a context together its own way has to have them in one message."""
         return self.sends_whole(context) if self.sends_whole is not None else self.admit_all is not None
+
+
+def always(context: Context) -> bool:
+    """For `OwnSteps.sends_head`, of a scheme whose own step 5 sends what is left."""
+    return True

@@ -65,7 +65,8 @@ def take_head(
         ahead=context.ahead_rows,
         last=False,
     )
-    leaving.head_count, leaving.head_bytes = len(head.events), head.size_bytes
+    leaving.head_sent = True
+    record_transfer(contexts, context.client, claim.new_broker, len(head.events), head.size_bytes)
     contexts.discards.empty(context)
     return messages_of(head, contexts)
 
