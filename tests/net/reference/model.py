@@ -173,11 +173,20 @@ class Model:
         return existed
 
     def acknowledge(
-        self, client: str, number: int, qos: int, identifiers: tuple[int, ...], *, is_complete: bool
+        self,
+        client: str,
+        number: int,
+        qos: int,
+        identifiers: tuple[int, ...],
+        *,
+        is_retained: bool,
+        is_complete: bool,
+        skipped: int = 0,
     ) -> None:
         """A client acknowledges a message, at QoS 2 perhaps with PUBREC alone.
 
-        It may have another copy of it, as the member of the group.
+        It may have another copy of it, as the member of the group, or as a retained message; `skipped`: so many copies
+        that look like this one came before it, and wait.
         """
         session = self.sessions[client]
         copies = [
@@ -186,7 +195,8 @@ class Model:
             if (message.number, message.qos) == (number, qos) and message.sent_on
         ]
         if copies:
-            session.unacknowledged.remove(min(copies, key=lambda copy: copy.identifiers != identifiers))
+            copies.sort(key=lambda copy: (copy.retain != is_retained, copy.identifiers != identifiers))
+            session.unacknowledged.remove(copies[min(skipped, len(copies) - 1)])
             session.released += not is_complete
 
     def publish(self, message: Message, payload: bool = True) -> None:

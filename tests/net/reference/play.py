@@ -319,7 +319,13 @@ class Play:
                     line.send(Pubcomp(packet.packet_id))
             number, identifiers = int(packet.payload or EMPTY), packet.properties.subscription_identifiers
             self.model.acknowledge(
-                client, number, packet.qos, tuple(sorted(identifiers)), is_complete=is_over
+                client,
+                number,
+                packet.qos,
+                tuple(sorted(identifiers)),
+                is_retained=packet.retain,
+                is_complete=is_over,
+                skipped=sum(alike(other, packet) for other in waiting[:skipped]),
             )
 
     def confirm(self, line: Line, client: str) -> None:
@@ -331,7 +337,14 @@ class Play:
             line.acknowledged.append(packet)
             line.send(Puback(packet.packet_id))
             identifiers = tuple(sorted(packet.properties.subscription_identifiers))
-            self.model.acknowledge(client, int(packet.payload or EMPTY), 1, identifiers, is_complete=True)
+            self.model.acknowledge(
+                client,
+                int(packet.payload or EMPTY),
+                1,
+                identifiers,
+                is_retained=packet.retain,
+                is_complete=True,
+            )
 
     def publish(
         self,
@@ -432,6 +445,9 @@ class Play:
             if entry in due:
                 due.remove(entry)
                 continue
+            if number == EMPTY and dup:  # of a group that the client may have left since
+                got.remove(entry)
+                continue
             if session is None or GROUP not in session.subscriptions:
                 continue
             message = self.model.pool.get(number)
@@ -467,6 +483,10 @@ class Play:
                     if not message.qos:
                         del session.unacknowledged[place]
                     break
+                if message.number >= entry[0] or self.entered.get(message.number) != self.entered.get(
+                    entry[0]
+                ):
+                    continue  # what entered at different brokers has no order, nor have copies of one message
                 if message.qos and not message.retain and not message.has_expired(now):
                     break  # this one is next; in which order retained messages come is open
         unfinished = sum(packet.qos > 0 for packet in line.publishes) - self.finished[line]
@@ -495,3 +515,13 @@ class Play:
             is_open = message.qos == 0 or number in self.model.spare or message.expires_at is not None
             if members and not is_open:
                 raise DisagreementError(f"no member got {message}")
+
+
+def alike(one: Publish, other: Publish) -> bool:
+    """Does a client that acknowledges these see the same message?"""
+    return (one.payload, one.qos, one.retain, one.properties.subscription_identifiers) == (
+        other.payload,
+        other.qos,
+        other.retain,
+        other.properties.subscription_identifiers,
+    )

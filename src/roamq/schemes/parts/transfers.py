@@ -49,13 +49,16 @@ def take_head(
     """What is stored goes to Broker 2 at once; what is stored from now on follows in step 5 (docs/decisions/0145).
 
     Not where the world does not want it; nor if the context is for several brokers (`of_client` are all that go), or
-    for this one, where nothing has to travel; nor if older events are to come to this broker still. An empty head goes
-    as well: it says that the client may come in.
+    for this one, where nothing has to travel; nor if older events are to come to this broker still; nor if the client
+    is a member of a group, which would be told that it is there while this broker still stores what it was assigned. An
+    empty head goes as well: it says that the client may come in.
     """
     context = leaving.context
     if not contexts.sends_heads or context.late is not None or claim.new_broker == contexts.me:
         return iter(())
     if sum(other.context is context for other in of_client) > 1:
+        return iter(())
+    if any(filter.group is not None for filter in context.filters):
         return iter(())
     head = StoredEvents(
         client=context.client,
