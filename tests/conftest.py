@@ -35,6 +35,14 @@ settings.register_profile("long", settings.get_profile("roamq"), max_examples=20
 settings.load_profile("roamq")
 
 
+SLOWEST = ("tests/test_tutorials.py", "tests/pipeline/", "tests/cli/test_simulate.py")
+"""Tests that take a minute and more begin first: at the end, one process would be at work and the others wait."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(SLOWEST))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _workers_choose_different_ports() -> Iterator[None]:
     """Between a free port that is chosen and the broker that listens there, another worker may start a broker."""
