@@ -177,7 +177,7 @@ class Model:
         client: str,
         number: int,
         qos: int,
-        identifiers: tuple[int, ...],
+        identifiers: tuple[int, ...] | None,
         *,
         is_retained: bool,
         is_complete: bool,
@@ -186,7 +186,7 @@ class Model:
         """A client acknowledges a message, at QoS 2 perhaps with PUBREC alone.
 
         It may have another copy of it, as the member of the group, or as a retained message; `skipped`: so many copies
-        that look like this one came before it, and wait.
+        that look like this one came before it, and wait. MQTT 3.1.1 does not tell `identifiers`.
         """
         session = self.sessions[client]
         copies = [
@@ -195,7 +195,9 @@ class Model:
             if (message.number, message.qos) == (number, qos) and message.sent_on
         ]
         if copies:
-            copies.sort(key=lambda copy: (copy.retain != is_retained, copy.identifiers != identifiers))
+            copies.sort(
+                key=lambda copy: (copy.retain != is_retained, identifiers not in (None, copy.identifiers))
+            )
             session.unacknowledged.remove(copies[min(skipped, len(copies) - 1)])
             session.released += not is_complete
 

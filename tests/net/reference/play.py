@@ -317,12 +317,12 @@ class Play:
                 self.rest()
                 if is_complete:
                     line.send(Pubcomp(packet.packet_id))
-            number, identifiers = int(packet.payload or EMPTY), packet.properties.subscription_identifiers
+            told = tuple(sorted(packet.properties.subscription_identifiers))
             self.model.acknowledge(
                 client,
-                number,
+                int(packet.payload or EMPTY),
                 packet.qos,
-                tuple(sorted(identifiers)),
+                told if line.version is Version.V5 else None,
                 is_retained=packet.retain,
                 is_complete=is_over,
                 skipped=sum(alike(other, packet) for other in waiting[:skipped]),
@@ -336,12 +336,12 @@ class Play:
         ]:
             line.acknowledged.append(packet)
             line.send(Puback(packet.packet_id))
-            identifiers = tuple(sorted(packet.properties.subscription_identifiers))
+            told = tuple(sorted(packet.properties.subscription_identifiers))
             self.model.acknowledge(
                 client,
                 int(packet.payload or EMPTY),
                 1,
-                identifiers,
+                told if line.version is Version.V5 else None,
                 is_retained=packet.retain,
                 is_complete=True,
             )
