@@ -89,6 +89,43 @@ def test_one_publisher_cannot_fill_the_table_for_all() -> None:
     assert table.refused >= 40
 
 
+def test_a_message_that_is_replaced_for_ever_leaves_nothing_behind() -> None:
+    table = RetainedMessages(100, 10_000)
+    for number in range(1, 3001):
+        # Each expires before the one that it replaces, or after it.
+        table.observe(retained("news", number, expires_at=1e6 - number * (-1) ** number))
+        table.observe(retained(f"once/{number}", number, expires_at=1e6))
+        table.observe(retained(f"once/{number}", number + 1, payload=b""))
+
+    assert len(table) == 1
+    assert table._expiries is not None and len(table._expiries) == 1
+
+
+def test_the_topics_that_were_cleared_first_are_forgotten_first() -> None:
+    table = RetainedMessages(1000, 64_000)
+    for number in range(2, 1002):
+        table.observe(retained(f"{number}/{'x' * 60}", number, payload=b""))
+
+    table.observe(retained("2/" + "x" * 60, 1))
+    table.observe(retained("1001/" + "x" * 60, 1))
+
+    assert [event.topic[:2] for event in table.events()] == ["2/"], "the other was cleared by a later event"
+    assert len(table._cleared) == len(table._clearings) < 20
+
+
+def test_many_that_expire_together_do_not_hold_up_the_next() -> None:
+    table = RetainedMessages(10_000, 1_000_000)
+    for number in range(1, 1001):
+        table.observe(retained(f"a/{number}", number, expires_at=5000.0))
+
+    table.observe(retained("b", 5000))
+    assert len(table) > 900
+    for number in range(20):
+        table.observe(retained("b", 5001 + number))
+
+    assert [event.topic for event in table.events()] == ["b"]
+
+
 def machine_with(topics: int) -> Machine:
     machine = Machine(settings("b1", 1, "standard"), 1000.0)
     for number in range(topics):

@@ -246,7 +246,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Directory: ("directory", _NOTHING),
     RetainedMessages: (
         "retained",
-        _but("_count_max", "_bytes_max", "_count_per_client_max", "_bytes_per_client_max"),
+        _but("_count_max", "_bytes_max", "_count_per_client_max", "_bytes_per_client_max", "_expiries"),
     ),
     Replays: ("replays", _NOTHING),
     SharedGroups: ("groups", _but("_matches", "_matches_version")),
@@ -333,6 +333,7 @@ FORMERLY: Final[dict[str, str | None]] = {
     "contexts.meaning": None,
     "machine._status_count": None,
     "outboxes._unused": None,
+    "retained._expiring": None,
     # Live networks of the release that had these could not route by interest.
     "interest._asked_again": None,
     "interest._awaited": None,

@@ -150,7 +150,9 @@ def event_of_values(values: Sequence[Plain], cost_bytes: int | None = None) -> E
         None if carried is None else EncodedMessage(topic, payload, carried),
         assigned,
         is_handed_on,
-        cost_of(topic, payload, carried, attributes or ()) if cost_bytes is None else cost_bytes,
+        cost_of(topic, payload, carried or b"", attributes or (), retain=retain)
+        if cost_bytes is None
+        else cost_bytes,
     )
 
 

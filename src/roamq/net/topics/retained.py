@@ -7,16 +7,24 @@ Topics are kept in a trie of their levels: a filter looks only where it can matc
 (`#` matches everything), so a search can be interrupted and goes on later (`Search`).
 """
 
-import heapq
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
+from typing import Final
 
 from roamq.core.events import ClientId, Event, Seconds
 from roamq.core.filters import Filter
 from roamq.core.topics import Levels
 from roamq.net.ops.settings import Quotas
+from roamq.net.topics.expiries import Expiries
 
 _Order = tuple[float, str, int]
+
+CLEARED_BYTES: Final = 400
+"""What it costs to remember a cleared topic, without its name."""
+CLEARED_SHARE: Final = 16
+"""Cleared topics take up to one part in so many of what retained messages may take."""
+EXPIRED_AT_ONCE: Final = 64
+"""So many expired events make room when another comes: many that expire together do not hold the broker up."""
 
 
 class TopicNode:
@@ -102,13 +110,17 @@ class RetainedMessages:
         """How many events did not fit."""
         self._root = TopicNode()
         self._cleared: dict[str, _Order] = {}
+        """Topic -> the event that cleared it: an older one that comes late does not bring the topic back."""
+        self._clearings: deque[tuple[str, _Order]] = deque()
+        """What was cleared, in turn: the first is forgotten first. It may have been cleared again since."""
+        self._cleared_bytes = 0
         self.set_bounds(count_max, bytes_max, count_per_client_max, bytes_per_client_max)
         self._count = 0
         self._number = 0
         self._counts: Counter[ClientId | None] = Counter()
         self._sizes: Counter[ClientId | None] = Counter()
-        self._expiring: list[tuple[Seconds, str]] = []
-        """When events expire; an entry may be out of date."""
+        self._expiries: Expiries | None = None
+        """None: to be made of the events that are there."""
 
     def __len__(self) -> int:
         return self._count
@@ -141,8 +153,7 @@ class RetainedMessages:
             self._remove(topic)
         self._cleared.pop(topic, None)
         if not event.payload:
-            if len(self._cleared) < self._count_max:
-                self._cleared[topic] = order
+            self._note_cleared(topic, order)
         elif self._fits(event):
             self._insert(event)
         else:
@@ -153,6 +164,8 @@ class RetainedMessages:
         for event in list(self.events()):
             self._remove(event.topic)
         self._cleared.clear()
+        self._clearings.clear()
+        self._cleared_bytes = 0
 
     def events(self) -> Iterator[Event]:
         """All that is retained."""
@@ -182,6 +195,17 @@ class RetainedMessages:
             and self._sizes[owner] + size <= self._bytes_per_client_max
         )
 
+    def _note_cleared(self, topic: str, order: _Order) -> None:
+        self._cleared[topic] = order
+        self._clearings.append((topic, order))
+        self._cleared_bytes += CLEARED_BYTES + len(topic)
+        bytes_max = self._bytes_max // CLEARED_SHARE
+        while len(self._clearings) > self._count_max or self._cleared_bytes > bytes_max:
+            first, of = self._clearings.popleft()
+            self._cleared_bytes -= CLEARED_BYTES + len(first)
+            if self._cleared.get(first) == of:
+                del self._cleared[first]
+
     def _insert(self, event: Event) -> None:
         node = self._root
         for level in event.topic.split("/"):
@@ -195,8 +219,7 @@ class RetainedMessages:
         self.bytes += event.cost_bytes
         self._counts[event.publisher] += 1
         self._sizes[event.publisher] += event.cost_bytes
-        if event.expires_at is not None:
-            heapq.heappush(self._expiring, (event.expires_at, event.topic))
+        self._known_expiries().add(event)
 
     def _find(self, topic: str) -> Event | None:
         node: TopicNode | None = self._root
@@ -212,6 +235,8 @@ class RetainedMessages:
             node = node.below[level]
         event, node.event = node.event, None
         assert event is not None
+        if self._expiries is not None:
+            self._expiries.remove(event)
         while path and node.event is None and not node.below:
             node, level = path.pop()
             del node.below[level]
@@ -224,11 +249,16 @@ class RetainedMessages:
             del self._counts[owner], self._sizes[owner]
 
     def _drop_expired(self, now: Seconds) -> None:
-        while self._expiring and self._expiring[0][0] <= now:
-            _, topic = heapq.heappop(self._expiring)
-            event = self._find(topic)
-            if event is not None and event.expired(now):
+        expiries, left = self._known_expiries(), EXPIRED_AT_ONCE
+        while left and (topics := expiries.due(now, left)):
+            left -= len(topics)
+            for topic in topics:
                 self._remove(topic)
+
+    def _known_expiries(self) -> Expiries:
+        if self._expiries is None:
+            self._expiries = Expiries(self.events())
+        return self._expiries
 
 
 def retained_bounds(quotas: Quotas) -> tuple[int, int, int, int]:

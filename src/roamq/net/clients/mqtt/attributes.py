@@ -93,7 +93,10 @@ def event_of(
             message = EncodedMessage(topic, payload, b"", wire if v5 else b"", b"" if v5 else wire)
         else:
             message = EncodedMessage.of(publish, version)
-        cost_bytes = EVENT_BYTES + 2 * (len(payload) + len(topic))  # `cost_of`, without a call
+        if publish.retain:
+            cost_bytes = cost_of(topic, payload, retain=True)
+        else:
+            cost_bytes = EVENT_BYTES + 2 * (len(payload) + len(topic))  # `cost_of`, without a call
         # By position, which takes half as long: id, topic, attributes, payload, published_at, expires_at, publisher,
         # qos, retain, properties, assigned, is_handed_on, cost_bytes.
         return Event(
@@ -137,5 +140,5 @@ def _event(
         qos=said.qos,
         retain=said.retain,
         properties=message,
-        cost_bytes=cost_of(said.topic, said.payload, message.carried, attributes),
+        cost_bytes=cost_of(said.topic, said.payload, message.carried, attributes, retain=said.retain),
     )
