@@ -83,24 +83,28 @@ class Hierarchy(TreeUnicast):
             for known in self._routes.values():
                 known.clear()
             self._routes_version = self._interest.version
-        key = (event.retain and not event.is_handed_on, event.match_key)
-        route = routes.get(key)
-        if route is None:
-            route = self._route(sender, event)
-            if event.match_key is not None:
-                routes[key] = route
+        if event.retain and not event.is_handed_on:  # clients at any broker may subscribe to it later
+            route: tuple[BrokerId, ...] | None = self._beyond(sender)
+        else:
+            key = event.match_key
+            route = routes.get(key)
+            if route is None:
+                route = self._route(sender, event)
+                if key is not None:
+                    routes[key] = route
         if route:
             self.host.pass_on(route, event)
         return True
 
     def _route(self, sender: BrokerId, event: Event) -> tuple[BrokerId, ...]:
-        """The neighbours an event concerns, besides the one it came from."""
-        if event.retain and not event.is_handed_on:  # clients at any broker may subscribe to it later
-            return tuple(n for n in self.topology.neighbours[self.me] if n != sender)
+        """The neighbours where somebody wants the event, besides the one it came from."""
         interested = set(self._interest.match(event))
         if self.parent is not None and not self.advertisements:
             interested.add(self.parent)
         return tuple(sorted(interested - {self.me, sender}))
+
+    def _beyond(self, sender: BrokerId) -> tuple[BrokerId, ...]:
+        return tuple(n for n in self.topology.neighbours[self.me] if n != sender)
 
     # --- subscriptions ------------------------------------------------------------------------------------
 
