@@ -163,7 +163,9 @@ class ByClass:
             if isinstance(scheme, Logging):
                 scheme.logged.uses[:] = ["always"] if label in wanted else []
         if any(scheme.means_places for scheme in self.schemes.values()):
-            self.contexts.meaning = MeaningByScheme(self.me, lambda context: self.of(context).means_places)
+            self.contexts.watched.meaning = MeaningByScheme(
+                self.me, lambda context: self.of(context).means_places
+            )
 
     @property
     def lets_brokers_depart(self) -> bool:

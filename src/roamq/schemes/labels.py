@@ -77,7 +77,7 @@ class MeaningByScheme:
 
 def put_under(contexts: Contexts, context: Context, label: str) -> None:
     """The context is under another scheme from now on, and its subscriptions may mean something else there."""
-    meaning = contexts.meaning
+    watched, meaning = contexts.watched, contexts.watched.meaning
     if meaning is None or context.mode is Mode.PASSIVE:
         context.under = label
         return
@@ -87,9 +87,9 @@ def put_under(contexts: Contexts, context: Context, label: str) -> None:
     after = dict.fromkeys(meaning.meant(context, own))
     for filter in after:
         if filter not in before:
-            contexts.router.subscribe(filter, mobile=False)
-            contexts.index.add(context, filter)
+            watched.router.subscribe(filter, mobile=False)
+            watched.index.add(context, filter)
     for filter in before:
         if filter not in after:
-            contexts.index.remove(context, filter)
-            contexts.router.unsubscribe(filter, mobile=False)
+            watched.index.remove(context, filter)
+            watched.router.unsubscribe(filter, mobile=False)

@@ -16,6 +16,8 @@ from roamq.broker.broker import Broker
 from roamq.broker.contexts import Contexts
 from roamq.broker.discards import Discards
 from roamq.broker.mailbox import Mailbox
+from roamq.broker.room import Room
+from roamq.broker.watched import WatchedFilters
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import Context, Epoch, Held, Mode
 from roamq.core.covering import CoverIndex
@@ -271,10 +273,12 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Contexts: (
         "contexts",
         _but(
-            *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
-            *("_reserve_bytes", "works_in_slices", "late_after_s", "sends_heads", "under", "timeouts"),
+            *("me", "settles_at_once", "timeout_s", "works_in_slices", "late_after_s", "sends_heads"),
+            *("under", "timeouts"),
         ),
     ),
+    WatchedFilters: ("watched", _but("meaning", "matches", "matches_version", "_closed")),
+    Room: ("room", _but("queue_bytes", "nearly_full_bytes", "reserve_bytes")),
     Discards: ("discards", _NOTHING),
     EventBuffer: ("buffer", _but("limit_bytes", "entry_bytes")),
     Flooding: ("flooding", _but("me", "_via", "_toward")),
@@ -331,6 +335,11 @@ WIRING: Final = (
 
 FORMERLY: Final[dict[str, str | None]] = {
     "contexts.meaning": None,
+    "contexts.index": "watched.index",
+    "contexts._places": "watched._places",
+    "contexts.nearly_full": "room.nearly_full",
+    "contexts.crowded": "room.crowded",
+    "contexts._nearly_full_bytes": None,
     "machine._status_count": None,
     "outboxes._unused": None,
     # Live networks of the release that had these could not route by interest.
@@ -339,7 +348,8 @@ FORMERLY: Final[dict[str, str | None]] = {
     "interest._echoed": None,
     "interest._marker": None,
 }
-"""Attributes of parts that have another name now, or none: as older snapshots call them -> their name today."""
+"""Attributes of parts that have another name now, or none: as older snapshots call them -> their name today, with that
+of the part in front if another part has them."""
 
 
 def forms_for(live: LiveBroker) -> Forms:

@@ -17,7 +17,9 @@ from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.late import NO_ORIGINS
+from roamq.core.local_queue import append_local_queue, close_local_queue, open_local_queue
 from roamq.core.ports import TimerKey
+from roamq.core.read_elsewhere import skip_to
 from roamq.schemes.messages.handover import (
     ContextRequest,
     NoContext,
@@ -168,7 +170,7 @@ class HandOver(Part):
 
     def expect(self, context: Context, transfer: Epoch) -> Arriving:
         """Stored events for `context` are on their way, marked `transfer`."""
-        context.open_local_queue()
+        open_local_queue(context)
         arriving = Arriving(context, transfer)
         self.whereabouts.expect(arriving)
         return arriving
@@ -325,7 +327,7 @@ class HandOver(Part):
         context = arriving.context
         if message.session is not None:
             self.host.take_session(context, message.session)
-        context.skip_to(dict(message.position), message.ahead)
+        skip_to(context, dict(message.position), message.ahead)
         # What this broker had itself (a copy that was prefetched here) came by multicast.
         how = "stored" if old_broker == self.me else "transferred"
         (self.own.admit_all or self.admit_all)(arriving, message, how)
@@ -356,8 +358,8 @@ class HandOver(Part):
         context = arriving.context
         self.whereabouts.expect_no_more(arriving)
         if not self.care.deduplicated and context.local_queue:
-            context.append_local_queue()
-        context.close_local_queue()
+            append_local_queue(context)
+        close_local_queue(context)
         if arriving.leaves:
             claims = self.whereabouts.waiting.pop(context, [])
             self.whereabouts.remove(context)
