@@ -86,6 +86,7 @@ from roamq.schemes.parts.late import Awaiting, LateParts, Owing
 from roamq.schemes.parts.locations import Expectation, LocationTable, Sighting
 from roamq.schemes.parts.neighbors import Edge, NeighborGraph, Neighborhood
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
+from roamq.schemes.parts.part import Parts
 from roamq.schemes.parts.prediction import Foretold, Learned
 from roamq.schemes.parts.preforwarding import Attempt, Preforwarding
 from roamq.schemes.parts.replacing import Replacements, Replacing
@@ -268,7 +269,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     SchemeMailbox: ("scheme_mailbox", _but("me", "_handlers", "_returned", "_learn", "label", "suffix")),
     ByClass: (
         "schemes",
-        _but("me", "parts", "schemes", "_listeners", "_make", "_speaker", "_shared", "_handlers"),
+        _but("me", "schemes", "_make", "_speaker", "_shared", "_handlers"),
     ),
     Contexts: (
         "contexts",
@@ -310,7 +311,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
 }
 
 OF_SCHEMES: Final = _but(
-    *("me", "label", "setup", "options", "parts", "_listeners", "report_every", "target_count", "moving_s")
+    *("me", "label", "setup", "options", "_listeners", "report_every", "target_count", "moving_s")
 )
 OUR_SCHEMES: Final = (Durable, HomeBroker, Logging, PreHandoff, Prefetching, ProActive, Reactive, Standard)
 WIRING: Final = (
@@ -326,6 +327,7 @@ WIRING: Final = (
         MeaningHere,
         MeaningByScheme,
         Beside,
+        Parts,
         Setup,
         Outputs,
     ),
@@ -339,7 +341,11 @@ FORMERLY: Final[dict[str, str | None]] = {
     "contexts._places": "watched._places",
     "contexts.nearly_full": "room.nearly_full",
     "contexts.crowded": "room.crowded",
+    "contexts._matches": None,
+    "contexts._matches_version": None,
     "contexts._nearly_full_bytes": None,
+    "contexts.queue_bytes": None,
+    "scheme.parts": None,
     "machine._status_count": None,
     "outboxes._unused": None,
     # Live networks of the release that had these could not route by interest.
