@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
+from roamq.core.choices import choose_from
 from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
@@ -43,9 +44,7 @@ class SchemeOptions:
         known = {f.name for f in fields(cls)}
         for name in values:
             if name not in known:
-                raise ConfigError(
-                    f"scheme.{name}: unknown option; this scheme knows {', '.join(sorted(known))}"
-                )
+                raise ConfigError(f"scheme.{name}: unknown option{choose_from(name, sorted(known))}")
         return cls(**values)
 
 
