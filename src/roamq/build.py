@@ -9,6 +9,7 @@ from typing import Any
 from roamq.broker.broker import Broker
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, Seconds
 from roamq.core.messages import Message
@@ -113,7 +114,7 @@ def build_router(
         )
     if overlay == "interest":
         return ByInterest(me, host, topology, first_number=first_number)
-    raise ConfigError(f"network.overlay: {overlay!r} is none of {', '.join(OVERLAYS)}")
+    raise ConfigError(f"network.overlay: {overlay!r} is no choice{choose_from(overlay, OVERLAYS)}")
 
 
 def build_scheme(

@@ -1,23 +1,28 @@
 """Read TOML that people write into checked groups of parameters; errors name the file, the line and the field."""
 
 import ast
-import difflib
 import inspect
 import json
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from roamq.core.choices import choose_from, nearest
 from roamq.core.errors import ConfigError
 
 T = TypeVar("T")
 _HEADER = re.compile(r"\s*\[+\s*([^\]=]+?)\s*\]+\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\-\"]+)\s*=")
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+_VALUE = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+_ENTRY = re.compile(r"(.*)\[(\d+)\](?:\.([^.\[\]]+).*)?")
 _PATH = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
 
 
@@ -31,9 +36,9 @@ class Source:
     def place(self, field: str) -> str:
         """`name, line 7` if the field is found in the text, else the name alone."""
         table, _, key = field.rpartition(".")
-        entry = re.fullmatch(r"(.*)\[(\d+)\]", table) or re.fullmatch(r"(.*)\[(\d+)\]", field)
+        entry = _ENTRY.fullmatch(field)
         if entry:
-            at = self._line_of_entry(entry.group(1), int(entry.group(2)), key)
+            at = self._line_of_entry(entry.group(1), int(entry.group(2)), entry.group(3) or "")
             if at is not None:
                 return f"{self.name}, line {at}"
             table = entry.group(1)
@@ -109,28 +114,67 @@ def bind(kind: type[T], data: Any, field: str, source: Source) -> T:
         unknown = re.search(r"unknown field `([^`]+)`", reason)
         if unknown:
             inner = f"{inner}.{unknown.group(1)}".strip(".")
-            names = _field_names(kind, inner.rpartition(".")[0])
+            names = [name for one in _types_at(kind, inner.rpartition(".")[0]) for name in _fields(one)]
             reason = "unknown field" + suggestion(unknown.group(1), names)
+        elif allowed := [value for one in _types_at(kind, inner) for value in _values(one)]:
+            value = _VALUE.fullmatch(reason)
+            given = value.group(1) if value else ""
+            reason = f"{given} is no choice" if value else reason
+            reason += choose_from(given.strip("'"), allowed)
         where = f"{field}.{inner}".strip(".")
         raise ConfigError(f"{source.place(where)}: {where}: {reason[:1].lower()}{reason[1:]}") from error
 
 
-def _field_names(kind: Any, inner: str) -> list[str]:
-    for part in filter(None, inner.split(".")):
-        names = {f.name: f.type for f in msgspec.structs.fields(kind)}
-        kind = names.get(re.sub(r"\[.*", "", part))
-    try:
-        return [f.name for f in msgspec.structs.fields(kind)]
-    except TypeError:
-        return []
+def _types_at(kind: Any, inner: str) -> list[Any]:
+    """What may stand at a place within a group of parameters, as msgspec names it: `listeners[0].kind`."""
+    kinds = list(_alternatives(kind))
+    for name, index in _STEP.findall(inner):
+        if name:
+            found = [_fields(one)[name] for one in kinds if name in _fields(one)]
+        else:
+            found = [_element(one, index) for one in kinds if get_args(one)]
+        kinds = [one for each in found for one in _alternatives(each)]
+    return kinds
+
+
+def _alternatives(kind: Any) -> Iterator[Any]:
+    origin = get_origin(kind)
+    if origin is Annotated:
+        yield from _alternatives(get_args(kind)[0])
+    elif origin is Union or origin is UnionType:
+        for one in get_args(kind):
+            yield from _alternatives(one)
+    else:
+        yield kind
+
+
+def _element(kind: Any, index: str) -> Any:
+    """The type of an element of a list or tuple, or of a value of a mapping."""
+    arguments = [one for one in get_args(kind) if one is not Ellipsis]
+    if get_origin(kind) is tuple and index.isdigit() and int(index) < len(arguments):
+        return arguments[int(index)]
+    return arguments[-1]
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    """The fields of a group of parameters; none for anything else."""
+    is_group = isinstance(kind, type) and hasattr(kind, "__annotations__")
+    return get_type_hints(kind, include_extras=True) if is_group else {}
+
+
+def _values(kind: Any) -> list[Any]:
+    """The values of a type that has a few; none for anything else."""
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    return [one.value for one in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` or the list of what there is."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    close = nearest(word, names)
+    if close is not None:
+        return f"; did you mean {close!r}?"
     return f"; known are {', '.join(names)}" if names else ""
 
 

@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.forgetting import drop_expired
+from roamq.core.local_queue import admit_later, close_local_queue, next_early, open_local_queue
+from roamq.core.read_elsewhere import skip_to
 from tests.support.events import event
 
 ME = BrokerId("b")
@@ -89,11 +92,11 @@ def test_what_was_acknowledged_out_of_order_counts_as_read_unless_something_earl
 def test_what_was_read_ahead_is_not_new_where_it_comes_late() -> None:
     """It waits in the local queue, comes after that was closed, or not at all; the position passes it in the end."""
     ctx = context()
-    ctx.open_local_queue()
-    ctx.admit_later(event(2))
-    ctx.skip_to({}, ((BrokerId("o"), 2, 3),))
+    open_local_queue(ctx)
+    admit_later(ctx, event(2))
+    skip_to(ctx, {}, ((BrokerId("o"), 2, 3),))
     ctx.admit(event(1))
-    ctx.close_local_queue()
+    close_local_queue(ctx)
 
     assert [e.id.sequence for e in ctx.events()] == [1]
     assert ctx.bytes == event(1).cost_bytes
@@ -146,13 +149,13 @@ def test_a_full_buffer_refuses_the_new_event_and_still_takes_one_it_has() -> Non
 def test_the_local_queue_follows_what_is_transferred_less_what_that_brought() -> None:
     buffer = EventBuffer()
     ctx = context(buffer)
-    ctx.open_local_queue()
+    open_local_queue(ctx)
     for sequence in (3, 4, 5):
-        ctx.admit_later(event(sequence))
+        admit_later(ctx, event(sequence))
     for sequence in (1, 2, 3):
         ctx.admit(event(sequence), "transferred")
 
-    ctx.close_local_queue()
+    close_local_queue(ctx)
 
     held = [(h.event.id.sequence, h.how) for h in ctx.stored]
     assert held == [(1, "transferred"), (2, "transferred"), (3, "transferred"), (4, "stored"), (5, "stored")]
@@ -162,29 +165,29 @@ def test_the_local_queue_follows_what_is_transferred_less_what_that_brought() ->
 def delivering_early(*sequences: int) -> Context:
     """A context whose older events are still on their way, and whose client is handed the newer ones."""
     ctx = context()
-    ctx.open_local_queue()
+    open_local_queue(ctx)
     ctx.delivers_early = True
     for sequence in sequences:
-        ctx.admit_later(event(sequence))
+        admit_later(ctx, event(sequence))
     return ctx
 
 
 def test_a_client_that_does_not_wait_gets_newer_events_first_and_the_position_stays() -> None:
     ctx = delivering_early(5, 6)
 
-    assert [e.id.sequence for e in (ctx.next_early(), ctx.next_early()) if e] == [5, 6]
-    assert ctx.next_early() is None
+    assert [e.id.sequence for e in (next_early(ctx), next_early(ctx)) if e] == [5, 6]
+    assert next_early(ctx) is None
     assert ctx.acknowledge(event(6).id)
     assert ctx.position == {}, "older ones have not been read"
 
 
 def test_what_was_sent_early_is_not_sent_again_with_the_older_events() -> None:
     ctx = delivering_early(5, 6)
-    ctx.next_early()
+    next_early(ctx)
 
     for sequence in (3, 4, 5):  # what the other broker had stored meanwhile
         ctx.admit(event(sequence), "transferred")
-    ctx.close_local_queue()
+    close_local_queue(ctx)
 
     assert [e.id.sequence for e in ctx.events()] == [3, 4, 6]
     assert ctx.acknowledge(event(5).id)
@@ -194,13 +197,13 @@ def test_what_was_sent_early_is_not_sent_again_with_the_older_events() -> None:
 def test_what_is_in_flight_is_not_pushed_from_its_place_and_sent_again() -> None:
     """A copy that serves while it is not whole: the other broker had no room for 4, and forwarded 5."""
     ctx = context()
-    ctx.open_local_queue()
+    open_local_queue(ctx)
     for sequence in (4, 5):
-        ctx.admit_later(event(sequence))
+        admit_later(ctx, event(sequence))
     ctx.admit(event(5), "transferred")
     sent = send_all(ctx)
 
-    ctx.close_local_queue()
+    close_local_queue(ctx)
     sent += send_all(ctx)
 
     assert [event_id.sequence for event_id in sent] == [5, 4]
@@ -211,10 +214,10 @@ def test_what_is_in_flight_is_not_pushed_from_its_place_and_sent_again() -> None
 
 def test_what_was_sent_early_and_not_acknowledged_returns_to_its_place() -> None:
     waiting, whole = delivering_early(5, 6), delivering_early(5, 6)
-    waiting.next_early()
-    whole.next_early()
+    next_early(waiting)
+    next_early(whole)
     whole.admit(event(4), "transferred")
-    whole.close_local_queue()
+    close_local_queue(whole)
 
     waiting.return_in_flight()
     whole.return_in_flight()
@@ -230,7 +233,7 @@ def test_learning_a_position_forgets_what_was_consumed_elsewhere() -> None:
         ctx.admit(event(sequence))
     ctx.admit(event(1, origin="other"))
 
-    ctx.skip_to({BrokerId("o"): 2})
+    skip_to(ctx, {BrokerId("o"): 2})
 
     assert [e.id for e in ctx.events()] == [("o", 3), ("other", 1)]
     assert len(buffer) == 2
@@ -243,7 +246,7 @@ def test_expired_events_leave_but_not_those_in_flight() -> None:
     ctx.window = 1
     ctx.next_to_send()
 
-    gone = ctx.drop_expired(5.0, lambda event: False)
+    gone = drop_expired(ctx, 5.0, lambda event: False)
 
     assert [e.id.sequence for e in gone] == [2]
     assert [e.id.sequence for e in ctx.events()] == [1, 3]
@@ -306,7 +309,7 @@ def test_contexts_share_an_empty_queue_until_they_store_something() -> None:
     said = Event(id=EventId(BrokerId("b"), 1), topic="t")
     assert first.admit(said)
     assert len(first.stored) == 1 and not second.stored
-    second.open_local_queue()
-    assert second.admit_later(said)
-    second.close_local_queue()
+    open_local_queue(second)
+    assert admit_later(second, said)
+    close_local_queue(second)
     assert len(second.stored) == 1 and first.stored is not second.stored

@@ -7,6 +7,7 @@ import pytest
 from roamq.core.context import Context
 from roamq.core.events import BrokerId, Event
 from roamq.core.late import admit_late, end_late, hold_back, late_origins, take_of
+from roamq.core.local_queue import admit_later, close_local_queue, next_early, open_local_queue
 from tests.core.test_context import context
 from tests.support.events import event
 
@@ -29,7 +30,7 @@ def test_all_comes_once_and_in_order_however_it_is_split(seed: int) -> None:
     marker = rng.randrange(13)
     old = events[: rng.randint(marker, 12)]
     ctx = context()
-    ctx.open_local_queue()
+    open_local_queue(ctx)
     given = rng.randint(0, len(old))
     closes_at = rng.randrange(13)
     hold_back(ctx, [LATE])
@@ -37,11 +38,11 @@ def test_all_comes_once_and_in_order_however_it_is_split(seed: int) -> None:
         ctx.admit(handed, "transferred")
     for number, direct in enumerate(events):
         if number == closes_at:
-            ctx.close_local_queue()
+            close_local_queue(ctx)
         if (number >= marker or rng.random() < 0.3) and ctx.is_new(direct):
-            assert ctx.admit_later(direct) if ctx.local_queue is not None else admit_late(ctx, direct)
+            assert admit_later(ctx, direct) if ctx.local_queue is not None else admit_late(ctx, direct)
     if ctx.local_queue is not None:
-        ctx.close_local_queue()
+        close_local_queue(ctx)
     assert ids(ctx) == [one.id.sequence for one in old[:given]]
 
     assert end_late(ctx, [LATE], old[given:]) == []
@@ -54,11 +55,11 @@ def test_all_comes_once_and_in_order_however_it_is_split(seed: int) -> None:
 
 def test_other_origins_do_not_wait() -> None:
     ctx = context()
-    ctx.open_local_queue()
-    ctx.admit_later(event(1))
-    ctx.admit_later(late(5))
+    open_local_queue(ctx)
+    admit_later(ctx, event(1))
+    admit_later(ctx, late(5))
     hold_back(ctx, [LATE])
-    ctx.close_local_queue()
+    close_local_queue(ctx)
 
     assert [held.event.id for held in ctx.stored] == [event(1).id]
     assert [one.id for one in ctx.waiting()] == [late(5).id]
@@ -67,13 +68,13 @@ def test_other_origins_do_not_wait() -> None:
 
 def test_what_was_sent_early_is_not_sent_again_and_older_ones_go_before_what_is_left() -> None:
     ctx = context()
-    ctx.open_local_queue()
+    open_local_queue(ctx)
     ctx.delivers_early = True
-    ctx.admit_later(late(3))
-    assert ctx.next_early() is not None
-    ctx.admit_later(late(4))
+    admit_later(ctx, late(3))
+    assert next_early(ctx) is not None
+    admit_later(ctx, late(4))
     hold_back(ctx, [LATE])
-    ctx.close_local_queue()
+    close_local_queue(ctx)
 
     end_late(ctx, [LATE], [late(2), late(3)])
 

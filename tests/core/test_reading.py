@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId
+from roamq.core.local_queue import admit_later, close_local_queue, open_local_queue
+from roamq.core.read_elsewhere import skip_to
 from roamq.core.reading import NOTHING_AHEAD, above, is_ahead, joined, rows_of, settle
 from tests.support.events import event
 
@@ -73,18 +75,18 @@ def test_a_client_reads_every_event_once_whatever_it_acknowledges_and_wherever_i
         for sequence in range(1, come + 1):
             assert here.has_read(event(sequence).id) == (sequence in read)
         moved = a_context()
-        moved.open_local_queue()
+        open_local_queue(moved)
         seen_there = data.draw(st.integers(0, last))
         begun = data.draw(
             st.integers(0, min(come, seen_there))
         )  # a fence: the old broker has what came before
         for sequence in range(begun + 1, seen_there + 1):
-            moved.admit_later(event(sequence))
-        moved.skip_to(dict(here.position), rows_of(here.ahead))
+            admit_later(moved, event(sequence))
+        skip_to(moved, dict(here.position), rows_of(here.ahead))
         for waiting in here.events():
             if moved.is_new(waiting):
                 moved.admit(waiting)
-        moved.close_local_queue()
+        close_local_queue(moved)
         here, come = moved, seen_there
         assert not any(is_ahead(here.ahead, held.event.id) for held in here.stored)
     for sequence in range(come + 1, last + 1):

@@ -89,7 +89,7 @@ def test_the_end_of_a_session_with_thousands_of_subscriptions_is_cut_into_steps(
     live.take()
     live.apply((int(InputKind.AUTHENTICATED), NOW, 3, "user-1", True))
     broker.settle()
-    index = live.machine.broker.contexts.index
+    index = live.machine.broker.contexts.watched.index
     assert len(index) == 2 * FILTERS_AT_ONCE + 1
     assert live.status().stored_events == 0
     broker.publish(2, "a/7/x", b"for nobody")
@@ -101,7 +101,7 @@ def test_the_end_of_a_session_with_thousands_of_subscriptions_is_cut_into_steps(
         while RELEASE_TIMER in one.timers:
             one.apply((int(InputKind.TIMER), NOW, RELEASE_TIMER))
             one.take()
-            left.append(len(one.machine.broker.contexts.index))
+            left.append(len(one.machine.broker.contexts.watched.index))
         broker.live = one
         broker.publish(2, "a/7/x", b"for nobody")
         assert one.status().stored_events == 0

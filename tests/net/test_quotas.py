@@ -224,7 +224,7 @@ def test_quotas_that_an_operator_changed_hold_for_a_folder_that_was_there() -> N
     for broker in (live, snapshot.load(snapshot.dump(live))):
         machine = broker.machine
         buffer, kept = machine.broker.contexts.buffer, machine.broker.contexts
-        assert (buffer.limit_bytes, buffer.share_bytes, kept.queue_bytes) == (2_000, 1_500, 1_000)
+        assert (buffer.limit_bytes, buffer.share_bytes, kept.room.queue_bytes) == (2_000, 1_500, 1_000)
         assert [held.limit_bytes for held in kept.values()] == [1_000]
         assert (machine.quota.sessions_max, machine.quota.bytes_max) == (3, 4_000)
         assert machine.outboxes.bytes_max == 5_000

@@ -524,7 +524,7 @@ def test_a_wrong_rule_is_refused_before_anything_is_written(tmp_path: Path) -> N
         ({"gapp_s": "1"}, "unknown rule 'gapp_s'"),
         ({"gap_s": "soon"}, "rule gap_s: 'soon' is not a number"),
         ({"gap_s": "-1"}, "rule gap_s: must be above 0"),
-        ({"silence": "maybe"}, "rule silence: must be one of disconnected, unknown"),
+        ({"silence": "maybe"}, "rule silence: 'maybe' is no choice; choose one of disconnected, unknown"),
         ({"test_share": "1"}, "rule test_share: must lie between 0 and 1"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -212,7 +212,10 @@ def test_a_file_whose_header_has_another_order_is_not_read_wrongly(spark: SparkS
         (("gap_s = 900", "gap_s = 0"), "rules: rule gap_s: must be above 0"),
         (("gap_s = 900", 'sites = "plane:5"'), "rules.sites: plane:5 does not go with positions in degrees"),
         (('[site]\ncolumn = "ap"', ""), "rules.sites: positions need sites: say h3:8"),
-        (('y = "lat"', 'y = "lat"\nunit = "feet"'), "position.unit: invalid enum value 'feet'"),
+        (
+            ('y = "lat"', 'y = "lat"\nunit = "feet"'),
+            "position.unit: 'feet' is no choice; choose one of degrees, e7, metres",
+        ),
     ],
 )
 def test_a_mistake_in_a_mapping_is_named(change: tuple[str, str], message: str) -> None:

@@ -226,5 +226,7 @@ def test_a_client_that_never_comes_is_an_operators_error(haste: float) -> None:
 
 
 def test_an_unknown_choice_is_an_operators_error() -> None:
-    with pytest.raises(ConfigError, match=r"scheme\.choose: 'nearby' is none of border, all, ahead, cone"):
+    with pytest.raises(
+        ConfigError, match=r"scheme\.choose: 'nearby' is no choice; choose one of border, all, ahead, cone"
+    ):
         PreHandoffOptions(choose="nearby")

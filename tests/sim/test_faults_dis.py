@@ -13,6 +13,7 @@ from roamq.core.context import Context
 from roamq.overlay.flooding import Flooding
 from roamq.schemes.home_broker import HomeBroker
 from roamq.schemes.logging import Logging
+from roamq.schemes.parts import handover
 from roamq.schemes.parts.whereabouts import Whereabouts
 from roamq.schemes.prefetching import Prefetching
 from tests.support.rough_rides import findings, ride
@@ -52,7 +53,7 @@ def _never_fenced(self: Flooding, fence: object) -> bool:
     return True
 
 
-def _no_local_queue(self: Context) -> None:
+def _no_local_queue(context: Context) -> None:
     """What comes while older events are on their way is delivered at once."""
 
 
@@ -92,9 +93,9 @@ def _forwards_without_recall(self: HomeBroker, resident: Any, broker: Any, epoch
     self.settle(resident, broker, epoch)
 
 
-MUTATIONS: list[tuple[str, dict[str, Any], type, str, Any]] = [
+MUTATIONS: list[tuple[str, dict[str, Any], object, str, Any]] = [
     ("standard", {}, Flooding, "passed", _never_fenced),
-    ("standard", {}, Context, "open_local_queue", _no_local_queue),
+    ("standard", {}, handover, "open_local_queue", _no_local_queue),
     ("standard", {}, Whereabouts, "claimed_by", _newest_of_any_epoch),
     ("prefetching", {"prediction": "wrong", "targets": 2}, Prefetching, "on_connect", _any_copy),
     ("prefetching", {"prediction": "wrong", "targets": 2}, Prefetching, "on_discard", _no_discards),
@@ -109,7 +110,7 @@ def test_rides_notice_a_missing_mechanism(
     monkeypatch: pytest.MonkeyPatch,
     scheme: str,
     options: dict[str, Any],
-    owner: type,
+    owner: object,
     name: str,
     instead: Any,
 ) -> None:

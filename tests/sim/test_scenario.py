@@ -87,8 +87,11 @@ def test_overrides_reach_nested_fields_and_keep_their_types() -> None:
             '[mobility]\nmodel = "three-state"\nconnect_s = -4\n',
             r"line 3: mobility.connect_s: expected `float` >= 0",
         ),
-        ('[network]\noverlay = "star"\n', r"line 2: network.overlay: choose one of flooding, hierarchy"),
-        ('[records]\nlevel = "some"\n', r"line 2: records.level: choose one of"),
+        (
+            '[network]\noverlay = "star"\n',
+            r"line 2: network.overlay: .star. is no choice; choose one of flooding, hierarchy",
+        ),
+        ('[records]\nlevel = "some"\n', r"line 2: records.level: .some. is no choice; choose one of"),
         ("[scheme]\nname = 'standard'\nbufer = 3\n", r"scheme.bufer: unknown option"),
         ("clients = [\n", r"not valid TOML"),
         (

@@ -42,13 +42,17 @@ class Discards:
     def unwatch(self, context: Context, *, mobile: bool) -> None:
         """The context closes: forget its filters."""
         contexts, filters = self._contexts, context.filters
-        if not contexts.works_in_slices or len(filters) <= FILTERS_AT_ONCE or contexts.meaning is not None:
-            contexts.unwatch(context, filters, mobile=mobile)
+        if (
+            not contexts.works_in_slices
+            or len(filters) <= FILTERS_AT_ONCE
+            or contexts.watched.meaning is not None
+        ):
+            contexts.watched.unwatch(context, filters, mobile=mobile)
             return
-        contexts.unwatch(context, [one for one in filters if one.group is not None], mobile=mobile)
+        contexts.watched.unwatch(context, [one for one in filters if one.group is not None], mobile=mobile)
         self._watched.append((context, mobile, [one for one in filters if one.group is None]))
         self.closed[context] = None
-        contexts.forget_matches()
+        contexts.watched.forget_matches()
         self._set_timer()
 
     def go_on(self) -> None:
@@ -59,7 +63,7 @@ class Discards:
                 del self._stored[0]
         elif self._watched:
             context, mobile, filters = self._watched[0]
-            self._contexts.unwatch(context, filters[-FILTERS_AT_ONCE:], mobile=mobile)
+            self._contexts.watched.unwatch(context, filters[-FILTERS_AT_ONCE:], mobile=mobile)
             del filters[-FILTERS_AT_ONCE:]
             if not filters:
                 del self._watched[0], self.closed[context]

@@ -1,29 +1,19 @@
 """`roamq clients`: who is connected where."""
 
 import time
+from typing import Any
 
 import click
 
-from roamq.cli.asking import again_and_again, ago, doors, network_argument, watch_option
-from roamq.cli.listing import limit_options, listed
-from roamq.cli.options import json_option
-from roamq.cli.output import print_json, print_table
+from roamq.cli.asking import ago
+from roamq.cli.listing import Listing, Row, listing_options
+
+COLUMNS = ["client", "broker", "user", "address", "for", "subscr.", "waiting"]
 
 
 @click.command()
-@network_argument
-@limit_options
-@watch_option
-@json_option
-def command(
-    network: str,
-    token: str | None,
-    broker: str | None,
-    search: str,
-    limit: int,
-    watch: bool,
-    as_json: bool,
-) -> None:
+@listing_options
+def command(listing: Listing) -> None:
     """List the clients that are connected to the brokers of NETWORK.
 
     NETWORK is a configuration file [default: network.toml] or the URL of one broker's metrics port.
@@ -33,29 +23,20 @@ def command(
       roamq clients network.toml
       roamq clients network.toml --search car- --limit 20 --watch
     """
-    asked = doors(network, token)
+    listing.show("clients", _table)
 
-    def show() -> None:
-        found, note = listed(asked, "clients", broker, search, limit)
-        if as_json:
-            print_json(found)
-            return
-        now = time.time()
-        rows = [
-            (
-                one["client"],
-                one["broker"],
-                one["user"] or "-",
-                one["address"],
-                ago(now - one["connected_at"]) if one["is_in"] else "waits",
-                one["subscriptions"],
-                one["waiting"] + one["in_flight"],
-            )
-            for one in found
-        ]
-        columns = ["client", "broker", "user", "address", "for", "subscr.", "waiting"]
-        print_table(columns, rows, numeric=["subscr.", "waiting"], narrow=True)
-        if note:
-            click.echo(note)
 
-    again_and_again(show, watch)
+def _table(found: list[Row]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    now = time.time()
+    return COLUMNS, [
+        (
+            one["client"],
+            one["broker"],
+            one["user"] or "-",
+            one["address"],
+            ago(now - one["connected_at"]) if one["is_in"] else "waits",
+            one["subscriptions"],
+            one["waiting"] + one["in_flight"],
+        )
+        for one in found
+    ]

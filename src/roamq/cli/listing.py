@@ -1,31 +1,80 @@
 """Lists of many brokers in one: what `clients` and `sessions` share."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, NamedTuple
 
 import click
 
-from roamq.cli.asking import Door, NoAnswerError, broker_option, only
+from roamq.cli.asking import (
+    Door,
+    NoAnswerError,
+    again_and_again,
+    broker_option,
+    doors,
+    network_argument,
+    only,
+    watch_option,
+)
+from roamq.cli.options import json_option
+from roamq.cli.output import print_json, print_table
 from roamq.core.errors import RoamqError
 
-F = TypeVar("F", bound=Callable[..., Any])
+Row = dict[str, Any]
 
 
-def limit_options(command: F) -> F:
-    """`--broker`, `--search`, `--limit`: how much of a list."""
+class Listing(NamedTuple):
+    """What of NETWORK is listed, and how: the arguments of both commands."""
+
+    network: str
+    token: str | None
+    broker: str | None
+    search: str
+    limit: int
+    watch: bool
+    as_json: bool
+
+    def show(self, kind: str, table: Callable[[list[Row]], tuple[list[str], list[tuple[Any, ...]]]]) -> None:
+        """Print the rows of this kind as `table` arranges them: columns and cells; numbers in columns of numbers."""
+        asked = doors(self.network, self.token)
+
+        def show() -> None:
+            found, note = listed(asked, kind, self.broker, self.search, self.limit)
+            if self.as_json:
+                print_json(found)
+                return
+            columns, rows = table(found)
+            print_table(columns, rows, numeric=[name for name in columns if name in NUMERIC], narrow=True)
+            if note:
+                click.echo(note)
+
+        again_and_again(show, self.watch)
+
+
+NUMERIC = frozenset({"subscr.", "subscriptions", "waiting", "oldest"})
+"""Columns of numbers."""
+
+
+def listing_options(command: Callable[[Listing], None]) -> Callable[..., None]:
+    """NETWORK, `--broker`, `--search`, `--limit`, `--watch`, `--json`: the command gets them as a `Listing`."""
+
+    @wraps(command)
+    def with_listing(**arguments: Any) -> None:
+        command(Listing(**arguments))
+
     search = click.option("--search", default="", metavar="TEXT", help="Only client ids that contain TEXT.")
     limit = click.option(
         "--limit", type=click.IntRange(1), default=100, show_default=True, help="Rows, of each broker."
     )
-    return broker_option(search(limit(command)))
+    return network_argument(broker_option(search(limit(watch_option(json_option(with_listing))))))
 
 
 def listed(
     asked: list[Door], kind: str, broker: str | None, search: str, limit: int
-) -> tuple[list[dict[str, Any]], str]:
+) -> tuple[list[Row], str]:
     """Rows of all brokers that answer, and a note on what is missing."""
     asked = only(asked, broker)
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     notes, silent = [], []
     for door in asked:
         try:

@@ -6,13 +6,17 @@ are in order of admission, and `reach` is the last sequence admitted. An event i
 in no range of `ahead`. Whoever sends a position to another broker sends what is `ahead` of it as well.
 
 Events are held through an `EventBuffer`, which keeps one copy however many contexts hold it.
+
+`Context` stores, sends and counts what is read. What else befalls a context has files of its own: events that wait for
+older ones (`local_queue.py`, `late.py`), news of what the client has read elsewhere (`read_elsewhere.py`), events that
+leave unread (`forgetting.py`).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain, islice
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol
 
 from roamq.core.buffers import EventBuffer
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
@@ -226,81 +230,14 @@ class Context:
         stored.append(_held(Held, (event, how)))
         return True
 
-    def _queue(self) -> deque[Held]:
+    def queue(self) -> deque[Held]:
         """`stored`, to be added to."""
         if self.stored is _NOTHING_STORED:
             self.stored = deque()
         return self.stored
 
-    def open_local_queue(self) -> None:
-        """Older events are on their way from another broker: what comes here meanwhile waits for them."""
-        self.local_queue = deque()
-        self.delivers_early = self.delivers_head = False
-
-    def next_early(self) -> Event | None:
-        """The next event of the local queue for a client that does not wait for older ones."""
-        if not self.delivers_early or not self.local_queue or len(self.sent_early) >= self.window:
-            return None
-        event = self.local_queue.popleft()
-        self.sent_early.append(event)
-        return event
-
-    def admit_later(self, event: Event) -> bool:
-        """Put `event` into the local queue: older ones are on their way. False if there is no room for it."""
-        assert self.local_queue is not None
-        size = event.cost_bytes
-        if self.bytes + size > self.limit_bytes or not self.buffer.hold(event):
-            return False
-        self.bytes += size
-        self.local_queue.append(event)
-        return True
-
-    def close_local_queue(self) -> None:
-        """All older events are here: what waited in the local queue follows them, less what they brought."""
-        waiting, self.local_queue = self.local_queue, None
-        self.delivers_early = self.delivers_head = False
-        if self.sent_early:
-            self._leave_out_what_was_sent_early()
-        if self.late is not None:
-            for event in waiting or ():
-                if event.id[0] in self.late:
-                    self.late[event.id[0]].append(event)
-            waiting = deque(event for event in waiting or () if event.id[0] not in self.late)
-        self.follow(waiting or ())
-
-    def follow(self, waiting: Iterable[Event]) -> None:
-        """What waited for older events, and is held already, follows them, less what they brought."""
-        brought: set[EventId] | None = None
-        for event in waiting:
-            origin, sequence = event.id
-            if self.is_new(event):
-                self.reach[origin] = sequence
-                self._queue().append(Held(event, "stored"))
-                continue
-            if brought is None:
-                brought = {held.event.id for held in self.stored}
-            if event.id in brought or self.has_read(event.id):
-                self._release(event)
-            else:
-                self._insert_in_order(Held(event, "stored"))
-
-    def append_local_queue(self) -> None:
-        """All that waited in the local queue follows, whether the older events brought it as well or not."""
-        for event in self.local_queue or ():
-            advance(self.reach, event.id)
-            self._queue().append(Held(event, "stored"))
-        if self.local_queue is not None:
-            self.local_queue.clear()
-
-    def _leave_out_what_was_sent_early(self) -> None:
-        """What the client is being sent already does not come from the other broker as well."""
-        sent = {event.id for event in self.sent_early}
-        self._keep(held for held in self.stored if held.event.id not in sent)
-        for event_id in sent:
-            advance(self.reach, event_id)
-
-    def _insert_in_order(self, held: Held) -> None:
-        """A filter that the other broker did not know brought an event here that belongs among those it sent."""
+    def insert_in_order(self, held: Held) -> None:
+        """Store an event that is held already before the later ones of its origin."""
         origin, sequence = held.event.id
         later = (
             place
@@ -308,16 +245,7 @@ class Context:
             if other.event.id[0] == origin and other.event.id[1] > sequence
         )
         # What is in flight stays in front: it has been sent.
-        self._queue().insert(max(self.in_flight, next(later, len(self.stored))), held)
-
-    def hold_in_order(self, event: Event) -> bool:
-        """Store an older event before the later ones of its origin; False if there is no room for it."""
-        size = self.bytes + event.cost_bytes
-        if size > self.limit_bytes or not self.buffer.hold(event):
-            return False
-        self.bytes = size
-        self._insert_in_order(Held(event, "transferred"))
-        return True
+        self.queue().insert(max(self.in_flight, next(later, len(self.stored))), held)
 
     def waiting(self) -> Iterator[Event]:
         """What has come here and waits for older events."""
@@ -347,7 +275,7 @@ class Context:
             if ahead:
                 self._acknowledged_ahead().add(event_id)
             return ahead
-        # `_consume_first`, without a call: one for every event that is acknowledged.
+        # `consume_first`, without a call: one for every event that is acknowledged.
         del stored[0]
         self.in_flight -= 1
         if self._sent:
@@ -364,7 +292,7 @@ class Context:
             ahead_of_first = self._acknowledged_ahead()
             while self.in_flight and stored[0][0].id in ahead_of_first:
                 ahead_of_first.remove(stored[0][0].id)
-                self._consume_first()
+                self.consume_first()
             if not ahead_of_first:
                 self._acknowledged = _NONE
         return True
@@ -389,11 +317,12 @@ class Context:
         for event in self.sent_early:
             if event.id == event_id:
                 self.sent_early.remove(event)
-                self._release(event)
+                self.release(event)
                 return True
         return False
 
-    def _consume_first(self) -> None:
+    def consume_first(self) -> None:
+        """The client has consumed the first stored event, which is in flight."""
         event = self.stored.popleft()[0]
         self.in_flight -= 1
         if self._sent:
@@ -418,7 +347,7 @@ class Context:
                     kept.append(held)
                     continue
                 read.append(held.event.id)
-                self._release(held.event)
+                self.release(held.event)
             self.stored = kept
             self._acknowledged = _NONE
             self._read_ahead(read)
@@ -430,77 +359,16 @@ class Context:
             self.local_queue.extendleft(reversed(self.sent_early))
         else:
             for event in self.sent_early:
-                self._insert_in_order(Held(event, "stored"))
+                self.insert_in_order(Held(event, "stored"))
         self.sent_early.clear()
+
+    def acknowledge_ahead(self, event_ids: Iterable[EventId]) -> None:
+        """The client has consumed these before earlier events."""
+        self._acknowledged_ahead().update(event_ids)
 
     def acknowledged_ahead(self) -> tuple[EventId, ...]:
         """What the client has consumed before earlier events, in order of delivery."""
         return tuple(h.event.id for h in self.stored if h.event.id in self._acknowledged)
-
-    def consume_through(self, position: Position, ahead: Iterable[EventId] = ()) -> None:
-        """The client consumed, elsewhere, what was handed over from here: up to `position`, and `ahead` of it."""
-        gone = set(ahead)
-        while self.in_flight and self.stored[0][0].id[1] <= position.get(self.stored[0][0].id[0], 0):
-            self._consume_first()
-        if gone:
-            self._acknowledged_ahead().update(gone)
-
-    def skip_to(self, position: Position, ahead: AheadRows = ()) -> None:
-        """Another broker says how far the client has read: forget stored events it has consumed.
-
-        The position does not advance over what was read `ahead`: what is unread before it may be yet to come.
-        """
-        if not position and not ahead:
-            return
-        for read in position.items():
-            advance(self.position, read)
-            advance(self.reach, read)
-        if ahead:
-            self.ahead = joined((*self.ahead_rows, *ahead))
-        if self.ahead:
-            self.ahead = above(self.ahead, self.position)
-        if any(self.has_read(held.event.id) for held in self.stored):
-            assert not self.in_flight, "a served context does not learn its position from others"
-            self._keep([held for held in self.stored if not self.has_read(held.event.id)])
-
-    def keep_unread(self, reach: Mapping[BrokerId, int], held: Iterable[EventId]) -> None:
-        """The client has consumed, elsewhere, all events up to `reach` but those `held`: forget the others."""
-        unread = set(held)
-
-        def is_wanted(event: Event) -> bool:
-            return event.id in unread or event.id[1] > reach.get(event.id[0], 0)
-
-        assert not self.in_flight, "a served context does not learn from others what was read"
-        self._keep(entry for entry in self.stored if is_wanted(entry.event))
-        for event in self.local_queue or ():
-            if not is_wanted(event):
-                self._release(event)
-        if self.local_queue is not None:
-            self.local_queue = deque(event for event in self.local_queue if is_wanted(event))
-        for read in reach.items():
-            advance(self.reach, read)
-
-    def start_over(self, position: Position, ahead: AheadRows = ()) -> None:
-        """Forget what is stored; the client has read up to `position`, and `ahead` of it."""
-        self.take_all()
-        self.local_queue = None
-        self.position = position
-        self.ahead = joined(ahead)
-        self.reach = dict(position)
-
-    def take_out(self, is_taken: Callable[[Event], bool]) -> list[Event]:
-        """Forget some of the events that are stored and not in flight, and return them; the others stay in order."""
-        sent, waiting = list(self.stored)[: self.in_flight], list(self.stored)[self.in_flight :]
-        taken = [held.event for held in waiting if is_taken(held.event)]
-        gone = {event.id for event in taken}
-        self._keep([*sent, *(held for held in waiting if held.event.id not in gone)])
-        for queue in (self.local_queue or (), *(self.late or {}).values()):
-            later = [event for event in queue if is_taken(event)]
-            for event in later:
-                cast("deque[Event]", queue).remove(event)
-                self._release(event)
-            taken += later
-        return taken
 
     def skip_all(self) -> None:
         """The client has read all that is stored, and all that has come before."""
@@ -510,23 +378,6 @@ class Context:
             advance(reach, event.id)
         for read in reach.items():
             advance(self.position, read)
-
-    def drop_expired(self, now: Seconds, has_begun: Callable[[Event], bool]) -> list[Event]:
-        """Forget stored events whose lifetime is over, but for those in flight or begun before; returns them."""
-        waiting = (held.event for place, held in enumerate(self.stored) if place >= self.in_flight)
-        expired = [event for event in waiting if event.expired(now) and not has_begun(event)]
-        if expired:
-            gone = {event.id for event in expired}
-            self._keep(held for held in self.stored if held.event.id not in gone)
-        return expired
-
-    def give_up_first(self, event_id: EventId) -> Event | None:
-        """If `event_id` is the first stored event and not in flight, forget it to make room; returns it."""
-        if self.in_flight or not self.stored or self.stored[0].event.id != event_id:
-            return None
-        event = self.stored.popleft().event
-        self._release(event)
-        return event
 
     def split_off(self) -> "Context":
         """Part with what is stored: it is in the context that is returned, which nobody looks at any more."""
@@ -541,7 +392,7 @@ class Context:
         """Forget the first `count` stored events; how many there were."""
         released = min(count, len(self.stored))
         for _ in range(released):
-            self._release(self.stored.popleft()[0])
+            self.release(self.stored.popleft()[0])
         return released
 
     def take_all(self) -> list[Event]:
@@ -554,24 +405,25 @@ class Context:
             if queue:
                 queue.clear()
         for event in events:
-            self._release(event)
+            self.release(event)
         self.stored.clear()
         self.in_flight = 0
         self._acknowledged = self._sent = _NONE
         return events
 
-    def _release(self, event: Event) -> None:
+    def release(self, event: Event) -> None:
         """This context holds the event no longer."""
         self.bytes -= event.cost_bytes
         self.buffer.release(event)
 
-    def _keep(self, kept: Iterable[Held]) -> None:
+    def keep(self, kept: Iterable[Held]) -> None:
+        """Store these alone from now on, which are stored already, in this order."""
         survivors = deque(kept)
         self._sent = _NONE
         ids = {held.event.id for held in survivors}
         for held in self.stored:
             if held.event.id not in ids:
-                self._release(held.event)
+                self.release(held.event)
         self.stored = survivors
 
     def events(self) -> Iterator[Event]:

@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from roamq.core.context import Context
+from roamq.core.context import Context, Held
 from roamq.core.events import BrokerId, Event, EventId
+from roamq.core.forgetting import take_out
+from roamq.core.local_queue import follow
 
 NO_ORIGINS: Final[frozenset[BrokerId]] = frozenset()
 
@@ -54,17 +56,27 @@ def end_late(context: Context, origins: Iterable[BrokerId], events: Iterable[Eve
         if have is None:
             have = {held.event.id for held in context.stored} | {early.id for early in context.sent_early}
         if event.id not in have and not context.has_read(event.id):
-            if context.hold_in_order(event):
+            if _hold_in_order(context, event):
                 have.add(event.id)
             else:
                 refused.append(event)
     for origin in origins:
-        context.follow(late.pop(origin, ()))
+        follow(context, late.pop(origin, ()))
     if not late:
         context.late = None
     return refused
 
 
+def _hold_in_order(context: Context, event: Event) -> bool:
+    """Store an older event before the later ones of its origin; False if there is no room for it."""
+    size = context.bytes + event.cost_bytes
+    if size > context.limit_bytes or not context.buffer.hold(event):
+        return False
+    context.bytes = size
+    context.insert_in_order(Held(event, "transferred"))
+    return True
+
+
 def take_of(context: Context, origins: frozenset[BrokerId]) -> tuple[Event, ...]:
     """Forget the stored events of these origins, and return them in order."""
-    return tuple(context.take_out(lambda event: event.id[0] in origins))
+    return tuple(take_out(context, lambda event: event.id[0] in origins))

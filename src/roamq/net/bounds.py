@@ -68,7 +68,7 @@ def set_quotas(machine: "Machine", settings: Settings) -> None:
     machine.outboxes.bytes_max = quotas.outbox_bytes_max
     machine.quota.sessions_max, machine.quota.bytes_max = quotas.sessions_max, quotas.sessions_bytes_max
     machine.requests.refuses_full = quotas.session_full == "refuse"
-    contexts.set_bounds(
+    contexts.room.set_bounds(
         options["buffer_bytes"],
         options["queue_bytes"],
         machine.held(),

@@ -432,7 +432,7 @@ class Machine:
         of what the input caused, however many clients wait.
         """
         host = self.host
-        acknowledge, contexts = self.broker.on_acknowledge, self.broker.contexts
+        acknowledge, room = self.broker.on_acknowledge, self.broker.contexts.room
         while True:
             while host.done:
                 done, host.done = host.done, []
@@ -443,8 +443,8 @@ class Machine:
                         acknowledge(client, event_id)
                     except Exception as error:
                         self._contain(connection, error)
-            if contexts.crowded:
-                crowded, contexts.crowded = contexts.crowded, []
+            if room.crowded:
+                crowded, room.crowded = room.crowded, []
                 self.fullness.look(crowded)
             if not host.news:
                 return
@@ -473,7 +473,7 @@ class Machine:
     def _end_input(self) -> None:
         """Do what the input has left to do, and tell the shell if something failed."""
         host = self.host
-        if host.done or host.news or self.broker.contexts.crowded:
+        if host.done or host.news or self.broker.contexts.room.crowded:
             self._finish()
         if self._failure is not None:
             self._fail()

@@ -28,7 +28,7 @@ class Steps:
     def stored(self, event: Event) -> None:
         """The event waits here for the clients that are away, or whose session is on its way."""
         origin, sequence = event.id
-        for context in self._contexts.index.match(event):
+        for context in self._contexts.watched.index.match(event):
             if context.mode is not Mode.SERVING or context.local_queue is not None:
                 self._host.record(
                     Record("stored", self._host.time, self._host.me, context.client, origin, sequence)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 
 _OFFSET: Final = re.compile(r"[+-]\d\d:\d\d")
@@ -88,9 +89,8 @@ class Rules:
         for name in ("at_one_instant", "silence"):
             known = typing.get_args(hints[name])
             if getattr(self, name) not in known:
-                raise ConfigError(
-                    f"rule {name}: must be one of {', '.join(known)}, got {getattr(self, name)!r}"
-                )
+                given = getattr(self, name)
+                raise ConfigError(f"rule {name}: {given!r} is no choice{choose_from(given, known)}")
 
     def changed(self, settings: Mapping[str, str]) -> "Rules":
         """These rules with some parameters set from text, as a command line gives them."""
@@ -98,7 +98,7 @@ class Rules:
         values: dict[str, Any] = {}
         for name, text in settings.items():
             if name not in hints:
-                raise ConfigError(f"unknown rule {name!r}; known are {', '.join(hints)}")
+                raise ConfigError(f"unknown rule {name!r}{choose_from(name, hints)}")
             kind = hints[name] if hints[name] in (int, float) else str
             try:
                 values[name] = kind(text)

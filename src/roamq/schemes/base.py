@@ -5,12 +5,13 @@ broker's (`broker/contexts.py`); what several schemes do alike is in `parts`, an
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
+from roamq.core.choices import choose_from
 from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
@@ -21,7 +22,7 @@ from roamq.geo.region import Region
 from roamq.schemes.beside import Beside
 from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.own_steps import Care, OwnSteps
-from roamq.schemes.parts.part import Departure, Part
+from roamq.schemes.parts.part import Departure, Part, Parts
 from roamq.schemes.parts.prediction import Oracle
 
 P = TypeVar("P", bound=Part)
@@ -43,9 +44,7 @@ class SchemeOptions:
         known = {f.name for f in fields(cls)}
         for name in values:
             if name not in known:
-                raise ConfigError(
-                    f"scheme.{name}: unknown option; this scheme knows {', '.join(sorted(known))}"
-                )
+                raise ConfigError(f"scheme.{name}: unknown option{choose_from(name, sorted(known))}")
         return cls(**values)
 
 
@@ -106,15 +105,12 @@ class Scheme(ABC):
         self.host = setup.contexts.host
         self.router = setup.contexts.router
         self.beside: Beside = Beside(self)
-        self.parts: list[Part] = []
-        self._listeners: list[tuple[Sized, Part]] = []
-        """The parts that care for events, and what each looks through then."""
+        self.parts = Parts()
+        self._listeners = self.parts.listeners
 
     def add(self, part: P) -> P:
         """The scheme is composed of this part as well."""
-        self.parts.append(part)
-        if type(part).on_event is not Part.on_event:
-            self._listeners.append((part.pending, part))
+        self.parts.add(part)
         return part
 
     def hand_over_by(
@@ -176,8 +172,7 @@ class Scheme(ABC):
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
         """All that the client had up to the connection `epoch` is over, as another broker says: nobody will ask for
         what is left of it here, beside the table."""
-        for part in self.parts:
-            part.on_ended(client, epoch)
+        self.parts.on_ended(client, epoch)
         self.ended(client, epoch)
 
     def ended(self, client: ClientId, epoch: Epoch) -> None:  # noqa: B027 - few keep contexts themselves
@@ -212,8 +207,7 @@ class Scheme(ABC):
 
     def on_passed(self) -> None:
         """The router has heard something by which a fence may have passed."""
-        for part in self.parts:
-            part.on_passed()
+        self.parts.on_passed()
 
     def on_acknowledge(self, client: ClientId, event_id: EventId) -> None:
         """The client has consumed an event."""
@@ -223,13 +217,11 @@ class Scheme(ABC):
 
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
         """A broker is gone for good; the router knows."""
-        for part in self.parts:
-            part.on_departed(broker, departure)
-        self.on_passed()
+        self.parts.on_departed(broker, departure)
 
     def went(self) -> dict[ClientId, Epoch]:
         """Where contexts went that were here: whoever asks for one of them here has to ask there."""
-        return {client: epoch for part in self.parts for client, epoch in part.went().items()}
+        return self.parts.went()
 
     # --- time ---------------------------------------------------------------------------------------------
 
@@ -254,8 +246,7 @@ class Scheme(ABC):
         for context in list(self.contexts.values()):
             if context.mode is Mode.SERVING:
                 self.fell(context)
-        for part in self.parts:
-            part.on_restart()
+        self.parts.on_restart()
         self.resumed()
 
     def fell(self, context: Context) -> None:
@@ -269,8 +260,7 @@ class Scheme(ABC):
 
     def held(self) -> list[Context]:
         """Every context this broker keeps anything for, on the table or on its way out."""
-        parts = (context for part in self.parts for context in part.held())
-        return [*self.contexts.values(), *parts, *self.held_itself()]
+        return [*self.contexts.values(), *self.parts.held(), *self.held_itself()]
 
     def held_itself(self) -> list[Context]:
         """Those that neither the table nor a part holds."""
@@ -282,8 +272,7 @@ class Scheme(ABC):
 
     def on_the_way(self) -> list[Context]:
         """The contexts that belong to another broker and have not gone there entirely."""
-        parts = [context for part in self.parts if part.hands_over for context in part.held()]
-        return [*parts, *self.gives_away()]
+        return [*self.parts.on_the_way(), *self.gives_away()]
 
     def may_keep(self, context: Context) -> bool:
         """Is it by design that this context is here while its client is settled elsewhere?"""

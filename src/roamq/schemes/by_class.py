@@ -12,7 +12,7 @@ that is on its way, or that has active copies elsewhere while its client is away
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Protocol
 
@@ -27,20 +27,9 @@ from roamq.schemes.base import Scheme, SchemeOptions
 from roamq.schemes.labels import MeaningByScheme, SchemeMailbox, put_under
 from roamq.schemes.logging import Logging
 from roamq.schemes.messages.classes import Classed
-from roamq.schemes.messages.handover import (
-    AskLate,
-    ContextRequest,
-    Holding,
-    LateEvents,
-    NoContext,
-    PartialSession,
-    Release,
-    StoredEvents,
-    Subscriptions,
-    WhoHolds,
-)
-from roamq.schemes.parts.handover import HandOver
-from roamq.schemes.parts.part import Departure, Part
+from roamq.schemes.messages.handover import ContextRequest
+from roamq.schemes.parts.handover import HandOver, handlers_of
+from roamq.schemes.parts.part import Departure, Parts
 from roamq.schemes.steps_by_class import StepsByClass
 
 SETTLE_TIMER: Final[TimerKey] = ("settle",)
@@ -87,19 +76,7 @@ class ByClass:
         """Class of clients -> the label of its scheme; the empty class is that of all others."""
         self._unsettled: deque[ClientId] = deque()
         """Clients whose contexts may be under another scheme than they should be, to be looked at."""
-        inquiries = handover.inquiries
-        self._shared: dict[type[Message], Handler] = {
-            ContextRequest: handover.on_context_request,
-            Subscriptions: handover.on_subscriptions,
-            Release: handover.on_release,
-            StoredEvents: handover.on_stored_events,
-            NoContext: handover.on_no_context,
-            PartialSession: handover.on_partial_session,
-            WhoHolds: inquiries.on_who_holds,
-            Holding: inquiries.on_holding,
-            LateEvents: handover.late.on_late_events,
-            AskLate: handover.late.on_ask,
-        }
+        self._shared: dict[type[Message], Handler] = handlers_of(handover)
         self._handlers = {first.name: first.mailbox.handlers()}
         for message_type in (*self._shared, *self._handlers[first.name], Classed):
             self.mailbox.handle(message_type, self.receive)
@@ -107,8 +84,7 @@ class ByClass:
         for context in first.held():
             context.under = first.name
         handover.own = StepsByClass(self).own
-        self.parts: list[Part] = []
-        self._listeners: list[tuple[Sized, Part]] = []
+        self.parts = Parts()
         self.gather_parts()
 
     # --- which schemes there are ----------------------------------------------------------------------------
@@ -154,16 +130,16 @@ class ByClass:
 
     def gather_parts(self) -> None:
         """Know the parts of all schemes; after state was read back as well."""
-        self.parts = list(dict.fromkeys(part for scheme in self.schemes.values() for part in scheme.parts))
-        cares = [part for part in self.parts if type(part).on_event is not Part.on_event]
-        self._listeners = [(part.pending, part) for part in cares]
+        self.parts = Parts(dict.fromkeys(part for scheme in self.schemes.values() for part in scheme.parts))
         self.handover.late.is_used = all(scheme.may_be_late for scheme in self.schemes.values())
         wanted = set(self.labels.values())
         for label, scheme in self.schemes.items():
             if isinstance(scheme, Logging):
                 scheme.logged.uses[:] = ["always"] if label in wanted else []
         if any(scheme.means_places for scheme in self.schemes.values()):
-            self.contexts.meaning = MeaningByScheme(self.me, lambda context: self.of(context).means_places)
+            self.contexts.watched.meaning = MeaningByScheme(
+                self.me, lambda context: self.of(context).means_places
+            )
 
     @property
     def lets_brokers_depart(self) -> bool:
@@ -304,8 +280,7 @@ class ByClass:
             scheme.on_leave(client)
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
-        for part in self.parts:
-            part.on_ended(client, epoch)
+        self.parts.on_ended(client, epoch)
         for scheme in self.schemes.values():
             scheme.ended(client, epoch)
 
@@ -331,13 +306,12 @@ class ByClass:
 
     def on_event(self, event: Event) -> None:
         self.contexts.on_event(event)
-        for pending, part in self._listeners:
+        for pending, part in self.parts.listeners:
             if pending:
                 part.on_event(event)
 
     def on_passed(self) -> None:
-        for part in self.parts:
-            part.on_passed()
+        self.parts.on_passed()
 
     def on_acknowledge(self, client: ClientId, event_id: EventId) -> None:
         self.contexts.acknowledge(client, event_id)
@@ -345,12 +319,10 @@ class ByClass:
     # --- brokers --------------------------------------------------------------------------------------------
 
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
-        for part in self.parts:
-            part.on_departed(broker, departure)
-        self.on_passed()
+        self.parts.on_departed(broker, departure)
 
     def went(self) -> dict[ClientId, Epoch]:
-        return {client: epoch for part in self.parts for client, epoch in part.went().items()}
+        return self.parts.went()
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -373,8 +345,7 @@ class ByClass:
             if context.mode is Mode.SERVING:
                 with self.at_work(context.under):
                     self.of(context).fell(context)
-        for part in self.parts:
-            part.on_restart()
+        self.parts.on_restart()
         for scheme in self.schemes.values():
             scheme.resumed()
         if self._unsettled:
@@ -383,14 +354,12 @@ class ByClass:
     # --- what the checkers and operators ask ----------------------------------------------------------------
 
     def held(self) -> list[Context]:
-        of_parts = (context for part in self.parts for context in part.held())
         of_schemes = (context for scheme in self.schemes.values() for context in scheme.held_itself())
-        return [*self.contexts.values(), *of_parts, *of_schemes]
+        return [*self.contexts.values(), *self.parts.held(), *of_schemes]
 
     def on_the_way(self) -> list[Context]:
-        of_parts = (context for part in self.parts if part.hands_over for context in part.held())
         of_schemes = (context for scheme in self.schemes.values() for context in scheme.gives_away())
-        return [*of_parts, *of_schemes]
+        return [*self.parts.on_the_way(), *of_schemes]
 
     def may_keep(self, context: Context) -> bool:
         return self.of(context).may_keep(context)

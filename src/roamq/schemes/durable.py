@@ -13,6 +13,7 @@ from typing import ClassVar
 from roamq.core.context import Context, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
+from roamq.core.forgetting import give_up_first
 from roamq.core.records import Record
 from roamq.schemes.base import Scheme
 
@@ -51,7 +52,7 @@ class Durable(Scheme):
         for event_id in list(buffer.oldest_first()):
             if buffer.bytes <= target:
                 return
-            given_up = [context.give_up_first(event_id) for context in self.contexts.values()]
+            given_up = [give_up_first(context, event_id) for context in self.contexts.values()]
             clients = sum(event is not None for event in given_up)
             self.host.record(
                 Record(

@@ -18,7 +18,9 @@ from roamq.core.context import FORWARDED, UNLIMITED, Context, Epoch, Mode, Ticke
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
+from roamq.core.local_queue import close_local_queue, open_local_queue
 from roamq.core.ports import Host
+from roamq.core.read_elsewhere import consume_through
 from roamq.overlay.base import Router
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.messages.home_broker import (
@@ -147,7 +149,7 @@ class HomeBroker(Scheme):
         if client in self.visits:
             self.end_visit(client)
         context = self.contexts.open(client, self.contexts.new_epoch(), Mode.SERVING)
-        context.open_local_queue()  # until home has answered
+        open_local_queue(context)  # until home has answered
         self.visits[client] = Visit(context, home)
         self.contexts.serve(context)
         self.mailbox.send(home, Visiting(client=client, epoch=context.epoch, visited=self.me))
@@ -244,7 +246,7 @@ class HomeBroker(Scheme):
             return
         if resident.at is None or message.epoch != resident.epoch:
             return
-        resident.context.consume_through(dict(message.position), message.ahead)
+        consume_through(resident.context, dict(message.position), message.ahead)
         self.host.take_session(resident.context, message.session)
         if message.left:
             self.nowhere(resident)
@@ -315,7 +317,7 @@ class HomeBroker(Scheme):
         if visit is not None and visit.context.epoch == message.epoch:
             visit.home = home
             self.host.take_session(visit.context, message.session)
-            visit.context.close_local_queue()
+            close_local_queue(visit.context)
             self.contexts.resume(visit.context)
 
     def on_forward(self, home: BrokerId, message: Forward) -> None:

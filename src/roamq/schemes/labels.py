@@ -1,7 +1,6 @@
 """What lets schemes stand beside each other at a broker: names, mailboxes, and what subscriptions mean under each."""
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Handler, Mailbox
@@ -11,34 +10,7 @@ from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.geo.here import MeaningHere
 from roamq.schemes.messages.classes import Classed
-from roamq.schemes.messages.handover import (
-    AskLate,
-    ContextRequest,
-    Holding,
-    LateEvents,
-    NoContext,
-    PartialSession,
-    Release,
-    StoredEvents,
-    Subscriptions,
-    WhoHolds,
-)
-
-SHARED: Final = frozenset(
-    (
-        AskLate,
-        ContextRequest,
-        Holding,
-        LateEvents,
-        NoContext,
-        PartialSession,
-        Release,
-        StoredEvents,
-        Subscriptions,
-        WhoHolds,
-    )
-)
-"""The messages of the hand-over, which all schemes share."""
+from roamq.schemes.messages.handover import HAND_OVER_MESSAGES
 
 
 def label_of(scheme: str, client_class: str = "") -> str:
@@ -56,7 +28,8 @@ class SchemeMailbox(Mailbox):
         self._shared = shared
 
     def send(self, to: BrokerId, message: Message) -> None:
-        if self.suffix and message.__class__ not in SHARED:
+        """All schemes share the hand-over, so its messages say by themselves whom they concern."""
+        if self.suffix and message.__class__ not in HAND_OVER_MESSAGES:
             message = Classed(scheme=self.label, message=message)
         self._shared.send(to, message)
 
@@ -77,7 +50,7 @@ class MeaningByScheme:
 
 def put_under(contexts: Contexts, context: Context, label: str) -> None:
     """The context is under another scheme from now on, and its subscriptions may mean something else there."""
-    meaning = contexts.meaning
+    watched, meaning = contexts.watched, contexts.watched.meaning
     if meaning is None or context.mode is Mode.PASSIVE:
         context.under = label
         return
@@ -87,9 +60,9 @@ def put_under(contexts: Contexts, context: Context, label: str) -> None:
     after = dict.fromkeys(meaning.meant(context, own))
     for filter in after:
         if filter not in before:
-            contexts.router.subscribe(filter, mobile=False)
-            contexts.index.add(context, filter)
+            watched.router.subscribe(filter, mobile=False)
+            watched.index.add(context, filter)
     for filter in before:
         if filter not in after:
-            contexts.index.remove(context, filter)
-            contexts.router.unsubscribe(filter, mobile=False)
+            watched.index.remove(context, filter)
+            watched.router.unsubscribe(filter, mobile=False)

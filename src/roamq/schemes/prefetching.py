@@ -9,7 +9,9 @@ of an earlier visit may still be waiting to be discarded.
 """
 
 from dataclasses import dataclass, replace
+from typing import Final
 
+from roamq.core.choices import choose_from
 from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId
@@ -24,6 +26,8 @@ from roamq.schemes.parts.prediction import Foretold, Learned, Oracle, Predictor
 from roamq.schemes.parts.transfers import addressed
 from roamq.schemes.parts.whereabouts import Claim
 
+PREDICTIONS: Final = ("perfect", "learned", "wrong")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefetchingOptions(SchemeOptions):
@@ -35,8 +39,9 @@ class PrefetchingOptions(SchemeOptions):
     """To how many predicted brokers the context is pushed."""
 
     def __post_init__(self) -> None:
-        if self.prediction not in (None, "perfect", "learned", "wrong"):
-            raise ConfigError(f"scheme.prediction: {self.prediction!r}; choose perfect, learned or wrong")
+        if self.prediction not in (None, *PREDICTIONS):
+            hint = choose_from(self.prediction, PREDICTIONS)
+            raise ConfigError(f"scheme.prediction: {self.prediction!r} is no choice{hint}")
         if self.targets < 1:
             raise ConfigError(f"scheme.targets: {self.targets} is too few; give 1 or more")
 

@@ -19,7 +19,9 @@ from typing import ClassVar
 from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId, Seconds
 from roamq.core.filters import Filter, digest_of
+from roamq.core.local_queue import open_local_queue
 from roamq.core.ports import TimerKey
+from roamq.core.read_elsewhere import skip_to, start_over
 from roamq.geo.cells import Cell, is_cell
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.beside import Beside
@@ -296,7 +298,7 @@ class PreHandoff(Scheme):
             changes=virtual.changes,
         )
         if virtual.whole and position is not None:
-            context.skip_to(position)
+            skip_to(context, position)
         else:
             self.replacements.begin(virtual, context, position)
         self.contexts.serve(context)
@@ -323,7 +325,7 @@ class PreHandoff(Scheme):
         virtual.context = context
         virtual.speed_mps = message.speed_mps
         if not self.pre_options.literal:
-            context.open_local_queue()
+            open_local_queue(context)
         for filter in message.filters:
             self.contexts.add_filter(context, filter, mobile=True)
         self.a2_routed(server, virtual)
@@ -345,8 +347,8 @@ class PreHandoff(Scheme):
         if virtual is None or virtual.context is None:
             return
         if not self.pre_options.literal:
-            virtual.context.start_over({})
-            virtual.context.open_local_queue()
+            start_over(virtual.context, {})
+            open_local_queue(virtual.context)
         if message.wanted:
             self.contexts.add_filter(virtual.context, message.filter, mobile=True)
         else:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, Seconds
 from roamq.geo.areas import LocationAreas
@@ -47,7 +48,9 @@ class PreHandoffOptions(SchemeOptions):
 
     def __post_init__(self) -> None:
         if self.choose not in list(Choice):
-            raise ConfigError(f"scheme.choose: {self.choose!r} is none of {', '.join(Choice)}")
+            raise ConfigError(
+                f"scheme.choose: {self.choose!r} is no choice{choose_from(self.choose, Choice)}"
+            )
         if self.choose == Choice.AHEAD and (self.areas or self.polygons is not None):
             raise ConfigError("scheme.choose: 'ahead' goes by streets, and these areas have none; use 'cone'")
         if self.polygons is not None:

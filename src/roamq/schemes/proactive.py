@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from roamq.core.context import Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
+from roamq.core.local_queue import open_local_queue
+from roamq.core.read_elsewhere import start_over
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.messages.copies import (
     Activate,
@@ -387,7 +389,7 @@ class ProActive(Scheme):
             self.whereabouts.expect(arriving)
             self.taken[client, taken] = arriving
             if whole:
-                context.open_local_queue()
+                open_local_queue(context)
         self.contexts.serve(context)
         if confirmed and not whole:
             self.contexts.replay(context)
@@ -435,7 +437,7 @@ class ProActive(Scheme):
         context = arriving.context
         del self.taken[context.client, arriving.taken]
         self.whereabouts.expect_no_more(arriving)
-        context.start_over({})
+        start_over(context, {})
         for filter in [f for f in context.filters if f not in filters]:
             self.contexts.remove_filter(context, filter, mobile=True)
         requested = self.handover.expect(context, arriving.transfer)

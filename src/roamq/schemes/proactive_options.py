@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.core.events import Seconds
 from roamq.schemes.base import SchemeOptions
@@ -32,5 +33,6 @@ class ProActiveOptions(SchemeOptions):
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
-            raise ConfigError(f"scheme.fallback: {self.fallback!r} is none of {', '.join(FALLBACKS)}")
+            hint = choose_from(self.fallback, FALLBACKS)
+            raise ConfigError(f"scheme.fallback: {self.fallback!r} is no choice{hint}")
         object.__setattr__(self, "warm_start", rows_of(self.warm_start))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.core.messages import Message
 from roamq.schemes.base import Scheme, SchemeOptions
@@ -143,5 +144,5 @@ def scheme_names() -> list[str]:
 def scheme_named(name: str) -> SchemeEntry:
     table = _table()
     if name not in table:
-        raise ConfigError(f"scheme: unknown scheme {name!r}; choose one of {', '.join(sorted(table))}")
+        raise ConfigError(f"scheme: unknown scheme {name!r}{choose_from(name, sorted(table))}")
     return table[name]

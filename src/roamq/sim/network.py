@@ -234,9 +234,9 @@ class SimHost:
         taken = self._queue.popleft()
         self._busy = True
         self._effects = []
-        changes = self.broker.contexts.index.version
+        changes = self.broker.contexts.watched.index.version
         taken.action(*taken.args)
-        changes = self.broker.contexts.index.version - changes
+        changes = self.broker.contexts.watched.index.version - changes
         effects, self._effects = self._effects, None
         self._outbox = effects
         seconds = self._service.seconds(self._work(taken, effects, changes)) / self._speed

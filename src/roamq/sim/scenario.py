@@ -18,6 +18,7 @@ from msgspec import Meta
 from roamq.broker.broker import INCARNATION_BITS, Broker
 from roamq.build import OVERLAYS, build_broker
 from roamq.config import Source, apply_overrides, bind, parse_toml, read_toml, suggestion
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.records import Record
@@ -169,18 +170,16 @@ def checked(data: Any, source: Source) -> Scenario:
     """Every field of the scenario, those of its models and scheme included, is known and of its type."""
     scenario = bind(Scenario, data, "", source)
     if scenario.scheme.get("name") not in scheme_names():
-        known = suggestion(str(scenario.scheme.get("name")), scheme_names())
-        raise ConfigError(
-            f"{source.place('scheme.name')}: scheme: unknown scheme {scenario.scheme.get('name')!r}{known}"
-        )
-    if scenario.records.level not in LEVELS:
-        raise ConfigError(
-            f"{source.place('records.level')}: records.level: choose one of {', '.join(LEVELS)}"
-        )
-    if scenario.network.overlay not in OVERLAYS:
-        raise ConfigError(
-            f"{source.place('network.overlay')}: network.overlay: choose one of {', '.join(OVERLAYS)}"
-        )
+        name = scenario.scheme.get("name")
+        known = choose_from(name, scheme_names())
+        raise ConfigError(f"{source.place('scheme.name')}: scheme: unknown scheme {name!r}{known}")
+    for field, value, allowed in (
+        ("records.level", scenario.records.level, LEVELS),
+        ("network.overlay", scenario.network.overlay, OVERLAYS),
+    ):
+        if value not in allowed:
+            hint = choose_from(value, allowed)
+            raise ConfigError(f"{source.place(field)}: {field}: {value!r} is no choice{hint}")
     scheme_options(scenario)
     mobility_of(scenario, source)
     workload_of(scenario, source)
@@ -219,7 +218,7 @@ def _model(table: Table, models: Mapping[str, type[Any]], field: str, source: So
     name = str(table.get("model"))
     if name not in models:
         place = source.place(f"{field}.model")
-        raise ConfigError(f"{place}: {field}.model: unknown model {name!r}{suggestion(name, models)}")
+        raise ConfigError(f"{place}: {field}.model: unknown model {name!r}{choose_from(name, models)}")
     return bind(models[name], {k: v for k, v in table.items() if k != "model"}, field, source)
 
 

@@ -187,7 +187,7 @@ def test_a_set_of_keys_is_told_apart_by_name_and_algorithm(tmp_path: Path) -> No
         (SHORT, {"keys": ["f"]}, "fewer than 2048 bits"),
         (b"-----BEGIN PRIVATE KEY-----", {"keys": ["f"]}, "holds a private key"),
         (pem(EC), {"keys": ["f"], "algorithms": ["RS256"]}, "algorithms: no key suits any of them"),
-        (pem(EC), {"keys": ["f"], "algorithms": ["none"]}, "algorithms: 'none' is none of"),
+        (pem(EC), {"keys": ["f"], "algorithms": ["none"]}, "algorithms: 'none' is no choice; choose one of"),
         (pem(EC), {"keys": ["g"]}, r"keys\[0\]: .*g cannot be read"),
         (pem(EC), {}, "keys: name a file"),
         (pem(EC), {"keys": ["f"], "leeway_s": -1.0}, "leeway_s: is 0 to 3600"),

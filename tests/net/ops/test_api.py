@@ -234,11 +234,12 @@ def test_commands_tell_who_is_where_and_where_a_message_is(tmp_path: Path) -> No
 @pytest.mark.live
 def test_a_broker_of_the_file_that_is_not_in_the_network_need_not_answer(tmp_path: Path) -> None:
     path = tmp_path / "network.toml"
-    absent = f'[brokers.b2]\nat = ["b1"]\nmetrics_port = {free_ports(1)[0]}\n'
 
     async def look() -> tuple[Result, Result, Result]:
         network = write_network(tmp_path, local_network(1, durability="memory", console_token=TOKEN))
         async with running(network):
+            # A port that the broker has not taken, now that it has its own.
+            absent = f'[brokers.b2]\nat = ["b1"]\nmetrics_port = {free_ports(1)[0]}\n'
             path.write_text(path.read_text() + absent)
             status = await asyncio.to_thread(CliRunner().invoke, cli, ["status", str(path)])
             as_json = await asyncio.to_thread(CliRunner().invoke, cli, ["status", str(path), "--json"])

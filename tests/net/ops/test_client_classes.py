@@ -99,7 +99,7 @@ A = 'name = "a"\nclient_id = "a*"\n'
         ),
         (
             [A + 'scheme = "logging"\noptions = { log_size = 0 }'],
-            r"classes\[0\].options: .*log_size: 0 events",
+            r"classes\[0\].options.log_size: 0 events",
         ),
         (
             [A + 'scheme = "logging"\noptions = { buffer_bytes = 5 }'],

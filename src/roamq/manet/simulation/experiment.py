@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.core.events import Seconds
 from roamq.core.records import Record
@@ -52,9 +53,10 @@ class Setting:
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
-            raise ConfigError(f"scheme must be one of {', '.join(SCHEMES)}; got {self.scheme!r}")
+            raise ConfigError(f"scheme: {self.scheme!r} is no choice{choose_from(self.scheme, SCHEMES)}")
         if self.selection not in SELECTIONS:
-            raise ConfigError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}")
+            hint = choose_from(self.selection, SELECTIONS)
+            raise ConfigError(f"selection: {self.selection!r} is no choice{hint}")
         if self.nodes <= self.parameters.k:
             raise ConfigError(f"nodes must be more than the {self.parameters.k} brokers, got {self.nodes}")
 

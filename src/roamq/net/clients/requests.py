@@ -101,7 +101,7 @@ class Requests:
                 bound = "store_bytes_max"
             elif (
                 self.refuses_full
-                and (contexts.nearly_full or self._fullness.elsewhere)
+                and (contexts.room.nearly_full or self._fullness.elsewhere)
                 and (contexts.full_for(event) is not None or self._fullness.refuses(event))
             ):
                 bound = "session_bytes_max"

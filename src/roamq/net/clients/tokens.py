@@ -17,6 +17,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.net.ops.settings import ANONYMOUS, ANYBODY
 from roamq.net.outputs import UserIdentity
@@ -194,8 +195,8 @@ def read_tokens(table: TokenTable, folder: Path) -> TokenOptions:
     """Read the keys; raises `ConfigError` that begins with the field."""
     allowed = frozenset(table.algorithms) or ALGORITHMS
     if unknown := sorted(allowed - ALGORITHMS):
-        known = ", ".join(sorted(ALGORITHMS))
-        raise ConfigError(f"algorithms: {unknown[0]!r} is none of {known}")
+        hint = choose_from(unknown[0], sorted(ALGORITHMS))
+        raise ConfigError(f"algorithms: {unknown[0]!r} is no choice{hint}")
     if not 0 <= table.leeway_s <= 3600:
         raise ConfigError("leeway_s: is 0 to 3600 seconds")
     keys: list[TokenKey] = []

@@ -16,6 +16,8 @@ from roamq.broker.broker import Broker
 from roamq.broker.contexts import Contexts
 from roamq.broker.discards import Discards
 from roamq.broker.mailbox import Mailbox
+from roamq.broker.room import Room
+from roamq.broker.watched import WatchedFilters
 from roamq.core.buffers import EventBuffer
 from roamq.core.context import Context, Epoch, Held, Mode
 from roamq.core.covering import CoverIndex
@@ -84,6 +86,7 @@ from roamq.schemes.parts.late import Awaiting, LateParts, Owing
 from roamq.schemes.parts.locations import Expectation, LocationTable, Sighting
 from roamq.schemes.parts.neighbors import Edge, NeighborGraph, Neighborhood
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
+from roamq.schemes.parts.part import Parts
 from roamq.schemes.parts.prediction import Foretold, Learned
 from roamq.schemes.parts.preforwarding import Attempt, Preforwarding
 from roamq.schemes.parts.replacing import Replacements, Replacing
@@ -266,15 +269,17 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     SchemeMailbox: ("scheme_mailbox", _but("me", "_handlers", "_returned", "_learn", "label", "suffix")),
     ByClass: (
         "schemes",
-        _but("me", "parts", "schemes", "_listeners", "_make", "_speaker", "_shared", "_handlers"),
+        _but("me", "schemes", "_make", "_speaker", "_shared", "_handlers"),
     ),
     Contexts: (
         "contexts",
         _but(
-            *("me", "meaning", "_matches", "_matches_version", "queue_bytes", "settles_at_once", "timeout_s"),
-            *("_reserve_bytes", "works_in_slices", "late_after_s", "sends_heads", "under", "timeouts"),
+            *("me", "settles_at_once", "timeout_s", "works_in_slices", "late_after_s", "sends_heads"),
+            *("under", "timeouts"),
         ),
     ),
+    WatchedFilters: ("watched", _but("meaning", "matches", "matches_version", "_closed")),
+    Room: ("room", _but("queue_bytes", "nearly_full_bytes", "reserve_bytes")),
     Discards: ("discards", _NOTHING),
     EventBuffer: ("buffer", _but("limit_bytes", "entry_bytes")),
     Flooding: ("flooding", _but("me", "_via", "_toward")),
@@ -306,7 +311,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
 }
 
 OF_SCHEMES: Final = _but(
-    *("me", "label", "setup", "options", "parts", "_listeners", "report_every", "target_count", "moving_s")
+    *("me", "label", "setup", "options", "_listeners", "report_every", "target_count", "moving_s")
 )
 OUR_SCHEMES: Final = (Durable, HomeBroker, Logging, PreHandoff, Prefetching, ProActive, Reactive, Standard)
 WIRING: Final = (
@@ -322,6 +327,7 @@ WIRING: Final = (
         MeaningHere,
         MeaningByScheme,
         Beside,
+        Parts,
         Setup,
         Outputs,
     ),
@@ -331,6 +337,15 @@ WIRING: Final = (
 
 FORMERLY: Final[dict[str, str | None]] = {
     "contexts.meaning": None,
+    "contexts.index": "watched.index",
+    "contexts._places": "watched._places",
+    "contexts.nearly_full": "room.nearly_full",
+    "contexts.crowded": "room.crowded",
+    "contexts._matches": None,
+    "contexts._matches_version": None,
+    "contexts._nearly_full_bytes": None,
+    "contexts.queue_bytes": None,
+    "scheme.parts": None,
     "machine._status_count": None,
     "outboxes._unused": None,
     "retained._expiring": None,
@@ -340,7 +355,8 @@ FORMERLY: Final[dict[str, str | None]] = {
     "interest._echoed": None,
     "interest._marker": None,
 }
-"""Attributes of parts that have another name now, or none: as older snapshots call them -> their name today."""
+"""Attributes of parts that have another name now, or none: as older snapshots call them -> their name today, with that
+of the part in front if another part has them."""
 
 
 def forms_for(live: LiveBroker) -> Forms:

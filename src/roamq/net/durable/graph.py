@@ -85,7 +85,8 @@ class Forms:
         finds_parts: bool = True,
     ) -> None:
         """`parts`: a part's class -> its name, and attributes that are not stored. `wiring`: what is never stored.
-        `formerly`: a part's attribute, as it was called -> its name today, or None if it means nothing any more.
+        `formerly`: a part's attribute, as it was called -> its name today, in another part as `part.attribute`, or None
+        if it means nothing any more.
         `finds_parts`: what hangs at a part and has no form is a part as well."""
         self._finds_parts = finds_parts
         self.formerly = formerly or {}
@@ -343,19 +344,21 @@ class Unpacker:
         """Give a part its state. What it has in hand of containers stays its own: others may hold them, too."""
         for stored_as, plain in stored.items():
             label = f"{self.forms.part_name(part)}.{stored_as}"
-            name = self.forms.formerly.get(label, stored_as)
-            if name is None:
+            found = self.forms.formerly.get(label, stored_as)
+            if found is None:
                 continue
-            if not hasattr(part, name):
+            moved_to, _, name = found.rpartition(".")
+            owner = self.parts[moved_to] if moved_to else part
+            if not hasattr(owner, name):
                 raise UnknownFormError(f"{label} means nothing to this program")
-            held = getattr(part, name)
+            held = getattr(owner, name)
             kind = held.__class__
             if kind is MatchIndex:
                 self._fill_index(held, plain)
                 continue
             value = self.unpack(plain)
             if value.__class__ is not kind:
-                setattr(part, name, value)
+                setattr(owner, name, value)
             elif kind is dict or kind is set or kind is Counter:
                 held.clear()
                 held.update(value)
@@ -363,7 +366,7 @@ class Unpacker:
                 held.clear()
                 held.extend(value)
             else:
-                setattr(part, name, value)
+                setattr(owner, name, value)
 
     def _fill(self, form: Form, value: Any, row: Row, layout: Mapping[str, list[str]]) -> None:
         if form.fill is not None:

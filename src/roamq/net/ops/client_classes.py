@@ -8,6 +8,7 @@ import msgspec
 
 from roamq.build import Choices, check_choices, choices_of
 from roamq.config import Source, bind, suggestion
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.net.clients.classes import is_within
 from roamq.net.ops.settings import ANONYMOUS, ANYBODY, ClientClass
@@ -77,27 +78,36 @@ def _check_rule(
 
 def _options(one: ClientClass, field: str, source: Source, complete: Complete) -> dict[str, Any]:
     if one.scheme not in scheme_names():
-        reason = f"unknown scheme {one.scheme!r}" + suggestion(one.scheme, scheme_names())
+        reason = f"unknown scheme {one.scheme!r}" + choose_from(one.scheme, scheme_names())
         raise _error(source, f"{field}.scheme", reason)
     kind = scheme_named(one.scheme).options_type
     for name in one.options:
         if name in OF_THE_BROKER:
             reason = "bounds what the broker stores for all clients: set it under network.options"
             raise _error(source, f"{field}.options.{name}", reason)
-        if name not in {option.name for option in dataclasses.fields(kind)}:
+        known = [option.name for option in dataclasses.fields(kind) if option.name not in OF_THE_BROKER]
+        if name not in known:
             others = [
                 other
                 for other in scheme_names()
                 if name in {option.name for option in dataclasses.fields(scheme_named(other).options_type)}
             ]
             hint = f"it is an option of {', '.join(others)}" if others else "no scheme has it"
-            raise _error(source, f"{field}.options.{name}", f"{one.scheme!r} has no such option; {hint}")
+            reason = f"{one.scheme!r} has no such option; {hint}{choose_from(name, known)}"
+            raise _error(source, f"{field}.options.{name}", reason)
     options = complete(one.scheme, one.options)
     try:
         kind.parse(options)
     except (ConfigError, TypeError) as error:
-        raise _error(source, f"{field}.options", str(error)) from error
+        raise _error(source, *option_of(error, f"{field}.options")) from error
     return options
+
+
+def option_of(error: Exception, field: str) -> tuple[str, str]:
+    """The option that a scheme finds wrong, as the file names it, and the reason."""
+    option, _, reason = str(error).partition(": ")
+    is_named = option.startswith("scheme.") and reason
+    return (f"{field}.{option.removeprefix('scheme.')}", reason) if is_named else (field, str(error))
 
 
 def _error(source: Source, field: str, reason: str) -> ConfigError:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from roamq.config import Source, bind, parse_toml, read_toml, suggestion
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
@@ -21,7 +22,7 @@ from roamq.net.clients.access import MARK, claims_in
 from roamq.net.clients.passwords import parse_hash
 from roamq.net.clients.tokens import TokenOptions, read_tokens
 from roamq.net.ops import processes
-from roamq.net.ops.client_classes import check_classes, read_classes
+from roamq.net.ops.client_classes import check_classes, option_of, read_classes
 from roamq.net.ops.options import (
     CertificateName,
     Durability,
@@ -187,7 +188,7 @@ class NetworkConfig:
             rule = bind(Rule, table, field, self.source)
             if unknown := sorted(rule.may - RIGHTS):
                 raise self._error(
-                    f"{field}.may", f"{unknown[0]!r} is no right" + suggestion(unknown[0], RIGHTS)
+                    f"{field}.may", f"{unknown[0]!r} is no right" + choose_from(unknown[0], sorted(RIGHTS))
                 )
             for topic in rule.topics:
                 try:
@@ -315,8 +316,8 @@ class NetworkConfig:
         try:
             options = self._scheme_options(self.network.scheme, self.network.options)
             options_type.parse(options)
-        except ConfigError as error:
-            raise self._error("network.options", str(error)) from error
+        except (ConfigError, TypeError) as error:
+            raise self._error(*option_of(error, "network.options")) from error
         users = self.access.users if self.access.jwt is None and not self._names_by_certificate() else None
         self.classes = read_classes(self.network.classes, users, self.source, self._scheme_options)
         check_classes(self.network.scheme, options, self.classes, self.source)

@@ -118,7 +118,7 @@ class Fullness:
         now = self._host.time
         for context, told in list(self._told.items()):
             client = STORE if context is None else context.client
-            if self._contexts.has_room_again(context):
+            if self._contexts.room.has_room_again(context):
                 del self._told[context]
                 news = NoRoom(client=client, lasts=False)
             elif now - told.at >= RENEW_S:

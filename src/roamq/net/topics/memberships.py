@@ -8,6 +8,7 @@ from roamq.broker.broker import Broker
 from roamq.core.context import FORWARDED, Context, Epoch, Held
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
+from roamq.core.forgetting import take_out
 from roamq.net.clients.confirmations import Confirmations
 from roamq.net.clients.mqtt.state import SessionState
 from roamq.net.clients.mqtt.subscriptions import filters_of, shared_filters_of
@@ -78,7 +79,7 @@ class Memberships:
         begun = _given(session)
         if own is None:
             own = [other for other in filters_of(session) if other.group is None]
-        given, taken = self._broker.contexts.take_back(context, filter, begun, own)
+        given, taken = _take_back(context, filter, begun, own)
         self._broker.on_taken_back(context.client, taken)
         for event in given:
             self._hand_on(event, str(filter))
@@ -176,3 +177,27 @@ def _given(session: SessionState) -> set[EventId]:
     """Events in flight that no other member may get: those begun at QoS 2 [MQTT-4.8.2-5], and those that the client was
     sent for another subscription, whose copy for the group is an event of its own."""
     return {entry.event_id for entry in session.outbound.values() if entry.qos == 2 or not entry.is_shared}
+
+
+def _take_back(
+    context: Context, filter: Filter, kept: Container[EventId], others: Collection[Filter]
+) -> tuple[list[Event], list[Event]]:
+    """Take back what a context stores for a place in a shared group, but for what is `kept` or in flight.
+
+    Returns what other members of the group are to get, and what of it the context does not hold any more: an
+    event that one of the client's `others` wants as well stays.
+    """
+    shared = str(filter)
+    stays: list[Event] = []
+
+    def is_taken(event: Event) -> bool:
+        assigned = event.assigned or {}
+        if assigned.get(shared) != context.client or event.id in kept:
+            return False
+        if not event.is_handed_on and any(other.matches(event) for other in others):
+            stays.append(event)
+            return False
+        return True
+
+    taken = take_out(context, is_taken)
+    return [*taken, *stays], taken

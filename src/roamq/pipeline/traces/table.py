@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.pipeline.traces.associations import ASSOCIATIONS
 from roamq.pipeline.traces.base import TraceFormat
@@ -86,5 +87,5 @@ FORMATS: Final[Mapping[str, TraceFormat]] = _Formats()
 def format_named(name: str, mapping: str = "") -> TraceFormat:
     """The format of this name; `mapped` reads what `mapping`, the text of a mapping file, says."""
     if name not in FORMATS:
-        raise ConfigError(f"format {name!r} is unknown; known are {', '.join(FORMATS)}")
+        raise ConfigError(f"format {name!r} is unknown{choose_from(name, FORMATS)}")
     return mapped_format(TraceMapping.parse(mapping)) if mapping else FORMATS[name]

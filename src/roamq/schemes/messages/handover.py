@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event
@@ -144,3 +144,20 @@ class AskLate(Message):
 
     client: ClientId
     epoch: Epoch
+
+
+HAND_OVER_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {
+        ContextRequest,
+        Subscriptions,
+        NoContext,
+        WhoHolds,
+        Holding,
+        PartialSession,
+        Release,
+        StoredEvents,
+        LateEvents,
+        AskLate,
+    }
+)
+"""All of them: schemes that share a broker share the hand-over."""

@@ -16,6 +16,8 @@ from roamq.broker.mailbox import Mailbox
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter, digest_of
+from roamq.core.local_queue import close_local_queue, open_local_queue
+from roamq.core.read_elsewhere import start_over
 from roamq.schemes.messages.copies import (
     Activate,
     Activated,
@@ -102,8 +104,8 @@ class HeldCopies(Part):
         state = after(self.state(message.client), Stimulus.ACTIVATE)
         copy.epoch = message.epoch
         copy.session = message.session
-        copy.start_over(dict(message.position), message.ahead)
-        copy.open_local_queue()  # until everything older has been forwarded
+        start_over(copy, dict(message.position), message.ahead)
+        open_local_queue(copy)  # until everything older has been forwarded
         self.contexts.set_mode(copy, MODES[state])
         last_broker = message.epoch.broker
         reply = Activated(client=message.client, epoch=message.epoch, fence=self.router.fence(last_broker))
@@ -115,7 +117,7 @@ class HeldCopies(Part):
         if copy is not None and copy.epoch == message.epoch and copy.mode is Mode.ACTIVE:
             self.admit_forwarded(copy, message)
             if message.last:
-                copy.close_local_queue()
+                close_local_queue(copy)
 
     def admit_forwarded(self, context: Context, message: Forwarded) -> None:
         for event in message.events:
@@ -128,7 +130,7 @@ class HeldCopies(Part):
         if copy is not None and copy.epoch <= message.epoch:
             state = after(self.state(message.client), Stimulus.DEACTIVATE)
             copy.epoch = message.successor
-            copy.start_over({})
+            start_over(copy, {})
             self.contexts.set_mode(copy, MODES[state])
 
     def on_delete(self, sender: BrokerId, message: Delete) -> None:

@@ -12,12 +12,15 @@ A scheme may do some steps its own way: it says which in `OwnSteps`, and calls t
 from dataclasses import replace
 
 from roamq.broker.contexts import Contexts
-from roamq.broker.mailbox import Mailbox
+from roamq.broker.mailbox import Handler, Mailbox
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.late import NO_ORIGINS
+from roamq.core.local_queue import append_local_queue, close_local_queue, open_local_queue
+from roamq.core.messages import Message
 from roamq.core.ports import TimerKey
+from roamq.core.read_elsewhere import skip_to
 from roamq.schemes.messages.handover import (
     ContextRequest,
     NoContext,
@@ -74,12 +77,8 @@ class HandOver(Part):
         self.pending = self._before_fence = list[Leaving]()
         self.late = LateParts(contexts, mailbox, self._before_fence, self.on_passed, is_used=may_be_late)
         """What has not come with its context. A scheme in which contexts may go without it adds this part, too."""
-        mailbox.handle(ContextRequest, self.on_context_request)
-        mailbox.handle(Subscriptions, self.on_subscriptions)
-        mailbox.handle(Release, self.on_release)
-        mailbox.handle(StoredEvents, self.on_stored_events)
-        mailbox.handle(NoContext, self.on_no_context)
-        mailbox.handle(PartialSession, self.on_partial_session)
+        for message_type, handler in handlers_of(self).items():
+            mailbox.handle(message_type, handler)
 
     # --- the client comes and goes --------------------------------------------------------------------------
 
@@ -168,7 +167,7 @@ class HandOver(Part):
 
     def expect(self, context: Context, transfer: Epoch) -> Arriving:
         """Stored events for `context` are on their way, marked `transfer`."""
-        context.open_local_queue()
+        open_local_queue(context)
         arriving = Arriving(context, transfer)
         self.whereabouts.expect(arriving)
         return arriving
@@ -325,7 +324,7 @@ class HandOver(Part):
         context = arriving.context
         if message.session is not None:
             self.host.take_session(context, message.session)
-        context.skip_to(dict(message.position), message.ahead)
+        skip_to(context, dict(message.position), message.ahead)
         # What this broker had itself (a copy that was prefetched here) came by multicast.
         how = "stored" if old_broker == self.me else "transferred"
         (self.own.admit_all or self.admit_all)(arriving, message, how)
@@ -356,8 +355,8 @@ class HandOver(Part):
         context = arriving.context
         self.whereabouts.expect_no_more(arriving)
         if not self.care.deduplicated and context.local_queue:
-            context.append_local_queue()
-        context.close_local_queue()
+            append_local_queue(context)
+        close_local_queue(context)
         if arriving.leaves:
             claims = self.whereabouts.waiting.pop(context, [])
             self.whereabouts.remove(context)
@@ -482,3 +481,17 @@ class HandOver(Part):
         """Contexts left behind by their clients, and contexts that belong to another broker already."""
         leaving = (leaving.context for of_client in self.leaving.values() for leaving in of_client.values())
         return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
+
+
+def handlers_of(handover: HandOver) -> dict[type[Message], Handler]:
+    """Who handles which message of the hand-over. A scheme may put its own handlers in their place."""
+    return {
+        ContextRequest: handover.on_context_request,
+        Subscriptions: handover.on_subscriptions,
+        Release: handover.on_release,
+        StoredEvents: handover.on_stored_events,
+        NoContext: handover.on_no_context,
+        PartialSession: handover.on_partial_session,
+        **handover.inquiries.handlers(),
+        **handover.late.handlers(),
+    }

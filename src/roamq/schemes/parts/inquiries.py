@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from roamq.broker.contexts import Contexts
-from roamq.broker.mailbox import Mailbox
+from roamq.broker.mailbox import Handler, Mailbox
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId
+from roamq.core.messages import Message
 from roamq.schemes.messages.handover import ContextRequest, Holding, NoContext, WhoHolds
 from roamq.schemes.parts.whereabouts import Arriving, Whereabouts
 
@@ -46,9 +47,10 @@ class Inquiries:
         self.mailbox = mailbox
         self.whereabouts = whereabouts
         self.retrieve = retrieve
-        mailbox.handle(WhoHolds, self.on_who_holds)
-        mailbox.handle(Holding, self.on_holding)
         mailbox.handle_returned(WhoHolds, self.on_question_returned)
+
+    def handlers(self) -> dict[type[Message], Handler]:
+        return {WhoHolds: self.on_who_holds, Holding: self.on_holding}
 
     def denied(self, arriving: Arriving, by: BrokerId) -> None:
         """`by` was asked for the context; it does not have it, and does not remember whether it had."""

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roamq.broker.contexts import Contexts
-from roamq.broker.mailbox import Mailbox
+from roamq.broker.mailbox import Handler, Mailbox
 from roamq.core.context import Context, Epoch
 from roamq.core.events import BrokerId, ClientId, Event, Seconds
 from roamq.core.late import NO_ORIGINS, end_late, hold_back, late_origins, take_of
+from roamq.core.messages import Message
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.schemes.messages.handover import AskLate, LateEvents
@@ -92,10 +93,11 @@ class LateParts(Part):
         self.awaiting: dict[tuple[ClientId, Epoch], Awaiting] = {}
         self.late: Counter[BrokerId] = Counter()
         """Origin -> how many contexts are owed events of it: nobody else waits for those."""
-        mailbox.handle(LateEvents, self.on_late_events)
-        mailbox.handle(AskLate, self.on_ask)
         mailbox.handle_returned(AskLate, self.on_ask_returned)
         mailbox.handle_returned(LateEvents, self.on_events_returned)
+
+    def handlers(self) -> dict[type[Message], Handler]:
+        return {LateEvents: self.on_late_events, AskLate: self.on_ask}
 
     @property
     def after_s(self) -> Seconds | None:

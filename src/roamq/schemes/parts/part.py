@@ -4,7 +4,7 @@ A part registers handlers for its messages with the mailbox when it is made. A s
 to each what happens at the broker, in the order in which it added them.
 """
 
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import ClassVar, NamedTuple
 
 from roamq.core.context import Context, Epoch
@@ -77,3 +77,50 @@ class Part:
     def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
         """Where this part expects the client next."""
         return ()
+
+
+class Parts:
+    """The parts of one scheme, or of the schemes of one broker: each hears what happens there, in their order."""
+
+    def __init__(self, parts: Iterable[Part] = ()) -> None:
+        self._parts: list[Part] = []
+        self.listeners: list[tuple[Sized, Part]] = []
+        """The parts that care for events, and what each looks through then."""
+        for part in parts:
+            self.add(part)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def add(self, part: Part) -> None:
+        self._parts.append(part)
+        if type(part).on_event is not Part.on_event:
+            self.listeners.append((part.pending, part))
+
+    def on_passed(self) -> None:
+        for part in self._parts:
+            part.on_passed()
+
+    def on_ended(self, client: ClientId, epoch: Epoch) -> None:
+        for part in self._parts:
+            part.on_ended(client, epoch)
+
+    def on_departed(self, broker: BrokerId, departure: Departure) -> None:
+        """A broker is gone for good; the router knows, so fences may have passed."""
+        for part in self._parts:
+            part.on_departed(broker, departure)
+        self.on_passed()
+
+    def on_restart(self) -> None:
+        for part in self._parts:
+            part.on_restart()
+
+    def went(self) -> dict[ClientId, Epoch]:
+        return {client: epoch for part in self._parts for client, epoch in part.went().items()}
+
+    def held(self) -> list[Context]:
+        return [context for part in self._parts for context in part.held()]
+
+    def on_the_way(self) -> list[Context]:
+        """The contexts that belong to another broker and have not gone there entirely."""
+        return [context for part in self._parts if part.hands_over for context in part.held()]

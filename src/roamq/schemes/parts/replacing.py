@@ -13,6 +13,8 @@ from roamq.broker.mailbox import Mailbox
 from roamq.core.context import Context, Epoch
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
+from roamq.core.local_queue import open_local_queue
+from roamq.core.read_elsewhere import keep_unread, skip_to, start_over
 from roamq.core.reading import Position
 from roamq.schemes.messages.handover import Subscriptions
 from roamq.schemes.messages.prehandoff import Handed, Prestored
@@ -60,7 +62,7 @@ class Replacements(Part):
         self.whereabouts.expect(arriving)
         self._replacing[context.client, virtual.epoch] = arriving
         if virtual.whole:
-            context.open_local_queue()  # nothing is delivered until the position is known
+            open_local_queue(context)  # nothing is delivered until the position is known
 
     def end(self, arriving: Arriving) -> None:
         """Nothing more is awaited for this context, if it is one of those."""
@@ -81,7 +83,7 @@ class Replacements(Part):
             arriving.virtual.whole = True
             note(self.contexts, "ready", message.client, server, message.attempt)
             if arriving.position is not None:
-                arriving.context.skip_to(arriving.position)
+                skip_to(arriving.context, arriving.position)
                 self.handover.replay(arriving)
 
     def on_handed(self, server: BrokerId, message: Handed) -> None:
@@ -105,8 +107,8 @@ class Replacements(Part):
         if self.contexts.router.passed(message.fence):
             if message.session is not None:
                 self.contexts.host.take_session(arriving.context, message.session)
-            arriving.context.skip_to(dict(message.position), message.ahead)
-            arriving.context.keep_unread(message.reach, message.held)
+            skip_to(arriving.context, dict(message.position), message.ahead)
+            keep_unread(arriving.context, message.reach, message.held)
             self.handover.replay(arriving)
 
     def on_subscribe(self, context: Context, filter: Filter) -> None:
@@ -125,7 +127,7 @@ class Replacements(Part):
         context = arriving.context
         self.end(arriving)
         self.whereabouts.expect_no_more(arriving)
-        context.start_over({})
+        start_over(context, {})
         for filter in [f for f in context.filters if f in arriving.inherited and f not in filters]:
             self.contexts.remove_filter(context, filter, mobile=True)
         requested = self.handover.expect(context, arriving.transfer)

@@ -14,7 +14,9 @@ from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
 from roamq.core.context import Context, Epoch
 from roamq.core.events import BrokerId, ClientId, Seconds
+from roamq.core.local_queue import close_local_queue
 from roamq.core.ports import TimerKey
+from roamq.core.read_elsewhere import skip_to
 from roamq.core.records import Record
 from roamq.geo.here import is_location_dependent
 from roamq.schemes.messages.prehandoff import (
@@ -156,13 +158,13 @@ class VirtualConsumers(Part):
         virtual = self.find(message)
         if virtual is not None and virtual.context is not None and virtual.changes == message.changes:
             self.fill(virtual.context, message)
-            virtual.context.close_local_queue()
+            close_local_queue(virtual.context)
             virtual.whole = True
             note(self.contexts, "ready", message.client, server, message.attempt)
 
     def fill(self, context: Context, message: Prestored) -> None:
-        context.skip_to(dict(message.position))
-        meaning = self.contexts.meaning
+        skip_to(context, dict(message.position))
+        meaning = self.contexts.watched.meaning
         elsewhere = meaning is not None and any(is_location_dependent(filter) for filter in context.filters)
         meant = meaning.meant(context, context.filters) if meaning is not None and elsewhere else []
         for event in message.events:

@@ -1,6 +1,6 @@
 """What a server offers and allows. What is not offered is announced in CONNACK, never ignored."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -22,7 +22,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     outbound_topic_aliases: int = 10
     """Aliases we set up, if the client allows as many. An aliased message is encoded for its receiver
     alone."""
-    maximum_qos: int = 2
+    maximum_qos: Literal[0, 1, 2] = 2
     retain_available: bool = True
     wildcard_subscription_available: bool = True
     subscription_identifier_available: bool = True
