@@ -175,7 +175,7 @@ class Contexts:
                         # `pump`, without a call: nothing else waits for this client.
                         context.in_flight = in_flight + 1
                         deliver(context.client, event, "live")
-                    else:
+                    elif in_flight < context.window:
                         self.pump(context)
             elif context.only is not None and origin not in context.only:
                 continue
