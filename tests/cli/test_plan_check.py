@@ -107,6 +107,7 @@ def test_the_model_agrees_with_a_run_that_follows_it(tmp_path: Path) -> None:
     assert (tmp_path / "check.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_events_that_come_only_while_their_client_is_away_differ(tmp_path: Path) -> None:
     """The model takes events as independent of connectivity; here three of four live ones were never published."""
     rows = [row for n, row in enumerate(records(3, 40)) if row["detail"] != "live" or n % 4 == 0]
@@ -117,6 +118,7 @@ def test_events_that_come_only_while_their_client_is_away_differ(tmp_path: Path)
     assert part["measures"]["mean"]["observed"][0] > 1.5 * part["measures"]["mean"]["model"][0]
 
 
+@pytest.mark.slow
 def test_what_a_handoff_adds_is_found_without_records_of_handoffs(tmp_path: Path) -> None:
     rows = [row for row in records(6, 30, stored_later_s=3.0) if row["kind"] != "handoff"]
     write(tmp_path, "standard", rows, "r1")
@@ -125,6 +127,7 @@ def test_what_a_handoff_adds_is_found_without_records_of_handoffs(tmp_path: Path
     assert part["parameters"]["handoff_s"] == pytest.approx(3.0, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_scheme_that_stores_events_where_the_client_is_not_is_told(tmp_path: Path) -> None:
     """Events wait 600 s longer than their client: it was connected meanwhile."""
     write(tmp_path, "durable", records(7, 30, stored_later_s=600.0), "r1")
@@ -135,6 +138,7 @@ def test_a_scheme_that_stores_events_where_the_client_is_not_is_told(tmp_path: P
     assert "the model does not hold here" in check(str(tmp_path)).output
 
 
+@pytest.mark.slow
 def test_clients_for_whom_nothing_is_stored_are_left_out(tmp_path: Path) -> None:
     rows = records(8, 30)
     lost = {f"c{number}" for number in range(0, 30, 3)}
@@ -146,6 +150,7 @@ def test_clients_for_whom_nothing_is_stored_are_left_out(tmp_path: Path) -> None
     assert part["measures"]["mean"]["verdict"] == "agrees"
 
 
+@pytest.mark.slow
 def test_live_and_simulated_runs_of_one_scheme_stand_side_by_side(tmp_path: Path) -> None:
     write(tmp_path, "standard NBR simulated", records(4, 20), "r1", runner=SIMULATOR.name)
     write(tmp_path, "standard NBR live", records(5, 20), "r2", runner="roamq.fieldtest.run:run_job")
@@ -159,6 +164,7 @@ def test_live_and_simulated_runs_of_one_scheme_stand_side_by_side(tmp_path: Path
     assert heading.split() == ["measure", *["model", "simulator", "verdict"], *["model", "live", "verdict"]]
 
 
+@pytest.mark.slow
 def test_records_of_live_brokers_need_no_table_of_runs(tmp_path: Path) -> None:
     write(tmp_path, None, records(4, 20), "office")
     (part,) = schemes_of(tmp_path)

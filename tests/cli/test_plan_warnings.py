@@ -66,6 +66,7 @@ def test_a_large_backlog_is_simulated_with_larger_events() -> None:
 
 
 @pytest.mark.parametrize("many", [["--sweep", "rate=1:3:2"], ["--solve-for", "rate", "--target", "mean=60"]])
+@pytest.mark.slow
 def test_sweeps_and_questions_asked_backwards_warn_as_well(
     many: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,6 +204,7 @@ def test_a_truth_value_is_not_the_number_one() -> None:
     compare(pairs, [event(x=value) for value in (1, 1.0, 0, True, False, "1", None)])
 
 
+@pytest.mark.slow
 def test_long_lists_on_several_attributes_do_not_multiply() -> None:
     many = ", ".join(str(i) for i in range(100))
     pairs = [
@@ -258,6 +259,7 @@ print(index.match(event("a/b", x=30, s="w")))
 """
 
 
+@pytest.mark.slow
 def test_the_order_of_results_does_not_depend_on_the_hash_seed() -> None:
     printed = set()
     for seed in ("1", "2"):
@@ -284,7 +286,7 @@ def test_the_order_of_results_does_not_depend_on_the_hash_seed() -> None:
             "x BETWEEN 0.5{wide} AND 0.9{wide}",
             "s LIKE 'w{narrow}%' AND x <> {wide}",
         ],
-        3,
+        1,
     ),
 )
 def test_an_event_asks_few_filters_even_if_all_share_a_predicate(

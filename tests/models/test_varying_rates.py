@@ -28,6 +28,7 @@ QUEUE_STEADY_2 = (10 + 0.25) / 0.5
 """Theorem 2 at 2 events/s."""
 
 
+@pytest.mark.slow
 def test_a_saturated_bin_weighs_on_the_following_ones() -> None:
     bins = through_bins(QUEUE, RATES, 600.0)
 
@@ -61,6 +62,7 @@ def test_every_bin_matches_the_simulation() -> None:
     assert (np.abs(mean - modelled) < 4 * error).all(), (mean, modelled, error)
 
 
+@pytest.mark.slow
 def test_the_time_step_does_not_matter() -> None:
     coarse = through_bins(QUEUE, RATES[:3], 600.0, steps=60)
     fine = through_bins(QUEUE, RATES[:3], 600.0, steps=400)
@@ -76,6 +78,7 @@ def test_probability_and_events_are_conserved() -> None:
     assert bins[0].present_at_end == pytest.approx((80 - 8) * 100, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_days_before_leave_their_backlog() -> None:
     first = through_bins(QUEUE, [1.0, 3.9], 600.0)
     later = through_bins(QUEUE, [1.0, 3.9], 600.0, days=3)

@@ -50,6 +50,7 @@ def enter(machine: Machine, number: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("what", few(MESSAGES))
+@pytest.mark.slow
 def test_a_stored_event_is_charged_what_it_costs(what: str) -> None:
     """The review's finding: 950 bytes of memory for 2 that were counted."""
     payload, properties = MESSAGES[what]
@@ -77,6 +78,7 @@ def test_a_stored_event_is_charged_what_it_costs(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", few(sorted(memory.KINDS, key=len)))
+@pytest.mark.slow
 def test_everything_that_a_client_leaves_behind_is_charged_what_it_costs(what: str) -> None:
     charged, grown = memory.measured(memory.KINDS[what])
 
@@ -127,6 +129,7 @@ def forgettable() -> dict[str, list[Publish]]:
 
 
 @pytest.mark.parametrize("what", few(forgettable()))
+@pytest.mark.slow
 def test_messages_that_nobody_stores_leave_nothing_behind(what: str) -> None:
     """Caches of matches, routes and access rules are bounded by their number of entries: none may be large."""
     rules = (Rule(topics=("no/#",), may=frozenset()), Rule())

@@ -44,6 +44,7 @@ def shown(document: str) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_the_slider_shows_its_frame_and_no_other_film_moves(tmp_path: Path) -> None:
     script = (
         "const s = document.querySelector('.film input'); s.value = 2; s.dispatchEvent(new Event('input'));"
@@ -51,6 +52,7 @@ def test_the_slider_shows_its_frame_and_no_other_film_moves(tmp_path: Path) -> N
     assert shown(after(script, tmp_path)) == [2, 0]
 
 
+@pytest.mark.slow
 def test_the_button_plays_and_stops(tmp_path: Path) -> None:
     document = after("document.querySelectorAll('.film button')[1].click();", tmp_path)
     first, second = shown(document)

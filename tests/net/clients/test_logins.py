@@ -85,6 +85,7 @@ def test_a_neighbour_of_the_guesser_at_the_same_address_is_not_locked_out(
     with_logins(act)
 
 
+@pytest.mark.slow
 def test_guesses_wait_longer_and_longer_and_a_right_password_ends_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
