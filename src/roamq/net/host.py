@@ -172,7 +172,7 @@ class LiveHost:
             return
         out.dirty[connection.number] = mqtt
         outbound = mqtt.outbound
-        if outbound.was_begun(event.id) and not self._may_read(connection, to, event):
+        if outbound.begun and event.id in outbound.begun and not self._may_read(connection, to, event):
             outcome = outbound.withhold(event)
         else:
             outcome = outbound.deliver(event, time)

@@ -89,7 +89,7 @@ def said_and_told(packer: Packer, mqtt: Any, filters: list[str], inbound: Any) -
         "subscriptions": filters,
         "plain_qos": mqtt._plain_qos,
         "out_aliases": packer.pack(mqtt.outbound._aliases),
-        "out_before": packer.pack(mqtt.outbound._before),
+        "out_before": packer.pack(mqtt.outbound.begun),
         "quota": mqtt.outbound.quota,
         "in_aliases": packer.pack(inbound._aliases),
         "in_open": packer.pack(inbound._open),
@@ -119,7 +119,7 @@ def _fill(unpacker: Unpacker, mqtt: ServerConnection, row: Row) -> None:
     mqtt._plain_qos = plain["plain_qos"]
     outbound = mqtt.outbound = Outbound(state, mqtt.terms, mqtt.subscriptions, mqtt.output)
     outbound._aliases = unpacker.unpack(plain["out_aliases"])
-    outbound._before = dict(unpacker.unpack(plain["out_before"]))
+    outbound.begun = dict(unpacker.unpack(plain["out_before"]))
     outbound.quota = plain["quota"]
     inbound = mqtt._inbound = Inbound(state, mqtt.terms, mqtt.limits)
     inbound._aliases = unpacker.unpack(plain["in_aliases"])

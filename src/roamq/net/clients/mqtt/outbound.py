@@ -31,7 +31,7 @@ from roamq.net.clients.mqtt.subscriptions import DeliveryRoute, SubscriptionSet
 PACKET_ID_MAX: Final = 0xFFFF
 _u16: Final = struct.Struct(">H").pack
 _NO_ALIASES: Final[dict[str, int]] = {}
-_NOTHING_BEFORE: Final[dict[EventId, int]] = {}
+_NOTHING_BEGUN: Final[dict[EventId, int]] = {}
 """What connections share that have none, as most; nobody adds to it."""
 
 
@@ -58,7 +58,6 @@ class Outbound:
     __slots__ = (
         "_alias_max",
         "_aliases",
-        "_before",
         "_is_particular",
         "_output",
         "_routes",
@@ -67,6 +66,7 @@ class Outbound:
         "_subscriptions",
         "_v5",
         "_window",
+        "begun",
         "further",
         "quota",
     )
@@ -87,9 +87,9 @@ class Outbound:
         self._is_particular = terms.packet_size_max is not None or (self._v5 and terms.topic_alias_max > 0)
         """Whether a packet for this client is not the same as for others of its version."""
         self._aliases: dict[str, int] = {} if terms.topic_alias_max else _NO_ALIASES
-        self._before: dict[EventId, int] = _NOTHING_BEFORE
+        self.begun: dict[EventId, int] = _NOTHING_BEGUN
         if state.outbound:
-            self._before = {entry.event_id: id_ for id_, entry in state.outbound.items()}
+            self.begun = {entry.event_id: id_ for id_, entry in state.outbound.items()}
         """What earlier connections left under way, until it is handed over again."""
         self.further: tuple[str, ...] = ()
         """Shared groups in which the event that was sent last, for the first time, is the client's as well."""
@@ -103,18 +103,18 @@ class Outbound:
 
     def join(self, earlier: SessionState) -> None:
         """Messages that an earlier session left under way are this one's, as if it had begun with them."""
-        if earlier.outbound and self._before is _NOTHING_BEFORE:
-            self._before = {}
+        if earlier.outbound and self.begun is _NOTHING_BEGUN:
+            self.begun = {}
         for packet_id, entry in earlier.outbound.items():
             if packet_id not in self._state.outbound:
-                self._before[entry.event_id] = packet_id
+                self.begun[entry.event_id] = packet_id
                 if entry.released:
                     self._output.append(b"\x62\x02" + _u16(packet_id))
 
     def deliver(self, event: Event, now: Seconds) -> DeliveryOutcome:
         """Send an event. The context hands over no more than the window; more would be our bug."""
-        if self._before:
-            packet_id = self._before.pop(event.id, 0)
+        if self.begun:
+            packet_id = self.begun.pop(event.id, 0)
             if packet_id:
                 return self._deliver_again(packet_id, event, now)
         route = self._routes.get(event.topic) or self._subscriptions.route(event)
@@ -169,7 +169,7 @@ class Outbound:
             or event.expires_at is not None
             or self._is_particular
             or route.identifiers
-            or self._before
+            or self.begun
             or message.__class__ is not EncodedMessage
         ):
             return False
@@ -180,13 +180,9 @@ class Outbound:
         self._output.append(whole)
         return True
 
-    def was_begun(self, event_id: EventId) -> bool:
-        """Whether an earlier connection has sent the event, and it was not acknowledged."""
-        return bool(self._before) and event_id in self._before
-
     def withhold(self, event: Event) -> DeliveryOutcome:
         """What another connection began to send is not sent again: the client may not read it any more."""
-        packet_id = self._before.pop(event.id)
+        packet_id = self.begun.pop(event.id)
         entry = self._state.outbound.get(packet_id)
         if entry is None or entry.event_id != event.id:
             return DeliveryOutcome.DONE
