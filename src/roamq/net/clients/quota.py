@@ -21,6 +21,8 @@ class SessionQuota:
     def __init__(self, contexts: Contexts, sessions_max: int, bytes_max: int) -> None:
         self.sessions_max = sessions_max
         self.bytes_max = bytes_max
+        self.shapes_max = 0
+        """In how many ways topic filters may place their wildcards."""
         self._contexts = contexts
         self._counted_at = float("-inf")
         self._sessions = 0
@@ -44,6 +46,11 @@ class SessionQuota:
             return False
         self._bytes += cost_bytes
         return True
+
+    def has_room_for_shape(self, shape: str, begun: set[str]) -> bool:
+        """Whether a topic filter may place its wildcards so; `begun`: other ways that the same packet has begun."""
+        shapes = self._contexts.index.shapes
+        return not shape or shape in shapes or shape in begun or len(shapes) + len(begun) < self.shapes_max
 
     def weigh(self) -> int:
         """What all sessions cost of the memory; stored events are charged apart."""

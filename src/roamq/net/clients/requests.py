@@ -155,12 +155,13 @@ class Requests:
         assert client is not None
         examined = connection.mqtt.examine(packet)
         reasons = []
+        shapes = set[str]()
         for wanted in examined.wanted:
             allowed = self._access.may_subscribe(
                 connection.user, client, wanted.subscription.topic_filter, connection.claims
             )
             reason = ReasonCode(wanted.subscription.qos) if allowed else ReasonCode.NOT_AUTHORIZED
-            if allowed and wanted.is_new and not self._has_room_for(client, wanted):
+            if allowed and wanted.is_new and not self._has_room_for(client, wanted, shapes):
                 reason = ReasonCode.QUOTA_EXCEEDED
             reasons.append(reason)
         suback = connection.mqtt.grant(examined, reasons)
@@ -177,11 +178,16 @@ class Requests:
         if replayed:
             self._replays.begin(client, replayed)
 
-    def _has_room_for(self, client: ClientId, wanted: Subscribing) -> bool:
-        host = self._host
-        if self._quota.has_room_for(wanted.subscription.cost_bytes, host.time):
-            return True
-        host.record(Record("refused", host.time, host.me, client, detail="sessions_bytes_max"))
+    def _has_room_for(self, client: ClientId, wanted: Subscribing, shapes: set[str]) -> bool:
+        """Whether a subscription fits. `shapes`: ways to place wildcards that the packet has begun; this adds to it."""
+        host, shape, bound = self._host, wanted.filter.shape, "wildcard_shapes_max"
+        if self._quota.has_room_for_shape(shape, shapes):
+            if self._quota.has_room_for(wanted.subscription.cost_bytes, host.time):
+                if shape and shape not in self._broker.contexts.index.shapes:
+                    shapes.add(shape)
+                return True
+            bound = "sessions_bytes_max"
+        host.record(Record("refused", host.time, host.me, client, detail=bound))
         return False
 
     def _answer(

@@ -256,7 +256,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Memberships: ("memberships", _NOTHING),
     Fullness: ("fullness", _NOTHING),
     Sessions: ("sessions", _NOTHING),
-    SessionQuota: ("quota", _NOTHING),
+    SessionQuota: ("quota", _but("shapes_max")),
     Admission: ("admission", _NOTHING),
     Requests: ("requests", _NOTHING),
     Permits: ("permits", _NOTHING),

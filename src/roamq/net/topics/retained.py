@@ -125,6 +125,11 @@ class RetainedMessages:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def cleared_bytes(self) -> int:
+        """What it costs to remember the topics that were cleared."""
+        return self._cleared_bytes
+
     def set_bounds(
         self,
         count_max: int,
