@@ -60,6 +60,7 @@ from roamq.net.news import NewsDesk
 from roamq.net.ops.settings import AccessRules, Settings
 from roamq.net.outputs import Outputs
 from roamq.net.topics.directory import Directory, KnownConnection
+from roamq.net.topics.expiries import Expiries
 from roamq.net.topics.fullness import Crowded, Fullness, Told
 from roamq.net.topics.intake import EventIntake
 from roamq.net.topics.memberships import Memberships
@@ -313,6 +314,7 @@ WIRING: Final = (
     *(
         Topology,
         CoverIndex,
+        Expiries,
         SchemeOptions,
         OwnSteps,
         Care,
