@@ -34,6 +34,8 @@ from tests.support.few import few
 BOUNDED: Final = {
     "Directory._ended": "the last 10,000 sessions that ended",
     "Log.log": "`log_size` events",
+    "Logging.log": "the same",
+    "Event.assigned": "of these events",
     "Whereabouts.gone_to": "the last 100,000 clients that went on",
     "RetainedMessages._cleared": "a share of `retained_bytes_max`",
     "RetainedMessages._clearings": "the same",
@@ -45,7 +47,8 @@ BOUNDED: Final = {
     "SharedGroups._matches": "a cache",
 }
 """What is remembered of those who are gone, and how much of it."""
-BEFORE, ROUNDS = 4, 10
+BEFORE, ROUNDS = 12, 24
+"""By then each broker has had to do with each."""
 SCHEMES: Final = (
     "standard",
     "proactive",
@@ -67,8 +70,11 @@ class Visitor(FleetClient):
         self.name, self.user = name, user
 
     def enter(self, at: str, *, clean: bool = False, expiry: int = 20, will: Will | None = None) -> None:
-        """Connect, with a session that ends `expiry` seconds after the connection."""
-        self.leave()
+        """Connect, with a session that ends `expiry` seconds after the connection.
+
+        What connection there was breaks; its broker notices later.
+        """
+        self.vanish()
         fleet = self.fleet
         fleet.connections += 1
         self.number, self.at = fleet.connections, BrokerId(at)
