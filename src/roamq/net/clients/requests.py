@@ -32,6 +32,8 @@ from roamq.net.topics.intake import EventIntake
 from roamq.net.topics.memberships import Memberships
 from roamq.net.topics.replays import Replays
 
+DENIED_CHARACTERS_MAX: Final = 300
+"""A topic of which nobody has heard may be 64 kB long: of such, a record tells the beginning."""
 LOCATION_TOPIC: Final = "$roamq/location"
 """A client publishes its cell here; nobody else sees it."""
 
@@ -205,7 +207,7 @@ class Requests:
 
     def _record_denial(self, client: ClientId, what: str) -> None:
         host = self._host
-        host.record(Record("denied", host.time, host.me, client, detail=what))
+        host.record(Record("denied", host.time, host.me, client, detail=what[:DENIED_CHARACTERS_MAX]))
 
     def _grant(self, connection: Connection, client: ClientId, wanted: Subscribing) -> None:
         # Another subscription, written differently, may stand for the same filter.

@@ -23,6 +23,8 @@ CLEARED_BYTES: Final = 400
 """What it costs to remember a cleared topic, without its name."""
 CLEARED_SHARE: Final = 16
 """Cleared topics take up to one part in so many of what retained messages may take."""
+THE_BROKER: Final = ClientId("\0")
+"""Who publishes below `$SYS`, as clients may not; no client has this name ([MQTT-1.5.4-2])."""
 EXPIRED_AT_ONCE: Final = 64
 """So many expired events make room when another comes: many that expire together do not hold the broker up."""
 
@@ -192,10 +194,12 @@ class RetainedMessages:
             yield from search.go_on(now, 1000)[0]
 
     def _fits(self, event: Event) -> bool:
-        owner, size = event.publisher, event.cost_bytes
+        owner, size = _owner(event), event.cost_bytes
+        if owner == THE_BROKER:
+            return True  # its figures are few, and neither wait for room nor take that of clients
         return (
-            self._count < self._count_max
-            and self.bytes + size <= self._bytes_max
+            self._count - self._counts[THE_BROKER] < self._count_max
+            and self.bytes - self._sizes[THE_BROKER] + size <= self._bytes_max
             and self._counts[owner] < self._count_per_client_max
             and self._sizes[owner] + size <= self._bytes_per_client_max
         )
@@ -218,13 +222,15 @@ class RetainedMessages:
             if child is None:
                 child = node.below[level] = TopicNode()
             node = child
+        expiries = self._known_expiries()
         self._number += 1
         node.event, node.number = event, self._number
         self._count += 1
         self.bytes += event.cost_bytes
-        self._counts[event.publisher] += 1
-        self._sizes[event.publisher] += event.cost_bytes
-        self._known_expiries().add(event)
+        owner = _owner(event)
+        self._counts[owner] += 1
+        self._sizes[owner] += event.cost_bytes
+        expiries.add(event)
 
     def _find(self, topic: str) -> Event | None:
         node: TopicNode | None = self._root
@@ -247,7 +253,7 @@ class RetainedMessages:
             del node.below[level]
         self._count -= 1
         self.bytes -= event.cost_bytes
-        owner = event.publisher
+        owner = _owner(event)
         self._counts[owner] -= 1
         self._sizes[owner] -= event.cost_bytes
         if not self._counts[owner]:
@@ -263,7 +269,17 @@ class RetainedMessages:
     def _known_expiries(self) -> Expiries:
         if self._expiries is None:
             self._expiries = Expiries(self.events())
+            self._counts.clear()  # an earlier release counted the broker's figures as nobody's
+            self._sizes.clear()
+            for event in self.events():
+                self._counts[_owner(event)] += 1
+                self._sizes[_owner(event)] += event.cost_bytes
         return self._expiries
+
+
+def _owner(event: Event) -> ClientId | None:
+    """Whose share of the table the event takes."""
+    return THE_BROKER if event.topic.startswith("$SYS/") else event.publisher
 
 
 def retained_bounds(quotas: Quotas) -> tuple[int, int, int, int]:
