@@ -28,6 +28,11 @@ LEVEL_TEXT_BYTES: Final = 60
 WILL_BYTES: Final = 400
 
 
+def will_bytes(will: Will) -> int:
+    """What a will costs of the memory."""
+    return WILL_BYTES + len(will.payload) + 2 * len(will.topic)
+
+
 class Subscription(msgspec.Struct, frozen=True):
     """A topic filter as granted, with its options (section 3.8.3.1)."""
 
@@ -106,11 +111,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     @property
     def cost_bytes(self) -> int:
         """What the session costs of the memory, within a factor of two; stored events are charged apart."""
-        will = self.will
-        will_bytes = 0
-        if will is not None:
-            will_bytes = WILL_BYTES + len(will.payload) + 2 * len(will.topic)
-        return SESSION_BYTES + self.subscription_bytes + will_bytes
+        return SESSION_BYTES + self.subscription_bytes + (0 if self.will is None else will_bytes(self.will))
 
     @property
     def is_unused(self) -> bool:
