@@ -13,6 +13,7 @@ import pytest
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
+from roamq.net.clients import confirmations
 from roamq.net.clients.mqtt.codec import (
     Connect,
     Disconnect,
@@ -219,3 +220,25 @@ def test_of_groups_with_long_names_little_is_remembered() -> None:
     assert len(remembered) == 40
     assert max(map(len, remembered)) <= KEY_CHARACTERS_MAX
     assert groups.note_ended_here(filter, ClientId("c")) is not None, "it is found by its digest"
+
+
+def test_places_that_come_and_go_while_a_broker_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it assigned to them comes here some day; they are waited for, but not for ever more of them."""
+    monkeypatch.setattr(confirmations, "LINGERING_MAX", 5)
+    fleet = Fleet(1, "standard")
+    client = Visitor(fleet, "c", "u")
+    client.enter("b1", expiry=1000)
+    cut = {frozenset((BrokerId(name), BrokerId("b2"))) for name in ("b1", "b3")}
+    fleet.cut |= cut
+    machine = fleet.machines[BrokerId("b1")]
+    for number in range(12):
+        client.say(Subscribe(1, (SubscriptionRequest(f"$share/g/{number}", 1),)))
+        client.say(Unsubscribe(2, (f"$share/g/{number}",)))
+
+    assert len(machine.confirmations._lingering) == 5
+    assert len(machine.broker.router._here) == 5  # type: ignore[attr-defined]
+    fleet.cut -= cut
+    fleet.links_come_up(BrokerId("b2"))
+    fleet.settle()
+    assert machine.confirmations._lingering == []
+    assert not machine.broker.router._here  # type: ignore[attr-defined]
