@@ -9,6 +9,7 @@ Topics are kept in a trie of their levels: a filter looks only where it can matc
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from roamq.core.events import ClientId, Event, Seconds
@@ -145,6 +146,21 @@ class RetainedMessages:
         self._count_per_client_max = count_max if count_per_client_max is None else count_per_client_max
         self._bytes_per_client_max = bytes_max if bytes_per_client_max is None else bytes_per_client_max
 
+    def in_turn(self, event: Event) -> Event:
+        """The event as it enters the network here: later than what is known of its topic, whatever clocks say.
+
+        A broker whose clock is ahead would otherwise have the last word until the others have caught up.
+        """
+        last = self._last(event.topic)
+        if last is None or last < (event.published_at, *event.id):
+            return event
+        return replace(event, published_at=last[0] + 1e-6)
+
+    def _last(self, topic: str) -> _Order | None:
+        """The order of the last event of a topic, one that cleared it included."""
+        before = self._find(topic)
+        return (before.published_at, *before.id) if before is not None else self._cleared.get(topic)
+
     def observe(self, event: Event) -> None:
         """An event passed: keep it, or clear its topic if it is empty ([MQTT-3.3.1-6])."""
         if not event.retain:
@@ -152,11 +168,10 @@ class RetainedMessages:
         self._drop_expired(event.published_at)
         topic = event.topic
         order = (event.published_at, *event.id)
-        before = self._find(topic)
-        last = (before.published_at, *before.id) if before is not None else self._cleared.get(topic)
+        last = self._last(topic)
         if last is not None and last >= order:
             return
-        if before is not None:
+        if self._find(topic) is not None:
             self._remove(topic)
         self._cleared.pop(topic, None)
         if not event.payload:
