@@ -12,6 +12,7 @@ more. The idle run tells whether it was one.
 import argparse
 import multiprocessing
 import os
+import random
 import socket
 import struct
 import tempfile
@@ -244,6 +245,29 @@ def backwards(port: int, end: float) -> None:
         subscriber.socket.close()
 
 
+def levels(port: int, end: float) -> None:
+    """Subscribe to topics of 128 levels in as many ways as allowed, publish to them, leave and come back."""
+    choice = random.Random(os.getpid())
+    publisher, round_ = Peer(port, f"deep-p{os.getpid()}"), 0
+    client = f"deep-{os.getpid()}"
+    peer = Peer(port, client, clean=False, expiry=True)
+    for _ in range(2000 // 50):
+        peer.send(_subscribe(["/".join(choice.choice("+a") for _ in range(128)) for _ in range(50)]))
+        peer.read()
+    while time.time() < end:
+        peer.send(_subscribe(["/".join(["a"] * 126 + [f"{round_}-{number}", "#"]) for number in range(50)]))
+        peer.drain(0.05)
+        for number in range(20):
+            topic = ["a"] * 128
+            topic[127] = f"{round_}-{number}"
+            publisher.send(_publish("/".join(topic), b"x") + _publish("/".join(["a"] * 128), b"x"))
+        peer.drain(0.05)
+        peer.socket.close()
+        peer = Peer(port, client, clean=False, expiry=True)
+        round_ += 1
+    peer.socket.close()
+
+
 ATTACKS: Final[dict[str, tuple[Attack, int]]] = {
     "flood": (flood, 10),
     "subscriptions": (subscriptions, 1),
@@ -253,6 +277,7 @@ ATTACKS: Final[dict[str, tuple[Attack, int]]] = {
     "replay": (replay, 1),
     "large": (large, 1),
     "backwards": (backwards, 1),
+    "levels": (levels, 4),
 }
 """What is done, and by how many at once."""
 

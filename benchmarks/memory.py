@@ -24,7 +24,7 @@ from roamq.net.clients.mqtt.codec import (
     Will,
 )
 from roamq.net.clients.mqtt.codec import encode as _encode
-from roamq.net.clients.mqtt.subscriptions import REMEMBERED_TOPICS_MAX
+from roamq.net.clients.mqtt.subscriptions import INDEXED_AT_ONCE, REMEMBERED_TOPICS_MAX
 from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.ops.settings import Settings
 
@@ -106,9 +106,18 @@ def readers(broker: Broker) -> int:
 
 
 def subscriptions(broker: Broker, pattern: str = "a/{}/+/#") -> int:
+    return _subscribed(broker, pattern.format)
+
+
+def _subscribed(broker: Broker, topic_filter: Callable[[int], str]) -> int:
+    """One client subscribes; events for it make the session's own index, in steps."""
     broker.connect(1)
     for number in range(COUNT):
-        broker.subscribe(1, pattern.format(number))
+        broker.subscribe(1, topic_filter(number))
+    for number in range(COUNT // INDEXED_AT_ONCE + 1):
+        topic = topic_filter(number).replace("+", "x").replace("#", "x")
+        broker.live.received(NOW, 1, _encode(Publish(topic, b""), Version.V5))
+        broker.settle()
     return broker.live.machine.quota.weigh() + CONNECTION_BYTES
 
 
@@ -116,8 +125,28 @@ def long_subscriptions(broker: Broker) -> int:
     return subscriptions(broker, "x" * 2000 + "/{}")
 
 
+def plain_subscriptions(broker: Broker) -> int:
+    return subscriptions(broker, "site/{}/state")
+
+
 def deep_subscriptions(broker: Broker) -> int:
     return subscriptions(broker, "b/" * 100 + "{}")
+
+
+def deep_wildcards(broker: Broker) -> int:
+    return subscriptions(broker, "b/+/" + "b/" * 98 + "{}/#")
+
+
+def _own_levels(number: int) -> str:
+    return "/".join(f"level-{place}-{number}" for place in range(100))
+
+
+def deep_own_subscriptions(broker: Broker) -> int:
+    return _subscribed(broker, _own_levels)
+
+
+def deep_own_wildcards(broker: Broker) -> int:
+    return _subscribed(broker, lambda number: f"+/+/{_own_levels(number)}/#")
 
 
 def selectors(broker: Broker) -> int:
@@ -150,11 +179,26 @@ def stored(broker: Broker) -> int:
     return status.stored_bytes + broker.live.machine.quota.weigh() + CONNECTION_BYTES
 
 
-def retained(broker: Broker) -> int:
+def retained(broker: Broker, topic: Callable[[int], str] = "r/{}".format) -> int:
     broker.connect(1)
     for number in range(COUNT):
-        broker.publish(1, f"r/{number}", b"%06d" % number * 20, retain=True)
+        broker.publish(1, topic(number), b"%06d" % number * 20, retain=True)
     return broker.live.machine.retained.bytes + broker.live.machine.quota.weigh() + CONNECTION_BYTES
+
+
+def deep_retained(broker: Broker) -> int:
+    return retained(broker, _own_levels)
+
+
+def deep_alike_retained(broker: Broker) -> int:
+    return retained(broker, ("{}/" + "b/" * 98 + "b").format)
+
+
+def cleared(broker: Broker) -> int:
+    broker.connect(1)
+    for number in range(COUNT):
+        broker.publish(1, f"r/{number}", b"", retain=True)
+    return broker.live.machine.retained.cleared_bytes + broker.live.machine.quota.weigh() + CONNECTION_BYTES
 
 
 KINDS: Final[dict[str, Callable[[Broker], int]]] = {
@@ -163,12 +207,19 @@ KINDS: Final[dict[str, Callable[[Broker], int]]] = {
     "connections with their sessions": connections,
     "a hundred that have got 128 topics": readers,
     "subscriptions": subscriptions,
+    "subscriptions without a wildcard": plain_subscriptions,
     "subscriptions of 2,000 characters": long_subscriptions,
     "subscriptions of 100 levels": deep_subscriptions,
+    "the same with wildcards": deep_wildcards,
+    "subscriptions of 100 levels of their own": deep_own_subscriptions,
+    "such with wildcards": deep_own_wildcards,
     "subscriptions with selectors": selectors,
     "fifty selectors of 200 terms": long_selectors,
     "stored messages of 120 bytes": stored,
     "retained messages of 120 bytes": retained,
+    "the same with topics of 100 levels": deep_retained,
+    "of 100 levels that are alike": deep_alike_retained,
+    "topics that were cleared": cleared,
 }
 
 

@@ -106,8 +106,11 @@ def assert_empty(index: MatchIndex[int]) -> None:
     """Nothing is left behind in any table when the last pair is gone."""
     assert len(index) == 0
     assert not index._by_topic
-    assert not index._trie.children
-    assert not index._trie.ends
+    root = index._trie.root
+    assert root.children is None
+    assert root.plus is None
+    assert root.is_empty
+    assert not index.shapes
     assert not (index._entries or index._holders or index._came or index._held)
 
 

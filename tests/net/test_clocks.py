@@ -51,3 +51,33 @@ def test_the_newest_connection_wins_though_the_other_brokers_clock_is_ahead(sche
     assert first.device.closed_because is not None
     assert second.device.closed_because is None
     assert fleet.machines[BrokerId("b2")].serves("same")
+
+
+@pytest.mark.parametrize("skew_s", [60.0, -60.0, 3600.0])
+@pytest.mark.parametrize("last", [b"new", b""])
+def test_the_last_retained_message_stays_whatever_clocks_say(skew_s: float, last: bytes) -> None:
+    """A broker whose clock is ahead does not have the last word on a topic until the others have caught up."""
+    fleet = Fleet(1, "standard")
+    fleet.skew_s[BrokerId("b1")] = skew_s
+    first, second = fleet.client("first"), fleet.client("second")
+    first.connect("b1")
+    second.connect("b2")
+    fleet.settle()
+    for client, payload in (
+        (first, b"old"),
+        (second, b"middle"),
+        (first, b""),
+        (second, b"old"),
+        (first, b"x"),
+    ):
+        client.publish("t", payload, 1, retain=True)
+        fleet.settle()
+    second.publish("t", last, 1, retain=True)
+    fleet.settle()
+
+    for name in ("b1", "b2", "b3"):
+        reader = fleet.client(f"reader at {name}")
+        reader.connect(name)
+        reader.subscribe("t", 1)
+        fleet.settle()
+        assert reader.payloads() == ([last] if last else []), name

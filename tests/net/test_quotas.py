@@ -6,7 +6,7 @@ import pytest
 from roamq.core.context import Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.records import Record
-from roamq.net.clients.mqtt.codec import Connack, ReasonCode, Version
+from roamq.net.clients.mqtt.codec import Connack, ReasonCode, Unsubscribe, Version, encode
 from roamq.net.durable import snapshot
 from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.ops.settings import Quotas
@@ -202,6 +202,31 @@ def test_one_publisher_fills_only_its_own_share() -> None:
     assert fleet.machines[B1].broker.contexts.buffer._shares == {}, "what is read is given back"
 
 
+def test_topic_filters_of_all_sessions_place_wildcards_in_so_many_ways_and_no_more() -> None:
+    """What an event costs at a broker is bounded, however many clients subscribe to deep filters."""
+    fleet = Fleet(1, "standard", quotas=Quotas(wildcard_shapes_max=2))
+    deep = "/".join(["a", "+"] * 60)
+    wishes = {"one": ["x/+", deep, "+/x", "y/+"], "two": ["y/+", "#", "t"]}
+    clients = {name: fleet.client(name) for name in wishes}
+    for name, topic_filters in wishes.items():
+        clients[name].connect("b1")
+        for topic_filter in topic_filters:
+            clients[name].subscribe(topic_filter, 1)
+            fleet.settle()
+
+    contexts = fleet.machines[B1].broker.contexts
+    granted = {name: {filter.topic for filter in contexts[ClientId(name)].filters} for name in wishes}
+    assert granted == {"one": {"x/+", deep, "y/+"}, "two": {"y/+", "t"}}
+    refused = [(record.client, record.detail) for record in fleet.records if record.kind == "refused"]
+    assert refused == [("one", "wildcard_shapes_max"), ("two", "wildcard_shapes_max")]
+    leaving = encode(Unsubscribe(9, (deep,)), Version.V5)
+    fleet.machines[B1].received(clients["one"].number, leaving, fleet.clock(B1))
+    fleet.settle()
+    clients["two"].subscribe("#", 1)
+    fleet.settle()
+    assert "#" in {filter.topic for filter in contexts[ClientId("two")].filters}, "the place is free again"
+
+
 def test_quotas_that_an_operator_changed_hold_for_a_folder_that_was_there() -> None:
     """A broker that starts again with other quotas applies them, and so does one that reads its own snapshot."""
     at_first = settings("b1", 1, "standard")
@@ -214,6 +239,7 @@ def test_quotas_that_an_operator_changed_hold_for_a_folder_that_was_there() -> N
         sessions_max=3,
         sessions_bytes_max=4_000,
         outbox_bytes_max=5_000,
+        wildcard_shapes_max=7,
     )
     live = LiveBroker(at_first, 1000.0)
     context = live.machine.broker.contexts.open(ClientId("c"), Epoch(1000.0, B1), Mode.ACTIVE)
@@ -228,6 +254,7 @@ def test_quotas_that_an_operator_changed_hold_for_a_folder_that_was_there() -> N
         assert [held.limit_bytes for held in kept.values()] == [1_000]
         assert (machine.quota.sessions_max, machine.quota.bytes_max) == (3, 4_000)
         assert machine.outboxes.bytes_max == 5_000
+        assert machine.quota.shapes_max == 7
         assert machine.requests.refuses_full is False
         for number in range(2):
             machine.retained.observe(

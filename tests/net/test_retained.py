@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.net.clients.mqtt.codec import Connect, Subscribe, SubscriptionRequest, Version, encode
+from roamq.net.clients.mqtt.codec import Connect, Subscribe, SubscriptionRequest, Unsubscribe, Version, encode
 from roamq.net.machine import Machine
-from roamq.net.topics.replays import REPLAY_TIMER, SLICE_STEPS
+from roamq.net.topics.replays import REPLAY_TIMER, SLICE_STEPS, SPARE_SEARCHES
 from roamq.net.topics.retained import RetainedMessages
 from tests.net.fleet import Fleet
 from tests.support.live_world import settings
@@ -207,3 +207,60 @@ def test_every_retained_message_reaches_a_new_subscriber_once(scheme: str) -> No
     fleet.settle()
 
     assert sorted(reader.payloads()) == sorted(topic.encode() for topic in topics)
+
+
+def test_the_brokers_figures_neither_wait_for_room_nor_take_that_of_clients() -> None:
+    table = RetainedMessages(3, 10_000)
+    for sequence in range(1, 6):
+        table.observe(retained(f"$SYS/broker/{sequence}", sequence))
+    for sequence in range(6, 11):
+        table.observe(retained(f"client/{sequence}", sequence))
+    assert len(list(table.matching(Filter("client/+"), 0.0))) == 3
+    assert table.refused == 2
+    for sequence in range(11, 16):
+        table.observe(retained(f"$SYS/broker/{sequence - 10}", sequence, payload=b"later"))
+    table.observe(retained("$SYS/broker/new", 16))
+
+    figures = {event.topic: event.payload for event in table.matching(Filter("$SYS/#"), 0.0)}
+    assert figures == {
+        **{f"$SYS/broker/{number}": b"later" for number in range(1, 6)},
+        "$SYS/broker/new": b"x",
+    }
+    table.observe(retained("client/6", 17, payload=b""))
+    table.observe(retained("client/other", 18))
+    assert table.refused == 2, "the place that was cleared is free, whatever the broker has told since"
+
+
+def test_a_table_that_was_read_from_a_disk_counts_anew() -> None:
+    """An earlier release counted the broker's figures among those of clients that are not known."""
+    table = RetainedMessages(3, 10_000, count_per_client_max=3)
+    for sequence in range(1, 4):
+        table.observe(retained(f"$SYS/broker/{sequence}", sequence))
+    counts = table._counts
+    counts.clear()
+    counts[None] = 3
+    table._expiries = None
+    for sequence in range(4, 7):
+        table.observe(retained(f"client/{sequence}", sequence))
+
+    assert (len(table), table.refused) == (6, 0)
+
+
+def test_who_subscribes_again_and_again_does_not_pile_up_searches() -> None:
+    """A SUBSCRIBE of 256 times "#" takes a kilobyte, and each search waited for all before it."""
+    machine = machine_with(2_000)
+    connect(machine, 1, "greedy")
+    for number in range(20):
+        again = tuple(SubscriptionRequest(text, 0) for text in ["#", "a/#"] * 100)
+        machine.received(1, encode(Subscribe(1, again), Version.V5), 1000.0)
+        other = tuple(SubscriptionRequest(f"a/{number}/{place}", 0) for place in range(100))
+        machine.received(1, encode(Subscribe(2, other), Version.V5), 1000.0)
+        left = tuple(request.topic_filter for request in other)
+        machine.received(1, encode(Unsubscribe(3, left), Version.V5), 1000.0)
+        machine.take_outputs()
+    last = (SubscriptionRequest("a/7/7", 0), SubscriptionRequest("#", 0))
+    machine.received(1, encode(Subscribe(4, last), Version.V5), 1000.0)
+
+    searches = machine.replays._waiting[ClientId("greedy")]
+    assert len(searches) <= SPARE_SEARCHES + 2 * 102
+    assert {"#", "a/#", "a/7/7"} <= {search.filter.topic for search in searches}

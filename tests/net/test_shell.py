@@ -379,6 +379,38 @@ def test_deadlines_are_looked_at_on_a_coarse_wheel(
     shell.stop()
 
 
+class Patient(FakeClient):
+    """A client whose keep alive is long."""
+
+    def check(self, now: float) -> float | None:
+        self.checked += 1
+        return now + 90_000
+
+
+def test_who_left_with_a_long_keep_alive_is_not_on_the_wheel_for_long(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(loop, monkeypatch)
+    shell = make_shell(loop)
+    shell.start()
+    for _ in range(20):
+        client = Patient()
+        number = shell.opened(client, "0:mqtt", "127.0.0.1:1")
+        shell.watch(number, shell.now() + 1)
+        for _ in range(3):
+            clock.advance(1.0)
+            turn(loop)
+        assert client.checked
+        shell.lost(number)
+    assert shell._wheel
+    for _ in range(62):
+        clock.advance(1.0)
+        turn(loop)
+
+    assert not shell._wheel
+    shell.stop()
+
+
 @pytest.mark.parametrize(
     ("data", "end"),
     [

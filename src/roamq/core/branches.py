@@ -230,25 +230,34 @@ class BoundsGroup:
 
 def hang(table: dict[object, Branch], key: object, entry: Entry, depth: int) -> None:
     """Put an entry at a place of a table; `depth` steps of its plan are behind it there."""
-    branch = table.get(key)
-    if branch is None:
-        table[key] = entry
-        return
-    if isinstance(branch, Entry):
-        node = Node(depth)
-        node.add(branch)
-        table[key] = branch = node
-    branch.add(entry)
+    table[key] = hung(table.get(key), entry, depth)
 
 
 def unhang(table: dict[object, Branch], key: object, entry: Entry) -> None:
     """Take an entry from a place of a table, and the place with it when nothing else is there."""
-    branch = table[key]
+    if unhung(table[key], entry) is None:
+        del table[key]
+
+
+def hung(branch: Branch | None, entry: Entry, depth: int) -> Branch:
+    """The branch with one entry more."""
+    if branch is None:
+        return entry
+    if isinstance(branch, Entry):
+        node = Node(depth)
+        node.add(branch)
+        branch = node
+    branch.add(entry)
+    return branch
+
+
+def unhung(branch: Branch, entry: Entry) -> Branch | None:
+    """The branch with one entry less; None if nothing is left of it."""
     if isinstance(branch, Node):
         branch.remove(entry)
         if not branch.is_empty():
-            return
-    del table[key]
+            return branch
+    return None
 
 
 def collect(branch: Branch, attributes: Attributes, found: list[Entry]) -> None:

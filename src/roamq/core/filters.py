@@ -20,10 +20,11 @@ from roamq.core.topics import (
     topic_covers,
     topic_matches,
     topic_overlaps,
+    topic_shape,
 )
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False, weakref_slot=True)
 class Filter:
     """A topic filter and a selector: `Filter.parse("stocks/#", "brand = 'IBM' AND price < 1600")`."""
 
@@ -39,6 +40,8 @@ class Filter:
     """The topic filter's levels, normalised."""
     has_wildcard: bool = field(repr=False)
     """Whether the topic filter may match more than one topic."""
+    shape: str = field(repr=False)
+    """Where its wildcards are, "" if it has none: a topic is matched by one topic filter of each shape at most."""
     _hash: int = field(repr=False)
 
     def __init__(self, topic: str = "#", selector: str | None = None, group: str | None = None) -> None:
@@ -52,7 +55,9 @@ class Filter:
         put(self, "group", group)
         put(self, "satisfiable", predicates is not None)
         put(self, "levels", levels)
-        put(self, "has_wildcard", levels[-1] == "#" or "+" in levels)
+        has_wildcard = levels[-1] == "#" or "+" in levels
+        put(self, "has_wildcard", has_wildcard)
+        put(self, "shape", topic_shape(levels) if has_wildcard else "")
         put(self, "_hash", hash((levels, predicates, group)))
 
     @classmethod
@@ -89,6 +94,10 @@ class Filter:
             return True
         if not self.satisfiable or not topic_covers(self.levels, other.levels):
             return False
+        return self.admits(other)
+
+    def admits(self, other: "Filter") -> bool:
+        """Do the predicates accept all attributes that those of `other` accept, whatever the topics?"""
         # No constraint accepts everything, so we must leave free what `other` leaves free.
         theirs = dict(other.predicates)
         return all(

@@ -11,25 +11,16 @@ for ordered bounds, which are in log time. Written here because what exists matc
 both.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-from roamq.core.branches import Branch, Entry, collect, hang, unhang
+from roamq.core.branches import Branch, Entry, collect, hang, hung, unhang, unhung
 from roamq.core.events import Event
 from roamq.core.filters import Filter
+from roamq.core.level_trie import LevelTrie
 
 K = TypeVar("K", bound=Hashable)
-
-
-class _TopicNode:
-    """One level of the trie of topic filters with a wildcard."""
-
-    __slots__ = ("children", "ends")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _TopicNode] = {}
-        self.ends: dict[object, Branch] = {}
-        """The filters that end here: at "" all its levels are used, at "#" any may follow."""
 
 
 class MatchIndex(Generic[K]):
@@ -45,7 +36,9 @@ class MatchIndex(Generic[K]):
         self._came: dict[K, int] = {}  # the order of the keys
         self._held: dict[K, int] = {}  # how many filters a key holds
         self._by_topic: dict[object, Branch] = {}
-        self._trie = _TopicNode()
+        self._trie: LevelTrie[Branch] = LevelTrie()
+        self.shapes: Counter[str] = Counter()
+        """How many filters in the trie have a shape: a topic is matched by one of each at most."""
 
     def __len__(self) -> int:
         """The number of pairs."""
@@ -105,7 +98,7 @@ class MatchIndex(Generic[K]):
         branch = self._by_topic.get(event.topic)
         if branch is not None:
             collect(branch, attributes, found)
-        if self._trie.children or self._trie.ends:
+        if self.shapes and event.topic:
             for branch in self._wildcard_branches(event.topic):
                 collect(branch, attributes, found)
         if not found:
@@ -123,31 +116,14 @@ class MatchIndex(Generic[K]):
         return keys
 
     def _wildcard_branches(self, topic: str) -> list[Branch]:
+        levels = tuple(topic.split("/"))
+        depth = len(levels)
         branches: list[Branch] = []
-        frontier = [self._trie]
-        reserved = topic.startswith("$")
-        if not topic:
-            return branches
-        for level in topic.split("/"):
-            deeper: list[_TopicNode] = []
-            for node in frontier:
-                if node.ends and not reserved:
-                    rest = node.ends.get("#")
-                    if rest is not None:
-                        branches.append(rest)
-                child = node.children.get(level)
-                if child is not None:
-                    deeper.append(child)
-                if not reserved:
-                    child = node.children.get("+")
-                    if child is not None:
-                        deeper.append(child)
-            if not deeper:
-                return branches
-            frontier = deeper
-            reserved = False  # [MQTT-4.7.2-1] is about the first level only
-        for node in frontier:
-            branches.extend(node.ends.values())  # "#" matches its parent level too
+        for node in self._trie.fitting(levels, reserved=topic[0] == "$"):
+            if node.rest is not None:  # "#" matches its parent level too
+                branches.append(node.rest)
+            if node.depth == depth and node.end is not None:
+                branches.append(node.end)
         return branches
 
     def _insert(self, entry: Entry) -> None:
@@ -155,30 +131,35 @@ class MatchIndex(Generic[K]):
         if not entry.filter.has_wildcard:
             hang(self._by_topic, entry.filter.topic, entry, 0)
             return
-        node = self._trie
-        rest = levels[-1] == "#"
-        for level in levels[:-1] if rest else levels:
-            child = node.children.get(level)
-            if child is None:
-                child = node.children[level] = _TopicNode()
-            node = child
-        hang(node.ends, "#" if rest else "", entry, 0)
+        self.shapes[entry.filter.shape] += 1
+        if levels[-1] == "#":
+            node = self._trie.place(levels[:-1])
+            node.rest = hung(node.rest, entry, 0)
+        else:
+            node = self._trie.place(levels)
+            node.end = hung(node.end, entry, 0)
 
     def _delete(self, entry: Entry) -> None:
         levels = entry.filter.levels
         if not entry.filter.has_wildcard:
             unhang(self._by_topic, entry.filter.topic, entry)
             return
+        self.shapes[entry.filter.shape] -= 1
+        if not self.shapes[entry.filter.shape]:
+            del self.shapes[entry.filter.shape]
         rest = levels[-1] == "#"
-        names = levels[:-1] if rest else levels
-        path = [self._trie]
-        for level in names:
-            path.append(path[-1].children[level])
-        unhang(path[-1].ends, "#" if rest else "", entry)
-        for parent, level, node in zip(reversed(path[:-1]), reversed(names), reversed(path), strict=False):
-            if node.children or node.ends:
-                break
-            del parent.children[level]
+        if rest:
+            levels = levels[:-1]
+        node = self._trie.find(levels)
+        assert node is not None
+        if rest:
+            assert node.rest is not None
+            node.rest = unhung(node.rest, entry)
+        else:
+            assert node.end is not None
+            node.end = unhung(node.end, entry)
+        if node.is_empty:
+            self._trie.prune(levels)
 
     def _next_serial(self) -> int:
         self._serial += 1

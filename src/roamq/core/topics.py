@@ -6,9 +6,14 @@ the empty topic, which [MQTT-4.7.3-1] forbids. After that, two tuples are equal 
 topics.
 """
 
+import re
+from sys import intern
+
 from roamq.core.errors import SelectorError
 
 Levels = tuple[str, ...]
+
+_NAMES = re.compile(r"[^/+#]+")
 
 LENGTH_MAX_BYTES = 65_535
 """[MQTT-4.7.3-3]; selectors have the same limit."""
@@ -26,6 +31,17 @@ def parse_topic_filter(text: str) -> Levels:
     """Read a topic filter into its normalised levels, or raise `SelectorError`."""
     _check_text(text, "a topic filter")
     levels = tuple(text.split("/"))
+    if text.count("+") != levels.count("+") or text.count("#") != (levels[-1] == "#"):
+        _find_mistake(text, levels)
+    if levels == ("+", "#"):
+        return ("#",)
+    if levels == ("", "#"):
+        return ("", "+", "#")
+    return levels
+
+
+def _find_mistake(text: str, levels: Levels) -> None:
+    """Raise `SelectorError` with the place of the first wildcard that is not where it may be."""
     position = 0
     for index, level in enumerate(levels):
         if "#" in level and (level != "#" or index != len(levels) - 1):  # [MQTT-4.7.1-1]
@@ -35,15 +51,15 @@ def parse_topic_filter(text: str) -> Levels:
             where = position + level.index("+")
             raise SelectorError("'+' must be a whole level", text=text, position=where)
         position += len(level) + 1
-    if levels == ("+", "#"):
-        return ("#",)
-    if levels == ("", "#"):
-        return ("", "+", "#")
-    return levels
 
 
 def print_topic_filter(levels: Levels) -> str:
     return "/#" if levels == ("", "+", "#") else "/".join(levels)
+
+
+def topic_shape(levels: Levels) -> str:
+    """Where a topic filter has its wildcards. A topic and a shape determine the topic filter that matches."""
+    return intern(_NAMES.sub("", "/".join(levels)))
 
 
 def topic_matches(levels: Levels, topic: str) -> bool:

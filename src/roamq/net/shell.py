@@ -34,6 +34,9 @@ log = logging.getLogger("roamq.shell")
 T = TypeVar("T")
 
 TICK_S: Final = 1.0
+FARTHEST_CHECK_S: Final = 60.0
+"""A client is looked at again after so long at the latest: one that names a keep alive of 18 hours and leaves would
+otherwise be on the wheel for 27."""
 GATHER_S: Final = 0.01
 """How long outputs gather while there is more to read: a write costs as much as a few deliveries."""
 RETRY_S: Final = 1.0
@@ -421,7 +424,7 @@ class Shell:
                 client = self.clients.get(number)
                 next_check = None if client is None else client.check(now)
                 if next_check is not None:
-                    self.watch(number, next_check)
+                    self.watch(number, min(next_check, now + FARTHEST_CHECK_S))
         if self.neighbours is not None:
             self.neighbours.tick(now)
         if self.watcher is not None:

@@ -210,6 +210,10 @@ class Prefetching(Scheme):
     def ended(self, client: ClientId, epoch: Epoch) -> None:
         for key in [key for key in self.prefetched if key[0] == client and key[1] <= epoch]:
             self.discard(key)
+        self.discarded.difference_update(
+            [key for key in self.discarded if key[0] == client and key[1] <= epoch]
+        )
+        self._forget_pushes(client, epoch)
 
     def on_leave(self, client: ClientId) -> None:
         """What waits here for the client waits for nobody."""
@@ -270,9 +274,12 @@ class Prefetching(Scheme):
 
     def forget_pushes_before(self, context: Context) -> None:
         """A context that is whole has collected all earlier ones: nobody will ask where those went."""
-        kept = [p for p in self.pushed.pop(context.client, ()) if p.of > context.epoch]
+        self._forget_pushes(context.client, context.epoch)
+
+    def _forget_pushes(self, client: ClientId, epoch: Epoch) -> None:
+        kept = [pushed for pushed in self.pushed.pop(client, ()) if pushed.of > epoch]
         if kept:
-            self.pushed[context.client] = kept
+            self.pushed[client] = kept
 
     def ring(self, key: TimerKey) -> bool:
         if key[0] != "copy":

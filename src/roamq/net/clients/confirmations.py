@@ -19,6 +19,9 @@ from roamq.net.host import LiveHost
 
 CONFIRM_TIMER: Final = "confirm"
 """The timer for brokers that do not answer."""
+LINGERING_MAX: Final = 2_000
+"""While a broker is out of reach, places in groups may come and go for ever, and nobody is charged for those that went:
+what that broker assigned to earlier ones has to find its way without this broker."""
 
 Fence = Mapping[BrokerId, int]
 Answer = tuple[Connection, Suback] | tuple[BrokerId, Message]
@@ -60,8 +63,11 @@ class Confirmations:
         fence = self._router.confirm(anew=True)
         if self._router.passed(fence):
             self._router.unsubscribe(filter)
-        else:
-            self._lingering.append((filter, fence))
+            return
+        self._lingering.append((filter, fence))
+        if len(self._lingering) > LINGERING_MAX:
+            first, _ = self._lingering.pop(0)
+            self._router.unsubscribe(first)
 
     def look(self) -> None:
         """An echo may have come."""
@@ -70,14 +76,13 @@ class Confirmations:
             self._unreached &= silent
             if silent <= self._unreached:
                 self._answer()
-        if self._lingering:
-            still = []
-            for filter, fence in self._lingering:
-                if self._router.passed(fence):
-                    self._router.unsubscribe(filter)
-                else:
-                    still.append((filter, fence))
-            self._lingering = still
+        passed = 0
+        for filter, fence in self._lingering:
+            if not self._router.passed(fence):
+                break  # nor has any later one
+            self._router.unsubscribe(filter)
+            passed += 1
+        del self._lingering[:passed]
 
     def give_up(self) -> None:
         """Who has not answered is out of reach."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from roamq.broker.contexts import Contexts
 from roamq.core.context import Mode
-from roamq.net.clients.mqtt.state import SessionState
+from roamq.net.clients.mqtt.state import SESSION_BYTES, SessionState, will_bytes
 
 RECOUNT_S: Final = 1.0
 
@@ -21,6 +21,8 @@ class SessionQuota:
     def __init__(self, contexts: Contexts, sessions_max: int, bytes_max: int) -> None:
         self.sessions_max = sessions_max
         self.bytes_max = bytes_max
+        self.shapes_max = 0
+        """In how many ways topic filters may place their wildcards."""
         self._contexts = contexts
         self._counted_at = float("-inf")
         self._sessions = 0
@@ -45,10 +47,22 @@ class SessionQuota:
         self._bytes += cost_bytes
         return True
 
+    def has_room_for_shape(self, shape: str, begun: set[str]) -> bool:
+        """Whether a topic filter may place its wildcards so; `begun`: other ways that the same packet has begun."""
+        shapes = self._contexts.index.shapes
+        return not shape or shape in shapes or shape in begun or len(shapes) + len(begun) < self.shapes_max
+
     def weigh(self) -> int:
         """What all sessions cost of the memory; stored events are charged apart."""
-        sessions = (context.session for context in self._contexts.values())
-        return sum(session.cost_bytes for session in sessions if isinstance(session, SessionState))
+        total = 0
+        for context in self._contexts.values():
+            session = context.session
+            if isinstance(session, SessionState):
+                # `cost_bytes`, without a call: a hundred thousand sessions are weighed in one step
+                total += SESSION_BYTES + session.subscription_bytes
+                if session.will is not None:
+                    total += will_bytes(session.will)
+        return total
 
     def begin(self) -> None:
         """A session begins."""

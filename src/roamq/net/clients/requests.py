@@ -32,6 +32,8 @@ from roamq.net.topics.intake import EventIntake
 from roamq.net.topics.memberships import Memberships
 from roamq.net.topics.replays import Replays
 
+DENIED_CHARACTERS_MAX: Final = 300
+"""A topic of which nobody has heard may be 64 kB long: of such, a record tells the beginning."""
 LOCATION_TOPIC: Final = "$roamq/location"
 """A client publishes its cell here; nobody else sees it."""
 
@@ -155,12 +157,13 @@ class Requests:
         assert client is not None
         examined = connection.mqtt.examine(packet)
         reasons = []
+        shapes = set[str]()
         for wanted in examined.wanted:
             allowed = self._access.may_subscribe(
                 connection.user, client, wanted.subscription.topic_filter, connection.claims
             )
             reason = ReasonCode(wanted.subscription.qos) if allowed else ReasonCode.NOT_AUTHORIZED
-            if allowed and wanted.is_new and not self._has_room_for(client, wanted):
+            if allowed and wanted.is_new and not self._has_room_for(client, wanted, shapes):
                 reason = ReasonCode.QUOTA_EXCEEDED
             reasons.append(reason)
         suback = connection.mqtt.grant(examined, reasons)
@@ -177,11 +180,16 @@ class Requests:
         if replayed:
             self._replays.begin(client, replayed)
 
-    def _has_room_for(self, client: ClientId, wanted: Subscribing) -> bool:
-        host = self._host
-        if self._quota.has_room_for(wanted.subscription.cost_bytes, host.time):
-            return True
-        host.record(Record("refused", host.time, host.me, client, detail="sessions_bytes_max"))
+    def _has_room_for(self, client: ClientId, wanted: Subscribing, shapes: set[str]) -> bool:
+        """Whether a subscription fits. `shapes`: ways to place wildcards that the packet has begun; this adds to it."""
+        host, shape, bound = self._host, wanted.filter.shape, "wildcard_shapes_max"
+        if self._quota.has_room_for_shape(shape, shapes):
+            if self._quota.has_room_for(wanted.subscription.cost_bytes, host.time):
+                if shape and shape not in self._broker.contexts.index.shapes:
+                    shapes.add(shape)
+                return True
+            bound = "sessions_bytes_max"
+        host.record(Record("refused", host.time, host.me, client, detail=bound))
         return False
 
     def _answer(
@@ -199,7 +207,7 @@ class Requests:
 
     def _record_denial(self, client: ClientId, what: str) -> None:
         host = self._host
-        host.record(Record("denied", host.time, host.me, client, detail=what))
+        host.record(Record("denied", host.time, host.me, client, detail=what[:DENIED_CHARACTERS_MAX]))
 
     def _grant(self, connection: Connection, client: ClientId, wanted: Subscribing) -> None:
         # Another subscription, written differently, may stand for the same filter.

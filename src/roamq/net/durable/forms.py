@@ -62,6 +62,7 @@ from roamq.net.news import NewsDesk
 from roamq.net.ops.settings import AccessRules, Settings
 from roamq.net.outputs import Outputs
 from roamq.net.topics.directory import Directory, KnownConnection
+from roamq.net.topics.expiries import Expiries
 from roamq.net.topics.fullness import Crowded, Fullness, Told
 from roamq.net.topics.intake import EventIntake
 from roamq.net.topics.memberships import Memberships
@@ -259,7 +260,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Memberships: ("memberships", _NOTHING),
     Fullness: ("fullness", _NOTHING),
     Sessions: ("sessions", _NOTHING),
-    SessionQuota: ("quota", _NOTHING),
+    SessionQuota: ("quota", _but("shapes_max")),
     Admission: ("admission", _NOTHING),
     Requests: ("requests", _NOTHING),
     Permits: ("permits", _NOTHING),
@@ -318,6 +319,7 @@ WIRING: Final = (
     *(
         Topology,
         CoverIndex,
+        Expiries,
         SchemeOptions,
         OwnSteps,
         Care,

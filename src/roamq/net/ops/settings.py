@@ -58,6 +58,8 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     sessions_bytes_max: int = 1024 * MIB
     """What all sessions cost of the memory, with subscriptions and wills, without stored events: a CONNECT or SUBSCRIBE
     that would exceed it gets 0x97."""
+    wildcard_shapes_max: int = 1024
+    """In how many ways the topic filters of all sessions place their wildcards; a SUBSCRIBE with another gets 0x97."""
     publish_rate_max: float = 0.0
     """PUBLISH packets a second and client; 0 for no limit. A faster client is not read from for a while."""
 

@@ -18,6 +18,8 @@ class EventIntake:
 
     def enter(self, event: Event) -> None:
         """An event enters the network here, with the next id of this broker; shared groups get their share of it."""
+        if event.retain:
+            event = self._retained.in_turn(event)
         if self.shared.groups and (assigned := self.shared.assign(event)):
             event = replace(event, assigned=assigned)
         self._broker.inject(event)

@@ -9,11 +9,14 @@ from roamq.broker.broker import Broker
 from roamq.core.events import ClientId
 from roamq.core.filters import Filter
 from roamq.net.clients.mqtt.state import SessionState
+from roamq.net.clients.mqtt.subscriptions import filters_of
 from roamq.net.host import LiveHost
 from roamq.net.topics.retained import RetainedMessages, Search
 
 REPLAY_TIMER: Final = "retained"
 """The timer for the next slice."""
+SPARE_SEARCHES: Final = 256
+"""Beyond so many, and two for each subscription, searches are looked over."""
 SLICE_STEPS: Final = 256
 """How many topics one slice looks at."""
 
@@ -34,6 +37,26 @@ class Replays:
         searches.extend(self._retained.search(filter) for filter in filters)
         if not is_under_way:
             self.go_on(client)
+        else:
+            self._tidy(client, searches)
+
+    def _tidy(self, client: ClientId, searches: deque[Search]) -> None:
+        """Give up what nobody waits for: a client may subscribe again and again while its first replay goes on.
+
+        Of several searches for one filter the last finds all that the others would.
+        """
+        context = self._broker.contexts.get(client)
+        session = context.session if context is not None else None
+        if not isinstance(session, SessionState):
+            return
+        if len(searches) <= SPARE_SEARCHES + 2 * len(session.subscriptions):
+            return
+        under_way = searches.popleft()
+        wanted = set(filters_of(session))
+        last = {search.filter: search for search in searches if search.filter in wanted}
+        searches.clear()
+        searches.append(under_way)
+        searches.extend(last.values())
 
     def go_on(self, client: ClientId) -> None:
         """The next slice is due. What is left for a client whose session has moved on or ended is given up."""

@@ -9,6 +9,7 @@ Topics are kept in a trie of their levels: a filter looks only where it can matc
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from roamq.core.events import ClientId, Event, Seconds
@@ -23,6 +24,8 @@ CLEARED_BYTES: Final = 400
 """What it costs to remember a cleared topic, without its name."""
 CLEARED_SHARE: Final = 16
 """Cleared topics take up to one part in so many of what retained messages may take."""
+THE_BROKER: Final = ClientId("\0")
+"""Who publishes below `$SYS`, as clients may not; no client has this name ([MQTT-1.5.4-2])."""
 EXPIRED_AT_ONCE: Final = 64
 """So many expired events make room when another comes: many that expire together do not hold the broker up."""
 
@@ -125,6 +128,11 @@ class RetainedMessages:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def cleared_bytes(self) -> int:
+        """What it costs to remember the topics that were cleared."""
+        return self._cleared_bytes
+
     def set_bounds(
         self,
         count_max: int,
@@ -138,6 +146,21 @@ class RetainedMessages:
         self._count_per_client_max = count_max if count_per_client_max is None else count_per_client_max
         self._bytes_per_client_max = bytes_max if bytes_per_client_max is None else bytes_per_client_max
 
+    def in_turn(self, event: Event) -> Event:
+        """The event as it enters the network here: later than what is known of its topic, whatever clocks say.
+
+        A broker whose clock is ahead would otherwise have the last word until the others have caught up.
+        """
+        last = self._last(event.topic)
+        if last is None or last < (event.published_at, *event.id):
+            return event
+        return replace(event, published_at=last[0] + 1e-6)
+
+    def _last(self, topic: str) -> _Order | None:
+        """The order of the last event of a topic, one that cleared it included."""
+        before = self._find(topic)
+        return (before.published_at, *before.id) if before is not None else self._cleared.get(topic)
+
     def observe(self, event: Event) -> None:
         """An event passed: keep it, or clear its topic if it is empty ([MQTT-3.3.1-6])."""
         if not event.retain:
@@ -145,11 +168,10 @@ class RetainedMessages:
         self._drop_expired(event.published_at)
         topic = event.topic
         order = (event.published_at, *event.id)
-        before = self._find(topic)
-        last = (before.published_at, *before.id) if before is not None else self._cleared.get(topic)
+        last = self._last(topic)
         if last is not None and last >= order:
             return
-        if before is not None:
+        if self._find(topic) is not None:
             self._remove(topic)
         self._cleared.pop(topic, None)
         if not event.payload:
@@ -187,10 +209,12 @@ class RetainedMessages:
             yield from search.go_on(now, 1000)[0]
 
     def _fits(self, event: Event) -> bool:
-        owner, size = event.publisher, event.cost_bytes
+        owner, size = _owner(event), event.cost_bytes
+        if owner == THE_BROKER:
+            return True  # its figures are few, and neither wait for room nor take that of clients
         return (
-            self._count < self._count_max
-            and self.bytes + size <= self._bytes_max
+            self._count - self._counts[THE_BROKER] < self._count_max
+            and self.bytes - self._sizes[THE_BROKER] + size <= self._bytes_max
             and self._counts[owner] < self._count_per_client_max
             and self._sizes[owner] + size <= self._bytes_per_client_max
         )
@@ -213,13 +237,15 @@ class RetainedMessages:
             if child is None:
                 child = node.below[level] = TopicNode()
             node = child
+        expiries = self._known_expiries()
         self._number += 1
         node.event, node.number = event, self._number
         self._count += 1
         self.bytes += event.cost_bytes
-        self._counts[event.publisher] += 1
-        self._sizes[event.publisher] += event.cost_bytes
-        self._known_expiries().add(event)
+        owner = _owner(event)
+        self._counts[owner] += 1
+        self._sizes[owner] += event.cost_bytes
+        expiries.add(event)
 
     def _find(self, topic: str) -> Event | None:
         node: TopicNode | None = self._root
@@ -242,7 +268,7 @@ class RetainedMessages:
             del node.below[level]
         self._count -= 1
         self.bytes -= event.cost_bytes
-        owner = event.publisher
+        owner = _owner(event)
         self._counts[owner] -= 1
         self._sizes[owner] -= event.cost_bytes
         if not self._counts[owner]:
@@ -258,7 +284,17 @@ class RetainedMessages:
     def _known_expiries(self) -> Expiries:
         if self._expiries is None:
             self._expiries = Expiries(self.events())
+            self._counts.clear()  # an earlier release counted the broker's figures as nobody's
+            self._sizes.clear()
+            for event in self.events():
+                self._counts[_owner(event)] += 1
+                self._sizes[_owner(event)] += event.cost_bytes
         return self._expiries
+
+
+def _owner(event: Event) -> ClientId | None:
+    """Whose share of the table the event takes."""
+    return THE_BROKER if event.topic.startswith("$SYS/") else event.publisher
 
 
 def retained_bounds(quotas: Quotas) -> tuple[int, int, int, int]:

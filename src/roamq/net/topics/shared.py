@@ -13,6 +13,7 @@ one broker, as an event of its own for that group alone:
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TypeVar
 
 from roamq.core.context import Epoch
@@ -28,6 +29,8 @@ GroupKey = str
 """The text of the group's filter, `$share/GROUP/FILTER` with the selector if there is one."""
 REMEMBERED_MAX = 10_000
 """How many places are remembered that have ended."""
+KEY_CHARACTERS_MAX = 256
+"""Of a group with a longer text a digest is remembered."""
 MATCH_CACHE_SIZE = 4096
 
 
@@ -100,7 +103,8 @@ class SharedGroups:
         key, client = str(news.filter), news.client
         group = self.groups.get(key)
         known = None if group is None else group.places.get(client)
-        ended = self._ended.get((key, client))
+        mark = _mark(key, client)
+        ended = self._ended.get(mark)
         if (known is not None and news.epoch < known.epoch) or (ended is not None and news.epoch < ended):
             return False
         if known == news or (known is None and news.connected is None):
@@ -110,28 +114,29 @@ class SharedGroups:
             self._index.add(key, news.filter)
         if news.connected is None:
             del group.places[client]
-            _remember(self._ended, (key, client), news.epoch)
+            _remember(self._ended, mark, news.epoch)
             if is_here:
-                _remember(self._ended_here, (key, client), None)
+                _remember(self._ended_here, mark, None)
             if not group.places:
                 del self.groups[key]
                 self._index.remove(key, news.filter)
         else:
             group.places[client] = news
-            self._ended.pop((key, client), None)
-            self._ended_here.pop((key, client), None)
+            self._ended.pop(mark, None)
+            self._ended_here.pop(mark, None)
         self._changed(key, group)
         return True
 
     def _changed(self, key: GroupKey, group: Group) -> None:
-        group.changed({client for client in group.places if (key, client) in self._full})
+        full = self._full
+        group.changed({client for client in group.places if _mark(key, client) in full} if full else ())
 
     def set_full(self, key: GroupKey, client: ClientId, *, is_full: bool) -> None:
         """A member has no room for more, or has room again."""
         if is_full:
-            _remember(self._full, (key, client), None)
+            _remember(self._full, _mark(key, client), None)
         else:
-            self._full.pop((key, client), None)
+            self._full.pop(_mark(key, client), None)
         if (group := self.groups.get(key)) is not None:
             self._changed(key, group)
 
@@ -140,7 +145,7 @@ class SharedGroups:
         if not self._full:
             return False
         return any(
-            all((key, client) in self._full for client in self.groups[key].places)
+            all(_mark(key, client) in self._full for client in self.groups[key].places)
             for key in self.matching(event)
         )
 
@@ -149,7 +154,7 @@ class SharedGroups:
 
         None if the place was taken again since.
         """
-        key = (str(filter), client)
+        key = _mark(str(filter), client)
         if self.place(filter, client) is not None:
             return None
         _remember(self._ended_here, key, None)
@@ -196,7 +201,7 @@ class SharedGroups:
         """
         assigned = event.assigned or {}
         for key, client in assigned.items():
-            if (key, client) in self._ended_here and self.note_handed_on(key, event):
+            if _mark(key, client) in self._ended_here and self.note_handed_on(key, event):
                 yield key, None
         if not event.is_handed_on:
             for key in self.matching(event):
@@ -211,20 +216,28 @@ class SharedGroups:
         there after the client left; this broker hands on what the other one had forwarded to it before.
         """
         for key, member in (event.assigned or {}).items():
-            has_left = (key, client) in self._ended_here or is_forwarded
+            has_left = _mark(key, client) in self._ended_here or is_forwarded
             if member == client and has_left and self.note_handed_on(key, event):
                 yield key
 
     def note_handed_on(self, key: GroupKey, event: Event) -> bool:
         """An event is handed on to another member; False if it was before."""
-        if (key, event.id) in self._handed_on:
+        mark = _mark(key, event.id)
+        if mark in self._handed_on:
             return False
-        _remember(self._handed_on, (key, event.id), None)
+        _remember(self._handed_on, mark, None)
         return True
 
     def all_places(self) -> Iterator[GroupPlace]:
         for group in self.groups.values():
             yield from group.places.values()
+
+
+def _mark(key: GroupKey, what: K) -> tuple[GroupKey, K]:
+    """As what a client or an event in a group is remembered: nobody is charged for it, so that it has to be short."""
+    if len(key) > KEY_CHARACTERS_MAX:
+        key = blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return key, what
 
 
 def _remember(entries: dict[K, V], key: K, value: V) -> None:

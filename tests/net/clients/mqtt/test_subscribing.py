@@ -215,6 +215,25 @@ def test_a_full_session_may_still_replace() -> None:
     assert examined.reasons == (ReasonCode.QUOTA_EXCEEDED, None)
 
 
+def test_a_session_places_wildcards_in_so_many_ways_and_no_more() -> None:
+    """However deep: a topic is matched by one topic filter of each shape at most, so an event costs little."""
+    peer = opened(limits=Limits(wildcard_shapes_max=3))
+    first = ("a/+", "b/+", "$share/g/c/+", "+/a", "x/+/#", "b/+/#", "+/+", "plain/topic", "a/+")
+    reasons = examine(peer, *(SubscriptionRequest(one, 0) for one in first)).reasons
+    full = ReasonCode.QUOTA_EXCEEDED
+    assert reasons == (None, None, None, None, None, None, full, None, None)
+
+    for topic_filter in ("a/+", "b/+", "+/a", "x/+/#", "y/1", "y/2"):
+        peer.subscribe(topic_filter, 0)
+    assert examine(peer, SubscriptionRequest("+/+", 0)).reasons == (full,)
+    assert examine(peer, SubscriptionRequest("z/+", 0)).reasons == (None,)
+    for topic_filter in ("a/+", "+/a"):
+        peer.connection.subscriptions.remove(topic_filter)
+    assert examine(peer, SubscriptionRequest("+/+", 0)).reasons == (None,)
+    peer.connection.subscriptions.remove("b/+")
+    assert examine(peer, SubscriptionRequest("+/+", 0), SubscriptionRequest("#", 0)).reasons == (None, None)
+
+
 def test_a_lower_maximum_qos_is_granted_not_refused() -> None:
     """[MQTT-3.2.2-10]"""
     wanted = examine(opened(limits=Limits(maximum_qos=1)), SubscriptionRequest("a", 2)).wanted[0]

@@ -43,11 +43,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Per session; more get 0x97 (Quota exceeded)."""
     subscriptions_bytes_max: int = 32 * 1024 * 1024
     """What the subscriptions of a session may cost of the memory: about 2,000 bytes and twice the topic filter each,
-    and twelve times a selector. More get 0x97."""
+    16 to 76 for a level, and twelve times a selector. More get 0x97."""
     shared_subscriptions_max: int = 64
     """Of them, shared ones: they cost more, for every end of one looks at all that is stored. More get 0x97."""
     topic_levels_max: int = 128
     """Levels of a topic or topic filter: a PUBLISH with more gets 0x90, a SUBSCRIBE 0x8F."""
+    wildcard_shapes_max: int = 128
+    """Per session: in how many ways its topic filters place their wildcards. A topic is matched by one of each shape at
+    most. More get 0x97."""
     selector_bytes_max: int = 8192
     """Characters of one selector; a longer one gets 0x83."""
     selectors_bytes_max: int = 64 * 1024

@@ -21,7 +21,16 @@ that they never disturb the read position of the broker where they were publishe
 SESSION_BYTES: Final = 2200
 """What a session costs of the memory, without what is in it. `python -m benchmarks memory` compares all of these."""
 SUBSCRIPTION_BYTES: Final = 2000
+LEVEL_BYTES: Final = 16
+"""A level of a topic filter: its place in the filter and in the indexes."""
+LEVEL_TEXT_BYTES: Final = 60
+"""The text of a level, without its characters."""
 WILL_BYTES: Final = 400
+
+
+def will_bytes(will: Will) -> int:
+    """What a will costs of the memory."""
+    return WILL_BYTES + len(will.payload) + 2 * len(will.topic)
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -40,7 +49,12 @@ class Subscription(msgspec.Struct, frozen=True):
     @property
     def cost_bytes(self) -> int:
         """What it costs of the memory, within a factor of two: here, in the broker's context and in both indexes."""
-        return SUBSCRIPTION_BYTES + 2 * len(self.topic_filter) + 12 * len(self.selector or "")
+        characters = len(self.topic_filter)
+        levels = self.topic_filter.count("/") + 1
+        # Python has one object for all texts of one character. The others: as many as there are characters beyond.
+        own = min(levels, max(0, characters + 1 - 2 * levels))
+        texts = 2 * characters + 12 * len(self.selector or "")
+        return SUBSCRIPTION_BYTES + texts + LEVEL_BYTES * levels + LEVEL_TEXT_BYTES * own
 
 
 class InFlight(msgspec.Struct, gc=False):
@@ -97,11 +111,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     @property
     def cost_bytes(self) -> int:
         """What the session costs of the memory, within a factor of two; stored events are charged apart."""
-        will = self.will
-        will_bytes = 0
-        if will is not None:
-            will_bytes = WILL_BYTES + len(will.payload) + 2 * len(will.topic)
-        return SESSION_BYTES + self.subscription_bytes + will_bytes
+        return SESSION_BYTES + self.subscription_bytes + (0 if self.will is None else will_bytes(self.will))
 
     @property
     def is_unused(self) -> bool:

@@ -47,6 +47,7 @@ def examine(packet: Subscribe, subscriptions: SubscriptionSet, limits: Limits) -
     wanted: list[Subscribing] = []
     reasons: list[ReasonCode | None] = []
     new: dict[str, Filter] = {}  # wanted by this packet, and not held before
+    shapes: set[str] = set()  # likewise
     selector = packet.properties.user_property(FILTER_PROPERTY)
     unreadable, told = _check_selector(selector, limits)
     if unreadable is not None:
@@ -72,6 +73,13 @@ def examine(packet: Subscribe, subscriptions: SubscriptionSet, limits: Limits) -
                     refusal = refusal or ReasonCode.QUOTA_EXCEEDED
             if refusal is None:
                 subscribing = _subscribing(packet, request, selector, subscriptions, new, limits)
+                shape = subscribing.filter.shape
+                if shape and not subscriptions.has_shape(shape):
+                    shapes.add(shape)
+                if shape in shapes and subscriptions.shapes + len(shapes) > limits.wildcard_shapes_max:
+                    shapes.discard(shape)
+                    refusal = ReasonCode.QUOTA_EXCEEDED
+            if refusal is None:
                 wanted.append(subscribing)
                 if is_more or request.topic_filter in new:
                     new[request.topic_filter] = subscribing.filter

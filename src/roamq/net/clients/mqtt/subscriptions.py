@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from roamq.core.events import Event
 from roamq.core.filters import Filter
@@ -55,6 +56,7 @@ class SubscriptionSet:
         "_filters",
         "_index",
         "_scanned",
+        "_shapes",
         "_shared",
         "_spellings",
         "_state",
@@ -69,6 +71,8 @@ class SubscriptionSet:
         self._filters: dict[str, Filter] = {}
         self._spellings: Counter[Filter] | None = None
         """How many subscriptions stand for a filter; made when there are more than `SCANNED_MAX`."""
+        self._shapes: Counter[str] | None = None
+        """How many subscriptions have a shape; made as well when there are more than `SCANNED_MAX`."""
         self._beyond_topic = 0
         """How many subscriptions depend on more than the topic."""
         self._shared = 0
@@ -106,6 +110,18 @@ class SubscriptionSet:
         """Does any subscription, however it is written, stand for exactly this filter?"""
         return filter in (self._filters.values() if self._spellings is None else self._spellings)
 
+    @property
+    def shapes(self) -> int:
+        """In how many ways the subscriptions place their wildcards."""
+        return len(self._count_shapes() if self._shapes is None else self._shapes)
+
+    def has_shape(self, shape: str) -> bool:
+        """Does any subscription place its wildcards so?"""
+        return shape in (self._count_shapes() if self._shapes is None else self._shapes)
+
+    def _count_shapes(self) -> Counter[str]:
+        return Counter(filter.shape for filter in self._filters.values() if filter.shape)
+
     def add(self, subscription: Subscription, filter: Filter | None = None) -> None:
         """Add or replace: an identical topic filter stands once in a session ([MQTT-3.8.4-3]).
 
@@ -125,6 +141,10 @@ class SubscriptionSet:
                 self._spellings[removed] -= 1
                 if not self._spellings[removed]:
                     del self._spellings[removed]
+            if self._shapes is not None and removed.shape:
+                self._shapes[removed.shape] -= 1
+                if not self._shapes[removed.shape]:
+                    del self._shapes[removed.shape]
             self._beyond_topic -= bool(subscription.selector or subscription.no_local)
             self._shared -= _is_shared(subscription)
             self.selector_bytes -= len(subscription.selector or "")
@@ -140,6 +160,11 @@ class SubscriptionSet:
             self._spellings[filter_] += 1
         elif len(self._filters) > SCANNED_MAX:
             self._spellings = Counter(self._filters.values())
+        if self._shapes is None:
+            if len(self._filters) > SCANNED_MAX:
+                self._shapes = self._count_shapes()
+        elif filter_.shape:
+            self._shapes[filter_.shape] += 1
         self._beyond_topic += bool(subscription.selector or subscription.no_local)
         self._shared += _is_shared(subscription)
         self.selector_bytes += len(subscription.selector or "")
@@ -232,9 +257,18 @@ def filter_of(subscription: Subscription) -> Filter:
 
 def asked_for(topic_filter: str, selector: str | None) -> Filter:
     """A topic filter as the client wrote it, `$share/...` included, with a selector."""
-    if selector is None and len(topic_filter) <= REMEMBERED_CHARACTERS_MAX:
+    if selector is not None:
+        return _read(topic_filter, selector)
+    if len(topic_filter) <= REMEMBERED_CHARACTERS_MAX:
         return _remembered(topic_filter)
-    return _read(topic_filter, selector)
+    known = _long_ones.get(topic_filter)
+    if known is None:
+        known = _long_ones[topic_filter] = _read(topic_filter, None)
+    return known
+
+
+_long_ones: Final[WeakValueDictionary[str, Filter]] = WeakValueDictionary()
+"""Those that are too long to be remembered beyond their last subscription."""
 
 
 @lru_cache(maxsize=REMEMBERED_FILTERS_MAX)
