@@ -43,7 +43,7 @@ test: $(PEERS) ## Everything CI runs
 pytest: $(PEERS)
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
-test-fast: $(READY) ## The pure core and the papers' rules, without Spark, in a minute and a quarter
+test-fast: $(READY) ## The pure core and the papers' rules, without Spark, in less than a minute
 	ROAMQ_RIDES=2 ROAMQ_SEQUENCES=5 $(BIN)/python -m pytest -q -n 2 --dist loadgroup -p tests.support.without_spark \
 		--hypothesis-profile=quick -m "not spark and not slow and not live and not data"
 

@@ -43,6 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(SLOWEST))
 
 
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _workers_choose_different_ports() -> Iterator[None]:
     """Between a free port that is chosen and the broker that listens there, another worker may start a broker."""
