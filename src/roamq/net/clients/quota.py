@@ -49,7 +49,7 @@ class SessionQuota:
 
     def has_room_for_shape(self, shape: str, begun: set[str]) -> bool:
         """Whether a topic filter may place its wildcards so; `begun`: other ways that the same packet has begun."""
-        shapes = self._contexts.index.shapes
+        shapes = self._contexts.watched.index.shapes
         return not shape or shape in shapes or shape in begun or len(shapes) + len(begun) < self.shapes_max
 
     def weigh(self) -> int:

@@ -185,7 +185,7 @@ class Requests:
         host, shape, bound = self._host, wanted.filter.shape, "wildcard_shapes_max"
         if self._quota.has_room_for_shape(shape, shapes):
             if self._quota.has_room_for(wanted.subscription.cost_bytes, host.time):
-                if shape and shape not in self._broker.contexts.index.shapes:
+                if shape and shape not in self._broker.contexts.watched.index.shapes:
                     shapes.add(shape)
                 return True
             bound = "sessions_bytes_max"
