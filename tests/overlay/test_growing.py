@@ -63,6 +63,28 @@ def test_no_path_changes_when_a_broker_is_attached_or_departs(
         assert paths_among(left) == before
 
 
+@given(connected_graphs(), st.lists(st.sets(st.integers(0, 6), min_size=1, max_size=3), max_size=3))
+def test_no_path_changes_when_a_broker_of_the_core_departs_that_nobody_sends_through(
+    topology: Topology, edges: list[set[int]]
+) -> None:
+    core = topology.brokers
+    for number, places in enumerate(edges):
+        topology.attach(BrokerId(f"a{number}"), {core[place % len(core)] for place in places})
+    for broker in core:
+        ways = (topology, topology.unique_paths)
+        left = tuple(other for other in topology.brokers if other != broker)
+        before = [way.path(a, b) for way in ways for a in left for b in left]
+        from_there = [way.path(a, broker) for way in ways for a in left]
+        between = [topology.pair_through(broker, way) for way in ways]
+        assert (between == [None, None]) == all(broker not in path[1:-1] for path in before)
+        for way, pair in zip(ways, between, strict=True):
+            assert pair is None or broker in way.path(*pair)[1:-1]
+        if between == [None, None]:
+            topology.depart(broker)
+            assert [way.path(a, b) for way in ways for a in left for b in left] == before
+            assert [way.path(a, broker) for way in ways for a in left] == from_there, "what it sent goes on"
+
+
 def test_paths_do_not_depend_on_the_order_in_which_brokers_came() -> None:
     edges = {BrokerId("x"): ("b0", "b2"), BrokerId("a"): ("b1", "b3"), BrokerId("m"): ("b0", "b1", "b4")}
     found = []
@@ -77,7 +99,7 @@ def test_paths_do_not_depend_on_the_order_in_which_brokers_came() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed(Message):
-    """An edge broker joins at these brokers, or is gone from there."""
+    """An edge broker joins at these brokers, or a broker is gone from there."""
 
     edge: BrokerId
     life: int
@@ -108,11 +130,12 @@ class GrowingNet:
         self.lives = 0
         self.count = 0
         self.core = [BrokerId(f"b{n}") for n in range(5)]
+        self.first = tuple(self.core)
         for broker in self.core:
             self._begin(broker)
 
     def _begin(self, broker: BrokerId, at: tuple[BrokerId, ...] = ()) -> None:
-        topology = self.topologies[broker] = Topology(self.core, LINKS)
+        topology = self.topologies[broker] = Topology(self.first, LINKS)
         if at:
             topology.attach(broker, at)
         host = LinkHost(self, broker)
@@ -130,10 +153,22 @@ class GrowingNet:
         self.routers[edge].doubt()
         self.learn(self.random.choice(at), Changed(edge=edge, life=self.lives, at=at))
 
-    def depart(self, edge: BrokerId) -> None:
-        change = self.known[edge][edge]
-        self.learn(change.at[0], replace(change, gone=True))
-        del self.routers[edge]
+    def depart(self, broker: BrokerId) -> None:
+        if broker in self.core:
+            self.core.remove(broker)
+            near = self.topologies[broker].neighbours[broker]
+            change = Changed(edge=broker, life=0, at=(near[0],), gone=True)
+        else:
+            change = replace(self.known[broker][broker], gone=True)
+        near = tuple(one for one in change.at if one in self.routers)
+        self.learn(near[0], change)
+        del self.routers[broker]
+
+    def may_depart(self, broker: BrokerId) -> bool:
+        """Whether it is an edge broker, or nothing goes through it, as it knows the network."""
+        if broker in self.core and len(self.core) == 2:
+            return False
+        return broker not in self.core or self.routers[broker].pair_through(broker) is None
 
     def learn(self, here: BrokerId, change: Changed) -> None:
         known, topology = self.known[here].get(change.edge), self.topologies[here]
@@ -146,7 +181,8 @@ class GrowingNet:
         if edge == here:
             router.broker_joined(edge, f"{edge}@{change.life}")
             return
-        if known is None or known.life < change.life:
+        is_core = edge in topology.core
+        if not is_core and (known is None or known.life < change.life):
             if edge in topology.brokers:
                 self._departed(here, edge)
             topology.attach(edge, change.at)
@@ -224,12 +260,13 @@ def ride(seed: int, overlay: str) -> int:
                     edges.add(name)
                     net.arrived.pop(name, None)
                     net.join(name, tuple(sorted(set(rng.choices(net.core, k=rng.choice((1, 1, 2)))))))
-            case 1 if edges:
-                edge = rng.choice(sorted(edges))
-                if edge not in subscribed and edge not in asking:
+            case 1:
+                broker = rng.choice(brokers)
+                if broker not in subscribed and broker not in asking:
                     net.settle()  # drained: all have confirmed
-                    edges.discard(edge)
-                    net.depart(edge)
+                    if net.may_depart(broker):
+                        edges.discard(broker)
+                        net.depart(broker)
             case 2:
                 broker = rng.choice(brokers)
                 if broker not in subscribed and broker not in asking and net.is_in_reach(broker):

@@ -149,6 +149,9 @@ class RecordingRouter:
     def brokers(self) -> tuple[BrokerId, ...]:
         return (self.me,)
 
+    def pair_through(self, broker: BrokerId) -> tuple[BrokerId, BrokerId] | None:
+        return None
+
     def next_hop(self, to: BrokerId) -> BrokerId:
         return to
 

@@ -82,7 +82,7 @@ def doors(network: str, token: str | None) -> list[Door]:
     found = [
         Door(name, f"http://127.0.0.1:{table.metrics_port}", token)
         for name, table in loaded.brokers.items()
-        if table.metrics_port is not None
+        if table.metrics_port is not None and not table.gone
     ]
     if not found:
         raise ConfigError(f"{path}: brokers: none has a metrics_port, which is where they answer")
@@ -94,7 +94,9 @@ def acting_doors(network: Path) -> list[Door]:
     from roamq.net.ops.configuration import load_network
 
     loaded = load_network(network, files_exist=False)
-    token = loaded.server_options(next(iter(loaded.brokers))).token
+    token = loaded.server_options(
+        next(name for name, table in loaded.brokers.items() if not table.gone)
+    ).token
     if token is None:
         raise ConfigError(f"{network}: operation.token_file: is needed to act on the brokers")
     return [door._replace(token=token) for door in doors(str(network), token)]

@@ -54,13 +54,12 @@ def command(
         raise ConfigError(f"{network}: brokers.{broker}: is a broker of the first configuration already")
     if broker not in loaded.edges:
         if not at:
-            core = ", ".join(name for name in loaded.processes if name not in loaded.edges)
-            raise ConfigError(f"--at: name a broker that {broker} is linked with: {core}")
+            raise ConfigError(f"--at: name a broker that {broker} is linked with: {', '.join(loaded.core)}")
         text = before.rstrip("\n") + "\n" + _table(loaded, broker, at, host)
-    elif at and tuple(at) != loaded.edges[broker]:
-        raise ConfigError(
-            f"{network}: brokers.{broker}.at: says {list(loaded.edges[broker])}; leave --at out"
-        )
+    else:
+        said = loaded.brokers[broker].calls or list(loaded.edges[broker])
+        if at and list(at) != said:
+            raise ConfigError(f"{network}: brokers.{broker}: is linked with {said}; leave --at out")
     if text != before:
         network.write_text(text)
     written: list[Path] = []
@@ -77,8 +76,13 @@ def command(
     if as_json:
         print_json({"broker": broker, **answer, "files": [str(path) for path in (*written, network)]})
         return
-    linked = " and ".join(answer["at"])
-    click.echo(f"{broker} may join: it will be linked with {linked} (network version {answer['version']})")
+    calls = found.brokers[broker].calls or answer["at"]
+    linked = " and ".join(one for one in answer["at"] if one in calls)
+    carried = [one for one in answer["at"] if one not in calls]
+    through = f", and through them with {' and '.join(carried)}" if carried else ""
+    click.echo(
+        f"{broker} may join: it will be linked with {linked}{through} (network version {answer['version']})"
+    )
     for path in written:
         click.echo(f"  wrote {path}")
     click.echo(f"start it: roamq serve {network} --broker {broker}")
@@ -88,7 +92,11 @@ def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str)
     """The table of the new broker: TLS where the network has keys, else plain on loopback."""
     from roamq.net.ops.configuration import is_loopback
     from roamq.net.ops.local import free_ports
+    from roamq.net.ops.wiring import linked_when_joining
 
+    core = [name for name in loaded.core if not loaded.brokers[name].gone]
+    linked = linked_when_joining(loaded.paths, core, at)
+    calls = [f"calls = {to_toml(list(at))}          # others carry its links with the rest"]
     tls = loaded.network.keys is not None
     mqtt, metrics = free_ports(2) if is_loopback(host) else (TLS_PORT, METRICS_PORT)
     listens = "127.0.0.1" if is_loopback(host) else "0.0.0.0"  # noqa: S104 - the operator named the host
@@ -99,7 +107,8 @@ def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str)
     kind = "mqtts" if tls else "mqtt"
     lines = [
         f"[brokers.{to_toml(broker)}]",
-        f"at = {to_toml(list(at))}             # joined later, linked with these",
+        f"at = {to_toml(list(linked))}             # joined later, linked with these",
+        *(calls if set(linked) != set(at) else ()),
         f"host = {to_toml(host)}",
         f"metrics_port = {metrics}",
         f"reference = {to_toml(f'{host}:{mqtt}')}",

@@ -10,6 +10,7 @@ from roamq.cli.drain import ask_port
 from roamq.cli.options import json_option
 from roamq.cli.output import print_json
 from roamq.cli.progress import progress
+from roamq.config import to_toml
 from roamq.core.errors import ConfigError, RoamqError
 
 LOOK_EVERY_S = 0.2
@@ -21,12 +22,13 @@ LOOK_EVERY_S = 0.2
 @click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for its end.")
 @json_option
 def command(network: Path, broker: str, timeout: float, as_json: bool) -> None:
-    """Let the broker NAME, which joined later, hand everything over, leave the network and end.
+    """Let the broker NAME hand everything over, leave the network and end.
 
     Run it on the broker's own host. Its clients are sent to other brokers, and the sessions of absent ones go there.
     When all other brokers know where they are, the broker takes itself out of the network, sets its data folder aside
     and ends. With exit code 1 it has not ended in time: the broker goes on trying, and the command says for whom it
-    waits. A broker of the first configuration cannot leave.
+    waits. A broker of the first configuration leaves for good, and only if what others have for each other does not
+    go through it; the answer names them. Its table stays in the file, with `gone = true`.
 
     \b
     Example:
@@ -54,9 +56,7 @@ def command(network: Path, broker: str, timeout: float, as_json: bool) -> None:
     if as_json:
         print_json({"broker": broker, "sessions": sessions, "has_ended": has_ended, "waits_for": waits})
     elif has_ended:
-        click.echo(
-            f"{broker} has left; {sessions} sessions are with other brokers. Remove [brokers.{broker}] from {network}"
-        )
+        click.echo(f"{broker} has left; {sessions} sessions are with other brokers. {_file(network, broker)}")
     if not has_ended:
         reason = (
             f"{left} sessions are still there"
@@ -66,3 +66,18 @@ def command(network: Path, broker: str, timeout: float, as_json: bool) -> None:
         raise RoamqError(
             f"{broker} has not ended after {timeout:g} s: {reason}; it goes on trying, ask again"
         )
+
+
+def _file(network: Path, broker: str) -> str:
+    """What becomes of the broker's table. Of one that joined later nothing is left; the core is known by its names."""
+    from roamq.net.ops.configuration import load_network
+
+    if broker in load_network(network, files_exist=False).edges:
+        return f"Remove [brokers.{broker}] from {network}"
+    lines = network.read_text().splitlines()
+    headers = {f"[brokers.{broker}]", f"[brokers.{to_toml(broker)}]"}
+    at = next((number for number, line in enumerate(lines) if line.split("#")[0].strip() in headers), None)
+    if at is None:
+        return f"Write `gone = true` into the table brokers.{broker} of {network}"
+    network.write_text("\n".join([*lines[: at + 1], "gone = true", *lines[at + 1 :]]) + "\n")
+    return f"[brokers.{broker}] of {network} says `gone = true` now: let the files of other hosts say so, too"

@@ -145,8 +145,9 @@ def _run(
     urls_of = {
         name: [listener.url for listener in loaded.server_options(name).listeners]
         for name in loaded.processes
+        if not loaded.brokers[name].gone
     }
-    processes = {name: _start(path, name, log_level) for name in loaded.processes}
+    processes = {name: _start(path, name, log_level) for name in urls_of}
     try:
         rows = []
         for name, urls in urls_of.items():

@@ -99,7 +99,8 @@ class BrokerProcesses:
         )
         self._console_token = console_token
         links = [[self.short[a], self.short[b]] for a, b in topology.links]
-        self._text = text.replace("[network]\n", f"[network]\nlinks = {to_toml(links)}\n", 1)
+        # The simulation sends along the links, too.
+        self._text = text.replace("[network]\n", f'[network]\npaths = "links"\nlinks = {to_toml(links)}\n', 1)
         self.ports = {short: int(port) for short, port in self._all(r'kind = "mqtt", port = (\d+)').items()}
         self._link_ports = {short: int(port) for short, port in self._all(r"link_port = (\d+)").items()}
         ends = [(a, b) for a, b in links] + [(b, a) for a, b in links]

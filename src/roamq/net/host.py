@@ -139,6 +139,8 @@ class LiveHost:
     # --- to other brokers ---------------------------------------------------------------------------------
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
+        if to not in self._outboxes.frames:
+            return  # behind a broker that is gone is one that operators were told of: it is linked with nobody
         frame = self._outboxes.add(to, message)
         if frame is None:
             assert isinstance(message, Event)

@@ -303,6 +303,7 @@ class Server:
             "sessions": now.sessions,
             "links_down": down,
             **({"links_through": through} if (through := self.links.through) else {}),
+            **({"links_detoured": detoured} if (detoured := self.links.detoured) else {}),
             **({"links_carried": carried} if (carried := self.links.carried) else {}),
             **self.growing.look(),
             **({"links_refused": dict(self.links.refused)} if self.links.refused else {}),

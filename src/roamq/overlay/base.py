@@ -51,7 +51,7 @@ class Router(Protocol):
         A neighbour that it has now begins anew (`neighbour_forgot` follows when the link is up)."""
 
     def broker_departed(self, broker: BrokerId) -> None:
-        """An edge broker is gone from the topology: nothing is kept for it, and nobody waits for it any more."""
+        """A broker is gone from the topology: nothing is kept for it, and nobody waits for it any more."""
 
     def is_departed(self, broker: BrokerId) -> bool:
         """Whether the broker is gone for good."""
@@ -64,6 +64,9 @@ class Router(Protocol):
 
     def brokers(self) -> tuple[BrokerId, ...]:
         """All brokers of the network, as this one knows it."""
+
+    def pair_through(self, broker: BrokerId) -> tuple[BrokerId, BrokerId] | None:
+        """Two brokers between which events or messages go through a third one; None if there are none."""
 
     def next_hop(self, to: BrokerId) -> BrokerId:
         """The neighbour on the way to `to`."""
@@ -117,6 +120,9 @@ class TreeUnicast:
         if via is None:
             via = self._via[to] = self.topology.next_hop(self.me, to)
         return via
+
+    def pair_through(self, broker: BrokerId) -> tuple[BrokerId, BrokerId] | None:
+        return self.topology.pair_through(broker, self.topology)
 
     def distance(self, a: BrokerId, b: BrokerId) -> int:
         return self.topology.distance(a, b)

@@ -310,6 +310,9 @@ class ByInterest(TreeUnicast):
     def next_hop(self, to: BrokerId) -> BrokerId:
         return self.topology.unique_paths.next_hop(self.me, to)
 
+    def pair_through(self, broker: BrokerId) -> tuple[BrokerId, BrokerId] | None:
+        return self.topology.pair_through(broker, self.topology.unique_paths)
+
     def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
         return self.markers.fence(peer)
 

@@ -10,7 +10,7 @@ nothing between paths that do not have it.
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -48,18 +48,26 @@ class UniquePaths:
         """Each broker -> its neighbour on the way to `root` (root -> itself)."""
         toward = self._toward.get(root)
         if toward is None:
-            toward = self._toward[root] = {}
-            reached = [(0, root, root)]
-            while reached:
-                weight, broker, parent = heapq.heappop(reached)
-                if broker not in toward:
-                    toward[broker] = parent
-                    if broker != root and broker not in self.topology.core:
-                        continue
-                    for neighbour in self.topology.around(broker):
-                        if neighbour not in toward:
-                            link = self._weights[frozenset((broker, neighbour))]
-                            heapq.heappush(reached, (weight + link, neighbour, broker))
+            toward = self._grown(root, self.topology.relays(root))
+            if len(toward) < len(self.topology.all_brokers):
+                # A broker whose neighbours are all gone: the last way to it is known, and nothing goes there.
+                toward = self._grown(root, self.topology.core) | toward
+            self._toward[root] = toward
+        return toward
+
+    def _grown(self, root: BrokerId, relays: Collection[BrokerId]) -> dict[BrokerId, BrokerId]:
+        toward: dict[BrokerId, BrokerId] = {}
+        reached = [(0, root, root)]
+        while reached:
+            weight, broker, parent = heapq.heappop(reached)
+            if broker not in toward:
+                toward[broker] = parent
+                if broker != root and broker not in relays:
+                    continue
+                for neighbour in self.topology.around(broker):
+                    if neighbour not in toward:
+                        link = self._weights[frozenset((broker, neighbour))]
+                        heapq.heappush(reached, (weight + link, neighbour, broker))
         return toward
 
     def next_hop(self, here: BrokerId, to: BrokerId) -> BrokerId:

@@ -5,12 +5,13 @@ broker computes the same. A topology is computed once and shared by all the brok
 
 The brokers that a topology is made with are its *core*. An *edge* broker is attached later, to brokers of the core, and
 carries nothing between others: every path leads over the core alone. So no path between two brokers changes when a
-third one is attached or departs, and paths do not depend on the order in which brokers came. A broker that departed is
+third one is attached or departs, and paths do not depend on the order in which brokers came. A broker of the core may
+depart if no path between others leads through it (`pair_through`): then the same holds. A broker that departed is
 remembered: events that entered there may still be under way, and follow the paths that they followed before.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 from roamq.core.errors import ConfigError
@@ -94,12 +95,27 @@ class Topology:
             self._around[core] = tuple(sorted((*self._around[core], edge)))
         self._changed()
 
-    def depart(self, edge: BrokerId) -> None:
-        """An edge broker is gone for good."""
-        assert edge in self.attached and edge in self.brokers, f"{edge} is no edge broker of the network"
-        self.brokers = tuple(broker for broker in self.brokers if broker != edge)
-        self.departed.add(edge)
+    def depart(self, gone: BrokerId) -> None:
+        """A broker is gone for good: one that no path between others leads through."""
+        assert gone in self.brokers, f"{gone} is no broker of the network"
+        self.brokers = tuple(broker for broker in self.brokers if broker != gone)
+        self.departed.add(gone)
         self._changed()
+
+    def pair_through(
+        self, broker: BrokerId, paths: "Topology | UniquePaths"
+    ) -> tuple[BrokerId, BrokerId] | None:
+        """Two other brokers of the network with this one on the path between them; None if there are none."""
+        for root in self.brokers:
+            toward = paths.tree(root)
+            for other in self.brokers if root != broker else ():
+                if other not in (root, broker) and toward[other] == broker:
+                    return root, other
+        return None
+
+    def relays(self, root: BrokerId) -> frozenset[BrokerId]:
+        """Whom the paths of a broker may lead through: the core, but for those that departed before it."""
+        return self.core if root in self.departed else self.core - self.departed
 
     def _unlink(self, edge: BrokerId) -> None:
         for core in self._around.pop(edge):
@@ -118,17 +134,24 @@ class Topology:
         """The shortest-path tree of `root`: each broker -> its neighbour on the way to `root` (root -> itself)."""
         toward = self._toward.get(root)
         if toward is None:
-            toward = {root: root}
-            queue = deque([root])
-            while queue:
-                here = queue.popleft()
-                if here != root and here not in self.core:
-                    continue
-                for neighbour in self._around[here]:
-                    if neighbour not in toward:
-                        toward[neighbour] = here
-                        queue.append(neighbour)
+            toward = self._grown(root, self.relays(root))
+            if len(toward) < len(self._around):
+                # A broker whose neighbours are all gone: the last way to it is known, and nothing goes there.
+                toward = self._grown(root, self.core) | toward
             self._toward[root] = toward
+        return toward
+
+    def _grown(self, root: BrokerId, relays: Collection[BrokerId]) -> dict[BrokerId, BrokerId]:
+        toward = {root: root}
+        queue = deque([root])
+        while queue:
+            here = queue.popleft()
+            if here != root and here not in relays:
+                continue
+            for neighbour in self._around[here]:
+                if neighbour not in toward:
+                    toward[neighbour] = here
+                    queue.append(neighbour)
         return toward
 
     def children(self, root: BrokerId, of: BrokerId) -> tuple[BrokerId, ...]:

@@ -40,7 +40,7 @@ class FakeLinks:
         turns = SimpleNamespace(add=self.turns.append)
         self.shell = SimpleNamespace(now=lambda: 1.0, feed=lambda *fed: self.fed.append(fed), turns=turns)
         self.strangers: set[LinkSocket] = set()
-        self.is_leaving = self.is_paused = False
+        self.is_leaving = self.is_paused = self.has_stopped = False
 
     def session_on(self, transport: asyncio.BaseTransport, **more: Any) -> LinkSession:
         return session("b", nonce=b"b" * NONCE_BYTES)

@@ -287,6 +287,9 @@ def _read(path: Path) -> LiveBroker:
         gc.enable()
 
 
+_HINTS: Final = {"links": ' (`paths = "links"` if others carried none then)'}
+
+
 def _check_same_network(live: LiveBroker, settings: Settings, folder: Path) -> None:
     """What is stored fits only the network it was stored for."""
     stored = live.machine.settings
@@ -294,7 +297,7 @@ def _check_same_network(live: LiveBroker, settings: Settings, folder: Path) -> N
         if getattr(stored, name) != getattr(settings, name):
             raise ConfigError(
                 f"network.{name}: is {getattr(settings, name)!r}, but {folder} holds sessions of a network with "
-                f"{getattr(stored, name)!r}; set it back, or move the folder away to start empty"
+                f"{getattr(stored, name)!r}; set it back{_HINTS.get(name, '')}, or move the folder away to start empty"
             )
     try:
         check_change(choices(stored), choices(settings), "network.scheme")

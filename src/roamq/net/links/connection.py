@@ -60,6 +60,8 @@ class LinkSocket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        if self.links.has_stopped:  # while TLS was being agreed on
+            self.abort()
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.began_at = self.links.shell.now()
         if self.calls is not None:

@@ -3,11 +3,13 @@
 A link's protocol needs a stream of bytes between two brokers and nothing else. While a neighbour cannot be reached
 directly, a broker that can reach both passes the bytes on; with TLS it passes on what it cannot read. It keeps no
 frames: what is lost with it the two ends send again, as after any break. The calls that go on trying the direct way end
-a detour when one of them succeeds (`sockets`).
+a detour when one of them succeeds (`sockets`). Links between brokers that cannot call each other are always carried, by
+as few as can.
 """
 
 import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -18,7 +20,7 @@ from roamq.core.events import BrokerId
 from roamq.net.links.hosts import notice_soon
 from roamq.net.links.linkmap import LinkMap, Path
 from roamq.net.links.lives import MICROSECONDS
-from roamq.net.links.patience import STEADY_S
+from roamq.net.links.patience import STEADY_S, Patience
 from roamq.net.links.protocol import DETOURS_SINCE, Carried, LinkedWith, LinkSession, Up
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("roamq.links")
 
-CARRIED_MAX: Final = 128
+CARRIED_MAX: Final = 512
 """Links that one broker carries for others."""
 PIPE_BYTES: Final = 64 * 1024
 """What may wait for one end of a link that is carried before the other end is not read any more."""
@@ -35,6 +37,8 @@ OPEN_S_MAX: Final = 5.0
 """How long it may take until a link runs by a detour."""
 CLOSE_S_MAX: Final = 5.0
 LOOK_AGAIN_S: Final = 0.5
+BETTER_AFTER_S: Final = 5.0
+"""A link runs through others so long before a way through fewer of them is taken."""
 _FAILURES: Final = (OSError, TimeoutError, RemoteProtocolError, RuntimeError)
 """Why there is no detour; a `RuntimeError` is uvloop's word for a connection that has just closed."""
 
@@ -189,6 +193,11 @@ class Detours:
                 link.session.tell_linked(theirs)
                 link.write()
 
+    def apart_without_me(self) -> tuple[BrokerId, BrokerId] | None:
+        """Two neighbours that reach each other through this broker alone; None if there are none."""
+        mine = [name for name, link in self._links.up.items() if link.is_direct and name in self._brokers]
+        return self._map.apart_without_me(mine) if self.is_on else None
+
     # --- links of this broker that others carry ------------------------------------------------------------------
 
     def way(self, peer: BrokerId, avoid: Iterable[Path] = ()) -> Path | None:
@@ -212,16 +221,20 @@ class Detours:
             await asyncio.sleep(min(LOOK_AGAIN_S, max(0.0, until - now())))
 
     async def keep(self, peer: BrokerId) -> None:
-        """Have the link with a neighbour carried by others whenever it is down for a while."""
+        """Have the link with a neighbour carried by others whenever it is down for a while; at once if it cannot be
+        called at all."""
         assert self._after_s is not None
         links = self._links
         self._down[peer] = asyncio.Event()
         self._down[peer].set()
-        self._direct_until[peer] = links.shell.now()
+        if peer in links.options.peers:
+            self._direct_until[peer] = links.shell.now()
         failed: set[Path] = set()
-        while True:
+        patience = Patience()
+        while not links.is_departed(peer):
             await self._down[peer].wait()
-            await asyncio.sleep(max(0.0, self._direct_until[peer] + self._after_s - links.shell.now()))
+            wait_until = self._direct_until.get(peer, -math.inf) + self._after_s
+            await asyncio.sleep(max(0.0, wait_until - links.shell.now()))
             if peer in links.up:
                 continue
             way = None if links.is_greeting(peer) else self.way(peer, failed)
@@ -229,22 +242,54 @@ class Detours:
                 failed.clear()
                 await asyncio.sleep(LOOK_AGAIN_S)
                 continue
-            began = links.shell.now()
-            try:
-                async with asyncio.timeout(OPEN_S_MAX):
-                    link = await self._call(peer, way)
-            except _FAILURES as error:
-                log.info("no detour to %s through %s: %s", peer, ", ".join(way), error or "no answer in time")
+            link = await self._try(peer, way)
+            if link is None:
                 failed.add(way)
                 continue
-            await link.ended.wait()
-            if links.shell.now() - began < STEADY_S:
-                failed.add(way)
+            last, lasted_s = await self._until_gone(peer, link, patience)
+            if lasted_s < STEADY_S:
+                failed.add(last.through)
             else:
                 failed.clear()
 
-    async def _call(self, peer: BrokerId, way: Path) -> "LinkSocket":
-        """Call a neighbour on a connection that others carry."""
+    async def _until_gone(
+        self, peer: BrokerId, link: "LinkSocket", patience: Patience
+    ) -> tuple["LinkSocket", float]:
+        """Wait until a link that others carry is gone, and take it to a way through fewer of them when there is one;
+        gives its last connection, and how long that lasted. A way that breaks soon is not tried again soon."""
+        links = self._links
+        began = links.shell.now()
+        while True:
+            try:
+                async with asyncio.timeout(BETTER_AFTER_S + patience.doubt_s):
+                    await link.ended.wait()
+            except TimeoutError:
+                better = self.way(peer)
+                if better is None or len(better) >= len(link.through) or links.up.get(peer) is not link:
+                    continue
+                tried_at = links.shell.now()
+                instead = await self._try(peer, better, instead_of=link)
+                if instead is None:
+                    patience.broken(0.0)
+                else:
+                    link, began = instead, tried_at
+            else:
+                lasted_s = links.shell.now() - began
+                patience.broken(lasted_s)
+                return link, lasted_s
+
+    async def _try(
+        self, peer: BrokerId, way: Path, instead_of: "LinkSocket | None" = None
+    ) -> "LinkSocket | None":
+        try:
+            async with asyncio.timeout(OPEN_S_MAX):
+                return await self._call(peer, way, instead_of)
+        except _FAILURES as error:
+            log.info("no detour to %s through %s: %s", peer, ", ".join(way), error or "no answer in time")
+            return None
+
+    async def _call(self, peer: BrokerId, way: Path, instead_of: "LinkSocket | None") -> "LinkSocket":
+        """Call a neighbour on a connection that others carry, while there is no other one than `instead_of`."""
         links = self._links
         carrier = transport = await self._open((*way, peer))
         tls = links.tls(ssl.Purpose.SERVER_AUTH)
@@ -255,9 +300,9 @@ class Detours:
             transport = begun
         if transport.is_closing():
             raise ConnectionResetError("closed by who carries it")
-        if peer in links.up or links.is_greeting(peer):
+        if links.up.get(peer) is not instead_of or links.is_greeting(peer):
             carrier.abort()
-            raise ConnectionAbortedError("the direct way is open again")
+            raise ConnectionAbortedError("there is another connection by now")
         link = links.socket_through(peer, way, carrier)
         transport.set_protocol(link)
         link.connection_made(transport)
@@ -289,7 +334,13 @@ class Detours:
             return
         task = self._links.shell.loop.create_task(self._carry(asker, path))
         self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._opening.discard(task)
+            if task.cancelled():  # this broker stops
+                asker.transport.abort()
+
+        task.add_done_callback(done)
 
     def _refusal(self, path: Path) -> str:
         links = self._links

@@ -84,6 +84,19 @@ class LinkMap:
             reached.extend((*path, one) for one in entry.linked if one not in seen)
         return None
 
+    def apart_without_me(self, brokers: Collection[BrokerId]) -> tuple[BrokerId, BrokerId] | None:
+        """Two of these brokers that are connected through this one alone; None if there are none."""
+        first, *others = sorted(brokers) or [self._me]
+        seen = {self._me, first}
+        reached = deque([first])
+        while reached:
+            entry = self._known.get(reached.popleft())
+            for one in entry.linked if entry is not None else ():
+                if one not in seen:
+                    seen.add(one)
+                    reached.append(one)
+        return next(((first, other) for other in others if other not in seen), None)
+
     def _renew(self, linked: tuple[BrokerId, ...], number: int) -> LinkedWith:
         mine = self._known.get(self._me)
         said = LinkedWith(self._me, max(number, 0 if mine is None else mine.number + 1), linked)

@@ -1,8 +1,9 @@
 """The description of a network as data: the brokers of the first configuration, and what has become of others since.
 
-The brokers of the configuration are the *core*, which never changes. An *edge* broker joins later, linked with
-brokers of the core, leaves, or is forgotten. Edge brokers carry nothing for others, so that changes to two of them do
-not depend on each other: brokers may hear of them in any order. Of two changes to one broker the later one holds.
+The brokers of the configuration are the *core*. An *edge* broker joins later, linked with brokers of the core, leaves,
+or is forgotten; a broker of the core may leave or be forgotten, for good, if nothing between others goes through it.
+Brokers that come and go carry nothing for others, so that changes to two of them do not depend on each other: brokers
+may hear of them in any order. Of two changes to one broker the later one holds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,11 +21,11 @@ _RANKS: Final[dict[State, int]] = {"joined": 0, "left": 1, "forgotten": 2}
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """An edge broker, as the network knows it."""
+    """An edge broker, as the network knows it, or a broker of the core that has gone."""
 
     name: BrokerId
     life: int
-    """When it was admitted, in microseconds: which of its lives in the network this is."""
+    """When it was admitted, in microseconds: which of its lives in the network this is. 0 for one of the core."""
     at: tuple[BrokerId, ...]
     """The brokers of the core that it is linked with."""
     state: State = "joined"

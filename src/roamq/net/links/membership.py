@@ -7,6 +7,8 @@ of what its neighbours kept for it.
 
 from typing import Final
 
+import msgspec
+
 from roamq.broker.broker import Broker
 from roamq.core.context import Epoch, Mode
 from roamq.core.events import BrokerId, ClientId
@@ -106,7 +108,11 @@ class Membership:
             if core_broker not in core:
                 why = "joined later itself, and carries nothing for others"
                 reason = why if core_broker in self.members else "is no broker of the network"
-                raise ValueError(f"{core_broker!r} {reason}; name one of {', '.join(sorted(core))}")
+                raise ValueError(f"{core_broker!r} {reason}; name one of {', '.join(self._staying)}")
+            if core_broker not in self._staying:
+                raise ValueError(
+                    f"{core_broker!r} has left or leaves; name one of {', '.join(self._staying)}"
+                )
         if isinstance(self._broker.router, Hierarchy):
             raise ValueError(
                 "network.overlay is 'hierarchy', in which every broker has its place from the beginning; brokers join "
@@ -124,28 +130,49 @@ class Membership:
 
     def departing(self, name: str, state: State) -> Member:
         """The change by which a broker leaves or is forgotten; raises ValueError if it cannot."""
-        known = self.members.get(BrokerId(name))
-        if name in self._topology.core:
-            raise ValueError(
-                f"{name!r} is a broker of the first configuration, and others may send through it: it can be drained "
-                "and restarted, and not be taken out"
-            )
+        broker = BrokerId(name)
+        known = self.members.get(broker)
+        if known is None and broker in self._topology.core:
+            known = Member(name=broker, life=0, at=(), changes=0)
         if known is None:
-            raise ValueError(f"{name!r} is no broker that has joined the network")
+            raise ValueError(f"{name!r} is no broker of the network")
         if known.is_gone:
             raise ValueError(f"{name!r} is gone already ({known.state})")
         if not self._broker.scheme.lets_brokers_depart:
             raise ValueError("the network's scheme keeps contexts at brokers for good: brokers cannot leave")
-        changes = known.changes + 1
-        return Member(
-            name=known.name,
-            life=known.life,
-            at=known.at,
-            state=state,
-            reference=known.reference,
-            position=known.position,
-            changes=changes,
+        if broker in self._topology.core:
+            self._check_nobody_sends_through(broker)
+        return msgspec.structs.replace(known, state=state, changes=known.changes + 1)
+
+    def _check_nobody_sends_through(self, broker: BrokerId) -> None:
+        """A broker of the core may go if it is in the middle of no path; raises ValueError that says whose it is in."""
+        if isinstance(self._broker.router, Hierarchy):
+            raise ValueError("network.overlay is 'hierarchy', in which every broker keeps its place")
+        if mates := self._others.mates_of(broker):
+            raise ValueError(
+                f"{broker!r} is a process of one broker with {', '.join(mates)}: they cannot leave alone"
+            )
+        pair = self._broker.router.pair_through(broker)
+        if pair is None:
+            return
+        joined = [one for one in pair if one in self.members]
+        if joined:
+            what = f"let {joined[0]!r} leave before, and join again afterwards"
+        else:
+            what = (
+                f'link {pair[0]!r} with {pair[1]!r}, by network.links or `paths = "direct"`, and start all brokers '
+                "with empty folders when they are drained; or drain this one and let it run without clients"
+            )
+        raise ValueError(
+            f"what {pair[0]!r} and {pair[1]!r} have for each other goes through {broker!r}: {what}"
         )
+
+    @property
+    def _staying(self) -> list[BrokerId]:
+        """The brokers of the core that are there, and do not leave."""
+        gone = self._topology.departed | self._others.leaving
+        leaves = {self._host.me} if self.unheard is not None else set()
+        return sorted(self._topology.core - gone - leaves)
 
     # --- changes ------------------------------------------------------------------------------------------------
 
@@ -162,7 +189,8 @@ class Membership:
         if member.name == self._host.me:
             self._learn_own(known, member)
             return
-        if known is None or known.life < member.life:
+        is_core = member.name in self._topology.core
+        if not is_core and (known is None or known.life < member.life):
             if member.name in self._topology.brokers:
                 self._depart(member.name, is_lost=True)
             self._attach(member)
@@ -179,7 +207,8 @@ class Membership:
             self._outboxes.put_first(neighbour, NetworkTold.of(self.members.values()))
 
     def _learn_own(self, known: Member | None, member: Member) -> None:
-        if known is None or known.life != member.life:
+        is_core = member.name in self._topology.core
+        if not is_core and (known is None or known.life != member.life):
             self._broker.router.broker_joined(member.name, member.mark)
             if known is not None:
                 self._broker.router.doubt()  # what others want since it left was never told here
@@ -216,12 +245,23 @@ class Membership:
             self.unheard.discard(name)
             self._leave_if_heard()
         self._return_all(unsent)
+        self._say_who_is_alone()
+
+    def _say_who_is_alone(self) -> None:
+        """A broker may have joined at one that was declared dead in the same moment."""
+        for name in self._topology.attached:
+            if name in self._topology.brokers and not self._topology.neighbours[name]:
+                self._host.out.notices.append(
+                    f"the brokers that {name} is linked with are gone: declare it dead (`roamq forget`), and let it "
+                    "join again"
+                )
 
     def rewire(self) -> None:
         """The state was read from a snapshot: make the topology what it was then."""
         for member in self.members.values():
             if member.name != self._host.me:
-                self._topology.attach(member.name, member.at)
+                if member.name not in self._topology.core:
+                    self._topology.attach(member.name, member.at)
                 if member.is_gone:
                     self._topology.depart(member.name)
         self._others.renew(self.members)
@@ -282,9 +322,16 @@ class Membership:
         )
 
     def _leave_if_heard(self) -> None:
-        if not self.unheard and not self.has_left and not self._holds_sessions():
-            self._host.cancel_timer((FAREWELL_TIMER,))
-            self.learn(self.departing(self._host.me, "left"))
+        if self.unheard or self.unheard is None or self.has_left or self._holds_sessions():
+            return
+        self._host.cancel_timer((FAREWELL_TIMER,))
+        try:
+            change = self.departing(self._host.me, "left")
+        except ValueError as error:  # a broker has joined here meanwhile
+            self.unheard = None
+            self._host.out.notices.append(f"this broker stays: {error}")
+            return
+        self.learn(change)
 
     # --- what operators ask -----------------------------------------------------------------------------------------
 

@@ -40,6 +40,11 @@ class OtherBrokers:
         self._choose_successors()
         self._joined = {name: member.reference for name, member in members.items() if member.reference}
 
+    def mates_of(self, broker: BrokerId) -> list[BrokerId]:
+        """The other processes of a broker, if it is this one or one of them."""
+        together = self._mates | {self._broker.me}
+        return sorted(together - {broker}) if broker in together else []
+
     def spare(self, broker: BrokerId) -> None:
         """A broker is about to leave."""
         self.leaving.add(broker)

@@ -255,9 +255,7 @@ class LinkSession:
         self.output.append(body)
 
     def _say_hello(self, peer: BrokerId) -> None:
-        counted = self._count(peer)
-        assert counted is not None
-        received, sent = counted
+        received, sent = self._count(peer) or (0, 0)  # it may have departed since it was called
         to = peer if self._called else ""
         mine = self.identity
         described = dict(mine.description)

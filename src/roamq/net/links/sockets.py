@@ -82,6 +82,9 @@ class LinkSockets:
         self.is_leaving = False
         """Whether the broker stops: it takes nothing in any more, and waits until its neighbours have what it sent."""
 
+        self.has_stopped = False
+        """Whether no link comes up any more."""
+
     def take_no_more(self) -> None:
         """From now on only acknowledgements are heard: the neighbours keep their frames for the broker's next life."""
         self.is_leaving = True
@@ -95,6 +98,11 @@ class LinkSockets:
     def through(self) -> dict[str, list[str]]:
         """Neighbours with which the link runs through others -> those, in order from this broker."""
         return {peer: list(link.through) for peer, link in self.up.items() if link.through}
+
+    @property
+    def detoured(self) -> dict[str, list[str]]:
+        """Of `through`, the neighbours that could be called directly."""
+        return {peer: carriers for peer, carriers in self.through.items() if peer not in self.options.carried}
 
     @property
     def carried(self) -> list[tuple[BrokerId, BrokerId]]:
@@ -116,9 +124,10 @@ class LinkSockets:
                 raise ConfigError(f"{field}: {where}: {error.strerror or error}") from error
         if options.mates:
             await self._listen_for_mates()
-        for name in (*options.peers, *options.mates):
+        for name in (*options.peers, *options.mates, *options.carried):
             if options.always_calls or self.identity.me < name:
-                self._callers.append(loop.create_task(self._call(BrokerId(name))))
+                if name not in options.carried:
+                    self._callers.append(loop.create_task(self._call(BrokerId(name))))
                 if name not in options.mates and self.detours.is_on:
                     self._callers.append(loop.create_task(self.detours.keep(BrokerId(name))))
 
@@ -139,6 +148,7 @@ class LinkSockets:
             raise ConfigError(f"{path}: {error.strerror or error}") from error
 
     async def stop(self) -> None:
+        self.has_stopped = True
         for caller in self._callers:
             caller.cancel()
         await asyncio.gather(*self._callers, return_exceptions=True)
@@ -152,6 +162,10 @@ class LinkSockets:
         """What a HELLO tells: safely received, and sent."""
         sent = self._outboxes.sent.get(BrokerId(peer))
         return None if sent is None else (self.safe.get(BrokerId(peer), 0), sent)
+
+    def is_departed(self, peer: BrokerId) -> bool:
+        """Whether a neighbour of the configuration is gone for good: nobody calls it any more."""
+        return peer not in self._outboxes.sent
 
     def session_on(
         self,
@@ -197,7 +211,8 @@ class LinkSockets:
         link.acknowledged = self.safe.get(up.peer, 0)
         self.refused.pop(up.peer, None)
         if link.through:
-            log.warning("link with %s is up, through %s", up.peer, ", ".join(link.through))
+            level = logging.INFO if up.peer in self.options.carried else logging.WARNING
+            log.log(level, "link with %s is up, through %s", up.peer, ", ".join(link.through))
         else:
             log.info("link with %s is up", up.peer)
         self.shell.feed(InputKind.LINK_ACKED, up.peer, up.received)
@@ -226,7 +241,7 @@ class LinkSockets:
         link_before = self.up.get(peer)
         if link_before is None:
             return False
-        log.info("link with %s goes from %s to a direct connection", peer, ", ".join(link_before.through))
+        log.info("link with %s goes from %s to another connection", peer, ", ".join(link_before.through))
         link_before.abort()
         self._take_down(peer, link_before)
         return True
@@ -248,7 +263,7 @@ class LinkSockets:
     async def _call(self, peer: BrokerId) -> None:
         """Keep a direct link to `peer`, for ever; call less and less often while it does not answer."""
         patience = Patience()
-        while True:
+        while not self.is_departed(peer):
             began = self.shell.now()
             try:
                 # `wait_for` would swallow the cancellation that comes in the moment in which the call succeeds.

@@ -93,7 +93,7 @@ class Alarms:
         for peer in health["links_down"]:
             text = f"{peer} is not reachable; {status.outbox_frames.get(peer, 0):,} frames wait for it"
             yield _Condition("link_down", peer, CRITICAL, text, LASTS_S)
-        for peer, carriers in health.get("links_through", {}).items():
+        for peer, carriers in health.get("links_detoured", {}).items():
             text = f"the link with {peer} runs through {', '.join(carriers)}: there is no direct connection"
             yield _Condition("link_detour", peer, WARNING, text)
         if health["status"] == "draining":

@@ -8,6 +8,7 @@ import ipaddress
 import itertools
 import json
 import math
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ from roamq.net.ops.options import (
 )
 from roamq.net.ops.settings import ANONYMOUS, ANYBODY, AccessRules, Rule, Settings
 from roamq.net.ops.tables import TABLES, BrokerTable, ListenerTable
+from roamq.net.ops.wiring import Pair, Paths, fault_in, linked, paths_of
 from roamq.overlay.topology import Topology
 from roamq.schemes.table import scheme_named
 
@@ -97,12 +99,25 @@ class NetworkConfig:
             raise self._error(field, reason) from error
 
     @property
-    def links(self) -> tuple[tuple[str, str], ...]:
-        within = processes.links_of(self.processes)
+    def core(self) -> list[str]:
+        """The brokers of the first configuration, the first process of each."""
+        return [name for name in self.processes if name not in self.edges]
+
+    @property
+    def connections(self) -> tuple[Pair, ...]:
+        """Which brokers can call each other."""
         if self.network.links == "mesh":
-            core = [name for name in self.processes if name not in self.edges]
-            return (*itertools.combinations(core, 2), *within)
-        return (*((a, b) for a, b in self.network.links), *within)
+            return tuple(itertools.combinations(self.core, 2))
+        return tuple((a, b) for a, b in self.network.links)
+
+    @cached_property
+    def paths(self) -> Paths:
+        wanted, detours = self.network.paths, self.network.detours
+        return paths_of(wanted, self.network.overlay, self.core, self.connections, detours=detours)
+
+    @cached_property
+    def links(self) -> tuple[Pair, ...]:
+        return (*linked(self.paths, self.core, self.connections), *processes.links_of(self.processes))
 
     @property
     def keys_folder(self) -> Path | None:
@@ -113,6 +128,10 @@ class NetworkConfig:
         table = self.brokers.get(broker)
         if table is None:
             raise ConfigError(f"{self.source.name}: no broker {broker!r}{suggestion(broker, self.brokers)}")
+        if table.gone:
+            raise self._error(
+                f"brokers.{broker}.gone", f"{broker!r} has left the network, and starts no more"
+            )
         if self._files_exist:
             self._check_files(broker, table)
         listeners = tuple(self._listener(number, entry) for number, entry in enumerate(table.listeners))
@@ -252,6 +271,9 @@ class NetworkConfig:
         mates = self.mates[broker]
         neighbours = [b if a == broker else a for a, b in self.links if broker in (a, b)]
         neighbours += self.edges.get(broker, ())
+        neighbours = [name for name in neighbours if name not in mates and not self.brokers[name].gone]
+        called = {b if a == broker else a for a, b in self.connections if broker in (a, b)}
+        called.update(table.calls or self.edges.get(broker, ()))
         run = processes.run_folder(self.network.name, self.folder) if len(mates) > 1 else None
         keys = self.keys_folder
         return NeighbourOptions(
@@ -262,8 +284,9 @@ class NetworkConfig:
             peers={
                 name: (self.brokers[name].host, self.brokers[name].link_port)
                 for name in neighbours
-                if name not in mates
+                if name in called
             },
+            carried=tuple(name for name in neighbours if name not in called),
             mates=tuple(name for name in mates if name != broker),
             always_calls=broker in self.edges,
             run_folder=run,
@@ -322,9 +345,12 @@ class NetworkConfig:
         self.classes = read_classes(self.network.classes, users, self.source, self._scheme_options)
         check_classes(self.network.scheme, options, self.classes, self.source)
         try:
+            Topology(self.core, self.connections)
             topology = Topology((name for name in self.brokers if name not in self.edges), self.links)
         except ConfigError as error:
             raise self._error("network.links", str(error)) from error
+        if fault := fault_in(self.paths, self.core, self.connections, detours=self.network.detours):
+            raise self._error(*fault)
         if self.network.overlay == "hierarchy" and not topology.is_tree:
             raise self._error("network.overlay", "a hierarchy needs links that form a tree")
         without = [name for name in self.processes if self.brokers[name].position is None]
@@ -363,6 +389,8 @@ class NetworkConfig:
                 if one not in core:
                     hint = suggestion(one, core)
                     raise self._error(f"brokers.{name}.at", f"{one!r} is no broker without `at`{hint}")
+            if unlinked := [one for one in tables[name].calls if one not in at]:
+                raise self._error(f"brokers.{name}.calls", f"{unlinked[0]!r} is not among `at`")
             if tables[name].processes != 1:
                 raise self._error(f"brokers.{name}.processes", "a broker that joined later is one process")
 

@@ -48,6 +48,8 @@ class Growing:
     def forget(self, name: str) -> dict[str, Any]:
         """Declare a broker dead; tells whose sessions are lost, as far as is known here."""
         account = self._shell.live.machine.membership
+        if name == self._shell.live.machine.me:
+            raise ValueError(f"{name!r} is asked itself, and is there: `roamq leave` takes it out")
         member = account.departing(name, "forgotten")
         clients = account.clients_at(BrokerId(name))
         self._shell.feed(InputKind.MEMBER, msgspec.msgpack.encode(member))
@@ -58,6 +60,12 @@ class Growing:
         """Hand everything over, then take this broker out of the network and stop it. `look` tells how far it is."""
         machine = self._shell.live.machine
         machine.membership.departing(machine.me, "left")
+        detours = getattr(self._shell.neighbours, "detours", None)
+        if detours is not None and (apart := detours.apart_without_me()):
+            raise ValueError(
+                f"{apart[0]!r} and {apart[1]!r} reach each other through {machine.me!r} alone: add a link to "
+                "network.links that leads around it, and start the two again"
+            )
         if self._task is None or self._task.done():
             drained = drain()
             self._task = self._shell.loop.create_task(self._leave())
@@ -70,6 +78,11 @@ class Growing:
         while not account.has_left:
             found = self._draining.look()
             if account.unheard is None and not found["left"] and not found["unconfirmed"]:
+                try:
+                    account.departing(machine.me, "left")
+                except ValueError as error:  # a broker has joined here meanwhile
+                    log.warning("%s is drained, and stays: %s", machine.me, error)
+                    return
                 self._shell.feed(InputKind.LEAVE)
             await asyncio.sleep(LOOK_EVERY_S)
         while not self._is_heard():

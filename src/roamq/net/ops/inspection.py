@@ -367,7 +367,8 @@ class Inspector:
         counts = Counter(
             epoch.broker for name in directory.clients() if (epoch := directory.last_epoch(name))
         )
-        settings = machine.settings
+        settings, account = machine.settings, machine.membership
+        gone = {member.name for member in account.members.values() if member.is_gone}
         areas = settings.positions or settings.scheme_options.get("areas") or {}
         places = [
             PlaceRow(
@@ -377,8 +378,8 @@ class Inspector:
                 position=[float(value) for value in areas[name]] if name in areas else None,
             )
             for name in settings.brokers
+            if name not in gone
         ]
-        account = machine.membership
         joined = [member for member in account.members.values() if not member.is_gone]
         places += [
             PlaceRow(
@@ -390,7 +391,9 @@ class Inspector:
             )
             for member in joined
         ]
-        links = [list(link) for link in settings.links] + [[m.name, one] for m in joined for one in m.at]
+        links = [list(link) for link in settings.links if not gone & set(link)] + [
+            [m.name, one] for m in joined for one in m.at if one not in gone
+        ]
         return NetworkAnswer(asked=machine.me, places=places, links=links, version=account.version)
 
     def places(self) -> dict[str, str]:

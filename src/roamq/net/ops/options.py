@@ -67,6 +67,9 @@ class NeighbourOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     peers: dict[str, tuple[str, int]]
+    """Neighbours that can be called, and where."""
+    carried: tuple[str, ...] = ()
+    """Neighbours that cannot be called: others carry the links with them."""
     always_calls: bool = False
     """Whether this broker calls all its peers: one that joined later does, so that nobody has to reach it."""
     mates: tuple[str, ...] = ()

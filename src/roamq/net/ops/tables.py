@@ -8,6 +8,7 @@ from roamq.net.clients.mqtt.limits import Limits
 from roamq.net.clients.tokens import TokenTable
 from roamq.net.ops.options import Bounds
 from roamq.net.ops.settings import Quotas
+from roamq.net.ops.wiring import Paths
 
 
 class NetworkTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,6 +20,11 @@ class NetworkTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Clients that have a scheme of their own (`ClientClass`): the first whose rule fits decides."""
     overlay: Literal["interest", "flooding", "hierarchy"] = "interest"
     links: Literal["mesh"] | list[tuple[str, str]] = "mesh"
+    """Which brokers can call each other."""
+    paths: Paths | None = None
+    """`direct`: each broker is linked with each, and others carry the links of those that cannot call each other.
+    `links`: what goes between two brokers goes from link to link. Without a value, direct where that can lead around a
+    broker (`wiring`)."""
     secret: str | None = None
     """Shared by the brokers; enough on loopback only."""
     keys: str | None = None
@@ -53,6 +59,10 @@ class BrokerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """What clients that are sent here are told (Server Reference); the first listener unless given."""
     at: list[str] = []
     """For a broker that joined later (`roamq join`): the brokers of the first configuration that it is linked with."""
+    calls: list[str] = []
+    """Those of `at` that it can call; others carry its links with the rest. All of them unless given."""
+    gone: bool = False
+    """Whether this broker of the first configuration has left for good: its name stays, and nobody calls it."""
     processes: int = 1
     """How many processes share its listeners, each a broker of the network (`processes.py`)."""
     position: tuple[float, float] | None = None

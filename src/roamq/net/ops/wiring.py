@@ -1,0 +1,86 @@
+"""Which brokers are linked, and which of these links have a connection of their own.
+
+`network.links` says who can call whom. With *direct* paths each broker of the core is linked with each other one, and
+brokers in between carry the links that have no connection of their own: they pass bytes on and keep nothing. So no
+broker stands in the middle of a path, and what goes between two brokers goes around any third one that is down. With
+paths along the links, what goes between two brokers is taken in, stored and sent on by those in between.
+"""
+
+from collections.abc import Collection
+from itertools import combinations
+from typing import Final, Literal
+
+from roamq.core.events import BrokerId
+from roamq.net.links.protocol import CARRIERS_MAX
+from roamq.overlay.topology import Topology
+
+Pair = tuple[str, str]
+Paths = Literal["direct", "links"]
+
+CARRIED_LINKS_MAX: Final = 128
+"""So many links without a connection of their own a network may have: one broker may have to carry all of them."""
+DIRECT_BROKERS_MAX: Final = 16
+"""A broker that joins is linked with all brokers of a core that is no larger."""
+
+
+def without_connection(brokers: Collection[str], connections: Collection[Pair]) -> list[Pair]:
+    """The pairs of brokers that cannot call each other."""
+    connected = {frozenset(pair) for pair in connections}
+    return [pair for pair in combinations(brokers, 2) if frozenset(pair) not in connected]
+
+
+def why_not_direct(brokers: Collection[str], connections: Collection[Pair]) -> str:
+    """Why links between all of these brokers could not be carried over their connections; empty if they could."""
+    missing = without_connection(brokers, connections)
+    if len(missing) > CARRIED_LINKS_MAX:
+        return f"{len(missing)} links would have to be carried by others, and {CARRIED_LINKS_MAX} may be"
+    topology = Topology(brokers, connections)
+    for a, b in missing:
+        between = topology.distance(BrokerId(a), BrokerId(b)) - 1
+        if between > CARRIERS_MAX:
+            return f"{between} brokers lie between {a!r} and {b!r}, and at most {CARRIERS_MAX} carry a link"
+    return ""
+
+
+def paths_of(
+    wanted: Paths | None,
+    overlay: str,
+    brokers: Collection[str],
+    connections: Collection[Pair],
+    *,
+    detours: bool,
+) -> Paths:
+    """How paths lead if the configuration does not say: direct, where that leads around somebody and can be done."""
+    if wanted is not None:
+        return wanted
+    is_tree = len({frozenset(pair) for pair in connections}) == len(brokers) - 1
+    can = detours and overlay != "hierarchy" and not is_tree and not why_not_direct(brokers, connections)
+    return "direct" if can else "links"
+
+
+def fault_in(
+    paths: Paths, brokers: Collection[str], connections: Collection[Pair], *, detours: bool
+) -> tuple[str, str] | None:
+    """A field of the configuration, and what is wrong with it, if the paths cannot be as they are wanted."""
+    missing = without_connection(brokers, connections) if paths == "direct" else []
+    if why_not := why_not_direct(brokers, connections) if missing else "":
+        return "network.paths", f'{why_not}; say `paths = "links"`, or add links'
+    if missing and not detours:
+        a, b = missing[0]
+        reason = f"with direct paths others carry the link of {a!r} with {b!r}"
+        return "network.detours", f'{reason}; say `paths = "links"`, or let brokers carry links'
+    return None
+
+
+def linked(paths: Paths, brokers: Collection[str], connections: Collection[Pair]) -> tuple[Pair, ...]:
+    """The links that events are routed along."""
+    if paths == "links":
+        return tuple(connections)
+    return (*connections, *without_connection(brokers, connections))
+
+
+def linked_when_joining(paths: Paths, core: Collection[str], calls: Collection[str]) -> tuple[str, ...]:
+    """The brokers that a new one is linked with if it can call these: with two of them it can do without either, so
+    that it is linked with all, and others carry the links with those that it cannot call."""
+    is_direct = paths == "direct" and len(set(calls)) > 1 and len(core) <= DIRECT_BROKERS_MAX
+    return tuple(core) if is_direct else tuple(calls)
