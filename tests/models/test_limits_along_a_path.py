@@ -109,7 +109,7 @@ def test_two_peers_that_are_away_are_within_a_tenth_of_the_simulation() -> None:
 # Finite buffers
 
 
-def whole_chain(first: IntermittentQueue, room: int, second: IntermittentQueue, behind: int) -> np.ndarray:  # type: ignore[type-arg]
+def whole_chain(first: IntermittentQueue, room: int, second: IntermittentQueue, behind: int) -> np.ndarray:
     """Both centres in one chain of (connected, number, connected, number): its stationary law, as a table."""
     assert first.on is not None and first.off is not None and second.on is not None and second.off is not None
     states = list(itertools.product((1, 0), range(room + 1), (1, 0), range(behind + 1)))

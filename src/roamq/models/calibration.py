@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student_t
 
 from roamq.models.censoring import kaplan_meier
 from roamq.models.histories import NO_SPANS, ClientHistory, Spans
 from roamq.models.intermittent import IntermittentQueue
 from roamq.models.paired import CONFIDENCE, Estimate
 from roamq.models.phase_type import MatrixExponential, exponential, hyperexponential, with_moments
+from roamq.models.quantiles import student_quantile
 
 Floats = NDArray[np.float64]
 
@@ -272,7 +272,7 @@ def jackknife(whole: float, without: Sequence[float]) -> Estimate:
     is_positive = whole > 0 and min(without) > 0
     values = np.log(without) if is_positive else np.asarray(without)
     error = math.sqrt((groups - 1) / groups * float(((values - values.mean()) ** 2).sum()))
-    reach = float(student_t.ppf((1 + CONFIDENCE) / 2, groups - 1)) * error
+    reach = student_quantile((1 + CONFIDENCE) / 2, groups - 1) * error
     if not is_positive:
         return Estimate(whole, whole - reach, whole + reach)
     return Estimate(whole, whole * math.exp(-reach), whole * math.exp(min(reach, 50.0)))

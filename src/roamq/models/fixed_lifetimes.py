@@ -87,9 +87,9 @@ class _Slab:
     def visits(self) -> tuple[Floats, Floats]:
         """How often the border between two such slabs is passed upwards, and downwards, after one such passage."""
         one = np.eye(self.through_up.shape[-1])
-        return np.linalg.inv(one - self.back_down @ self.back_up), np.linalg.inv(
-            one - self.back_up @ self.back_down
-        )
+        up: Floats = np.linalg.inv(one - self.back_down @ self.back_up)
+        down: Floats = np.linalg.inv(one - self.back_up @ self.back_down)
+        return up, down
 
     def between(self, up: Floats, down: Floats) -> tuple[Floats, Floats]:
         """Passages upwards and downwards of the border in the middle of two such slabs, whose lower one is entered by
@@ -169,7 +169,8 @@ def _slabs(queue: IntermittentQueue, lifetimes: Floats) -> list[_Slab]:
             through_down,
             back_up,
             *delivered,
-            *(thin / 2 * part for part in delivered),
+            thin / 2 * delivered[0],
+            thin / 2 * delivered[1],
             from_bottom @ while_up @ ones,
             from_top @ while_up @ ones,
         )
