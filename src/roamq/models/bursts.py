@@ -302,6 +302,13 @@ class SolvedCentre:
             return 0.0
         return self.law.mean() - self.poisson_mean_s
 
+    @property
+    def burst_bound_s(self) -> float:
+        """What they may add at most, roughly."""
+        if self.source is None:
+            return 0.0
+        return _burst_bound_s(self.source, queue_of(self.centre, 1.0, 1.0))
+
 
 def solve_path(centres: Sequence[Centre], *, on_scv: float = 1.0, off_scv: float = 1.0) -> list[SolvedCentre]:
     """The response time at every centre of a path, with the bursts that ON/OFF centres release to those behind them.

@@ -87,9 +87,9 @@ class _Slab:
     def visits(self) -> tuple[Floats, Floats]:
         """How often the border between two such slabs is passed upwards, and downwards, after one such passage."""
         one = np.eye(self.through_up.shape[-1])
-        up: Floats = np.linalg.inv(one - self.back_down @ self.back_up)
-        down: Floats = np.linalg.inv(one - self.back_up @ self.back_down)
-        return up, down
+        up = np.linalg.inv(one - self.back_down @ self.back_up)
+        down = np.linalg.inv(one - self.back_up @ self.back_down)
+        return np.asarray(up, dtype=np.float64), np.asarray(down, dtype=np.float64)
 
     def between(self, up: Floats, down: Floats) -> tuple[Floats, Floats]:
         """Passages upwards and downwards of the border in the middle of two such slabs, whose lower one is entered by

@@ -8,8 +8,9 @@ from roamq.report.exhibits import Cell, Table
 if TYPE_CHECKING:
     from roamq.models.bursts import SolvedCentre
 
-DROPPED_ERROR: Final = "too high by up to a tenth"
-"""Of `delivered_share`, against simulation: `python -m benchmarks.limits`."""
+LIFETIME_ERROR: Final = "too high, by 3% in the median of random paths and by 28% behind a slow uplink"
+BUFFER_ERROR: Final = "off by 1% in the median of random paths, and by 21% behind a slow uplink"
+"""Of the delivered share, against simulation: `python -m benchmarks.limits`."""
 
 DROP_OLDEST_MAX: Final = 2000
 """The time grows with the square of the buffer."""
@@ -75,7 +76,7 @@ def _lifetimes(question: ResponseTimeQuestion, solved: "list[SolvedCentre]") -> 
     if sum(solution.queue is not None for solution in solved) > 1:
         note = (
             "dropped: an approximation, because events reach the second peer in bursts; "
-            f"{DROPPED_ERROR}, and `--simulate` tells for this path"
+            f"{LIFETIME_ERROR}; `--simulate` tells for this path"
         )
     return Table(
         title=f"Every event lives for {question.ttl_s:g} s, end to end",
@@ -161,8 +162,9 @@ def buffers_along(
     note = "the share is the same for both rules; who is dropped, and so the response time, is not"
     if several:
         note += (
-            "; the second centre gets the bursts of the first; times are those of each centre, and do not add up: whom "
-            "the second one drops has often waited long at the first"
+            f"; the second centre gets the bursts of the first, an approximation ({BUFFER_ERROR}; `--simulate` tells); "
+            "times are those of each centre, and do not add up: whom the second one drops has often waited long at the "
+            "first"
         )
     if any(row[4] is None for row in rows[:-1]):
         note += f"; drop-oldest is computed for at most {FOLLOWED_MAX if several else DROP_OLDEST_MAX} events"
