@@ -37,6 +37,8 @@ AGREEMENT: Final = 0.10
 AGREEMENT_LIVE: Final = 0.20
 """How far model and live brokers may be apart."""
 
+CANNOT_TELL: Final = "cannot tell"
+
 GROUPS: Final = 10
 """Groups of clients for the jackknife."""
 
@@ -232,7 +234,7 @@ class ModelCheck:
         low, high = 1 - self.tolerance, 1 + self.tolerance
         if low <= self.ratio.low and self.ratio.high <= high:
             return "agrees"
-        return "differs" if self.ratio.high < low or self.ratio.low > high else "cannot tell"
+        return "differs" if self.ratio.high < low or self.ratio.low > high else CANNOT_TELL
 
 
 def compare(
