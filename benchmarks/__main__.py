@@ -19,7 +19,7 @@ import benchmarks
 COMPARE_TREES = frozenset({"before", "digests"})
 """Commands of their own: they compare this tree with another one, which has to be named."""
 
-ABOUT_MODELS = frozenset({"bursts", "solvers"})
+ABOUT_MODELS = frozenset({"bursts", "limits", "saturation", "solvers"})
 """Commands of their own: they measure the error of models, not speed."""
 
 

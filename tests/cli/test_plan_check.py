@@ -179,6 +179,8 @@ def test_few_clients_have_no_interval_and_no_verdict(tmp_path: Path) -> None:
 
     assert part["measures"]["mean"]["model"][1:] == [None, None]
     assert part["measures"]["mean"]["verdict"] == "cannot tell"
+    told = check(str(tmp_path)).output
+    assert "cannot tell: the runs are too short, or too few" in " ".join(told.split())
 
 
 def test_what_the_records_lack_is_named(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_buffers_along_the_path_lose_at_every_centre() -> None:
 
     assert list(data["centres"]) == ["publisher p", "broker 3 to s"]
     assert data["delivered_share"] == pytest.approx((1 - losses[0]) * (1 - losses[1]))
-    assert 0 < losses[1] < losses[0] < 1, "the second centre gets less"
+    assert all(0 < loss < 1 for loss in losses)
 
 
 def test_errors_of_parameters_become_an_interval() -> None:
@@ -113,6 +113,9 @@ def test_fixed_lifetimes_end_to_end_with_late_events_dropped() -> None:
     assert dropped["mean"] > data["in_time_share"] - dropped["half_width"], (
         "dropping the late helps the others"
     )
+    modelled = data["lifetime"]["delivered_share_if_dropped"]
+    assert modelled == pytest.approx(dropped["mean"], abs=2 * dropped["half_width"])
+    assert data["lifetime"]["in_time_share_if_delivered"] == data["in_time_share"] < modelled
 
 
 def test_a_sweep_may_give_a_value_to_what_is_off() -> None:
@@ -135,6 +138,9 @@ def test_values_that_are_left_to_others_can_be_swept() -> None:
     # M/M/1 at 1 event/s: three centres of 62.5 ms, and the broker.
     assert points[1]["mean"] == pytest.approx(3 * 0.0625 / (1 - 0.0625) + 0.2 / 0.8)
     assert late[1]["late_share"] == pytest.approx(1 - alone["in_time_share"])
+    expired = 1 - alone["lifetime"]["delivered_share_if_dropped"]
+    assert late[1]["expired_share"] == pytest.approx(expired)
+    assert 0 < expired < late[1]["late_share"], "dropping the late helps the others"
 
 
 def test_of_an_overloaded_path_lifetimes_and_buffers_can_be_simulated() -> None:
@@ -153,7 +159,41 @@ def test_of_an_overloaded_path_lifetimes_and_buffers_can_be_simulated() -> None:
         model["response_s_drop_oldest"], abs=2 * drop_oldest["half_width"]
     )
     assert drop_oldest["half_width"] < 0.1 * drop_oldest["mean"] < 0.06 * run["mean_s_drop_newest"]["mean"]
-    assert 0.4 < run["delivered_share_if_dropped"]["mean"] < 0.9
+    dropped = run["delivered_share_if_dropped"]
+    assert 0.4 < dropped["mean"] < 0.9
+    assert data["lifetime"]["in_time_share_if_delivered"] is None
+    modelled = data["lifetime"]["delivered_share_if_dropped"]
+    assert modelled == pytest.approx(dropped["mean"], abs=2 * dropped["half_width"])
+
+
+def test_which_rate_lets_no_more_than_a_share_expire() -> None:
+    """The centre may be overloaded: dropping keeps it finite."""
+    asked = ["--subscriber-on-s", "20", "--subscriber-off-s", "20", "--demand-s", "0.0625", "--ttl-s", "60"]
+    rate = answer("response-time", *asked, "--solve-for", "rate", "--target", "expired_share=0.2")["solved"][
+        "value"
+    ]
+    alone = answer("response-time", *asked, "--rate", str(rate))
+
+    assert rate > 8, "8 events/s saturate it"
+    assert alone["lifetime"]["delivered_share_if_dropped"] == pytest.approx(0.8, abs=0.001)
+
+
+def test_two_buffers_with_bursts_between_them() -> None:
+    peers = [
+        "--publisher-on-s",
+        "20",
+        "--publisher-off-s",
+        "20",
+        "--subscriber-on-s",
+        "20",
+        "--subscriber-off-s",
+        "10",
+    ]
+    asked = [*peers, "--brokers", "1", "--demand-s", "0.01", "--subscriber-demand-s", "0.3"]
+    data = answer("response-time", *asked, "--buffer-events", "10", "--simulate")
+    run = data["simulated"]["delivered_share_drop_newest"]
+
+    assert data["buffers"]["delivered_share"] == pytest.approx(run["mean"], abs=2 * run["half_width"])
 
 
 def test_periods_of_any_variability_are_simulated_as_they_are_modelled() -> None:

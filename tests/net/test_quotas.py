@@ -176,6 +176,31 @@ def test_what_a_subscriber_has_no_room_for_is_refused(version: Version) -> None:
         assert sleeper.payloads()[-1] == other.payloads()[-1] == b"again"
 
 
+@pytest.mark.parametrize("version", Version)
+def test_what_follows_a_refusal_in_the_same_read_is_no_fault_of_the_broker(version: Version) -> None:
+    """MQTT 3.1.1 has no word for it, so the connection is closed; what came with the refused message is not looked at.
+    The broker took that for an internal error of its own."""
+    fleet = Fleet(7, "standard", brokers=1, quotas=Quotas(session_bytes_max=10_000))
+    sleeper, publisher = fleet.client("sleeper"), fleet.client("publisher", version)
+    publisher.connect("b1")
+    sleeper.connect("b1")
+    sleeper.subscribe("t", 1)
+    fleet.settle()
+    sleeper.vanish()
+    fleet.settle()
+
+    for number in range(50):
+        publisher.publish("t", b"%02d" % number * 50, 1)
+    publisher.subscribe("t", 1)
+    at_once = b"".join(publisher.up)
+    publisher.up.clear()
+    fleet.machines[BrokerId("b1")].received(publisher.number, at_once, fleet.clock(BrokerId("b1")))
+    fleet.settle()
+
+    refused = [record for record in fleet.records if record.detail == "session_bytes_max"]
+    assert len(refused) == 1 if version is Version.V311 else len(refused) > 1
+
+
 def test_one_publisher_fills_only_its_own_share() -> None:
     fleet = Fleet(
         7, "standard", brokers=1, quotas=Quotas(store_bytes_max=40_000, store_bytes_per_client_max=10_000)

@@ -63,16 +63,23 @@ def response_s_drop_oldest(queue: IntermittentQueue, capacity: int) -> float:
     so (ahead, behind) is solved along the diagonals, where `ahead` - `behind` is the same.
     """
     present = _present(queue, capacity)
-    if capacity == 1:
-        return finite(queue, 1).response_s
-    ones = np.ones(queue.phases)
-    leave = np.linalg.inv(queue.rate * np.eye(queue.phases) - queue.busy)
-    arrival, service = (queue.rate * leave).T, (leave @ queue.completions).T
+    up = queue.rate * np.eye(queue.phases)
+    return followed_drop_oldest(present, up, queue.busy - up, queue.completions)
+
+
+def followed_drop_oldest(found: Floats, up: Floats, local: Floats, down: Floats) -> float:
+    """The same for any arrival process: `found` has what an arriving event finds, by number and phase, to any scale;
+    `up`, `local` and `down` are the rates between phases with an arrival, with neither, and with a service's end.
+    """
+    capacity, phases = found.shape[0] - 1, found.shape[1]
+    ones = np.ones(phases)
+    leave = np.linalg.inv(-local)
+    arrival, service = (leave @ up).T, (leave @ down).T
     # Of the event in service: it is delivered for certain, after this time.
-    last = np.stack([ones, np.linalg.solve(-queue.busy, ones)])
+    last = np.stack([ones, np.linalg.solve(-(local + up), ones)])
     # (chance to be delivered, that chance times the time until then) by `ahead` and phase, of two diagonals.
-    before, previous = np.zeros((2, capacity, queue.phases)), np.zeros((2, capacity, queue.phases))
-    delivered, seconds = float(present[0] @ last[0]), float(present[0] @ last[1])
+    before, previous = np.zeros((2, capacity, phases)), np.zeros((2, capacity, phases))
+    delivered, seconds = float(found[0] @ last[0]), float(found[0] @ last[1])
     for diagonal in range(1 - capacity, capacity):
         here = np.zeros_like(previous)
         first, end = max(1, diagonal), (capacity - 1 + diagonal) // 2
@@ -85,9 +92,9 @@ def response_s_drop_oldest(queue: IntermittentQueue, capacity: int) -> float:
             here[:, first : end + 1] = after_arrival @ arrival + previous[:, first - 1 : end] @ service
             here[1, first : end + 1] += here[0, first : end + 1] @ leave.T
         if diagonal >= 1:
-            found = present[diagonal] + (present[capacity] if diagonal == capacity - 1 else 0.0)
-            delivered += float(found @ here[0, diagonal])
-            seconds += float(found @ here[1, diagonal])
+            entering = found[diagonal] + (found[capacity] if diagonal == capacity - 1 else 0.0)
+            delivered += float(entering @ here[0, diagonal])
+            seconds += float(entering @ here[1, diagonal])
         before, previous = previous, here
     return seconds / delivered
 

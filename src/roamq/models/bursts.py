@@ -291,6 +291,9 @@ class SolvedCentre:
     law: MatrixExponential | None
     poisson_mean_s: float | None
     """The mean response time if events came as a Poisson process, as [TIME] assumes."""
+    source: IntermittentQueue | None = None
+    """All before it that stores events while a peer is away, as one ON/OFF centre; None if events come as they are
+    published."""
 
     @property
     def burst_s(self) -> float:
@@ -298,6 +301,13 @@ class SolvedCentre:
         if self.law is None or self.poisson_mean_s is None:
             return 0.0
         return self.law.mean() - self.poisson_mean_s
+
+    @property
+    def burst_bound_s(self) -> float:
+        """What they may add at most, roughly."""
+        if self.source is None:
+            return 0.0
+        return _burst_bound_s(self.source, queue_of(self.centre, 1.0, 1.0))
 
 
 def solve_path(centres: Sequence[Centre], *, on_scv: float = 1.0, off_scv: float = 1.0) -> list[SolvedCentre]:
@@ -307,14 +317,14 @@ def solve_path(centres: Sequence[Centre], *, on_scv: float = 1.0, off_scv: float
     `_as_one`. A centre where the burst cannot change the path's mean by more than `NEGLIGIBLE` is left as it is.
     """
     solved: list[SolvedCentre] = []
-    queues = [_queue(centre, on_scv, off_scv) for centre in centres]
+    queues = [queue_of(centre, on_scv, off_scv) for centre in centres]
     if any(centre.is_saturated for centre in centres):
-        return [_alone(centre, queue) for centre, queue in zip(centres, queues, strict=True)]
+        return _saturated(centres, queues)
     total_s = sum(queue.mean_response_s() for queue in queues)
     known: dict[tuple[float, ...], BurstyResponse] = {}
     source: IntermittentQueue | None = None
     for centre, queue in zip(centres, queues, strict=True):
-        here = _alone(centre, queue)
+        here = replace(_alone(centre, queue), source=source)
         if source is not None and _burst_bound_s(source, queue) > NEGLIGIBLE * total_s:
             key = (id(source), centre.demand_s, centre.other_rate, centre.t_on_s, centre.t_off_s)
             if key not in known:
@@ -326,6 +336,16 @@ def solve_path(centres: Sequence[Centre], *, on_scv: float = 1.0, off_scv: float
             source = _released_by(replace(queue, rate=centre.rate), here.law.mean() / queue.mean_response_s())
         elif source is not None:
             source = _as_one(source, centre, here.law.mean())
+    return solved
+
+
+def _saturated(centres: Sequence[Centre], queues: Sequence[IntermittentQueue]) -> list[SolvedCentre]:
+    """No response times along the path; a finite buffer still asks which ON/OFF centre is before it."""
+    solved, source = [], None
+    for centre, queue in zip(centres, queues, strict=True):
+        solved.append(replace(_alone(centre, queue), source=source))
+        if centre.is_on_off:
+            source = replace(queue, rate=centre.rate)
     return solved
 
 
@@ -389,7 +409,8 @@ def _alone(centre: Centre, queue: IntermittentQueue) -> SolvedCentre:
     return SolvedCentre(centre, queue if centre.is_on_off else None, law, law.mean() if law else None)
 
 
-def _queue(centre: Centre, on_scv: float, off_scv: float) -> IntermittentQueue:
+def queue_of(centre: Centre, on_scv: float, off_scv: float) -> IntermittentQueue:
+    """The model of a centre, with periods of such variability."""
     return IntermittentQueue(
         rate=centre.rate + centre.other_rate,
         service=exponential(centre.demand_s),

@@ -12,11 +12,11 @@ from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from roamq.models.buffers import capacity_for_loss
 from roamq.models.network import OVERLAYS
 from roamq.models.phase_type import MatrixExponential, exponential
+from roamq.models.quantiles import binomial_quantile
 from roamq.models.queueing import Centre
 
 Floats = NDArray[np.float64]
@@ -155,7 +155,7 @@ def plan_capacity(demand: Demand) -> CapacityPlan:
 def evaluate(demand: Demand, brokers: int, buffer_events: int | None = None) -> CapacityPlan:
     """What this many brokers give."""
     buffer_events = _client_buffer(demand) if buffer_events is None else buffer_events
-    busy = int(stats.binom.ppf(demand.busy_share, demand.clients, 1 / brokers))
+    busy = int(binomial_quantile(demand.busy_share, demand.clients, 1 / brokers))
     tree = _balanced_tree(brokers, demand.degree)
     passing, passed_on = _loads(tree, demand)
     out_s = demand.demand_copy_s if demand.demand_out_s is None else demand.demand_out_s

@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from roamq.models.phase_type import MatrixExponential
 
@@ -246,14 +245,24 @@ def _solve_generator(generator: Floats, right: Floats) -> Floats:
 def _closed_class(matrix: Floats) -> NDArray[np.intp]:
     """The states that the chain comes back to for ever; all others have probability 0."""
     links = matrix > 0
-    np.fill_diagonal(links, False)
-    count, label = connected_components(links.astype(np.float64), connection="strong")
-    for candidate in range(count):
-        members = np.flatnonzero(label == candidate)
-        others = np.flatnonzero(label != candidate)
-        if not links[np.ix_(members, others)].any():
-            return np.asarray(members, dtype=np.intp)
-    raise AssertionError("a finite chain has a closed class")
+    state = 0
+    while True:
+        reached = _reached(links, state)
+        lost = reached & ~_reached(links.T, state)
+        if not lost.any():
+            return np.flatnonzero(reached)
+        state = int(np.argmax(lost))  # from there the chain does not come back: fewer states can be reached
+
+
+def _reached(links: NDArray[np.bool_], state: int) -> NDArray[np.bool_]:
+    """The states that can be reached from this one, itself included."""
+    reached = np.zeros(links.shape[0], dtype=bool)
+    latest = np.zeros_like(reached)
+    reached[state] = latest[state] = True
+    while latest.any():
+        latest = links[latest].any(axis=0) & ~reached
+        reached |= latest
+    return reached
 
 
 def _kron(left: Floats, right: Floats) -> Floats:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.sparse.linalg import splu
+
+from roamq.models.quantiles import binomial_quantile
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +43,7 @@ class Occupancy:
 
     def quantile(self, subscribers: int, share: float) -> dict[str, int]:
         """The number of subscribers that a broker does not exceed for `share` of the time."""
-        counts = np.asarray(stats.binom.ppf(share, subscribers, self.connected)).astype(int)
+        counts = binomial_quantile(share, subscribers, self.connected)
         return dict(zip(self.brokers, counts.tolist(), strict=True))
 
 

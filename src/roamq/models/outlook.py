@@ -153,7 +153,7 @@ class Window:
 
     end_s: float
     rate: float
-    """Events per second, in and out."""
+    """Messages per second, in and out: one that is published and goes to ten clients counts as eleven."""
     utilisation: float
     """Share of the time that its processor worked."""
 
@@ -165,9 +165,9 @@ class LoadOutlook:
     predicted: float
     """The utilisation that the rate of the last window implies by the windows before it."""
     rate_max: float
-    """The rate at which the broker is full."""
+    """The rate at which the broker is full, in messages per second, in and out."""
     growth: float
-    """Events per second, more every second; 0 if the windows do not tell that it grows."""
+    """Messages per second, more every second; 0 if the windows do not tell that it grows."""
     full_in_s: float
     """How long until the broker is full at this growth; infinite if the rate does not grow, 0 if it is full."""
 
@@ -183,16 +183,9 @@ def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | Non
     """None if there are too few windows. `full`: the utilisation that the broker must not exceed."""
     if len(windows) < 4:
         return None
-    past, last = windows[:-1], windows[-1]
-    rates, busy = [w.rate for w in past], [w.utilisation for w in past]
-    cost = line_through(rates, busy)
-    if cost is None or cost.slope <= SURE * cost.slope_error:
-        # The rates hardly differ: what there is of work is taken as in proportion to them.
-        mean = math.fsum(rates)
-        if mean <= 0:
-            return None
-        cost = Line(0.0, math.fsum(busy) / mean, 0.0, 0.0)
-    if cost.slope <= 0:
+    last = windows[-1]
+    cost = _cost(windows[:-1])
+    if cost is None or cost.slope <= 0:
         return None
     rate_max = (full - cost.at(0.0)) / cost.slope
     looks = {min(look, len(windows)) for look in LOOKS}
@@ -203,6 +196,26 @@ def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | Non
     )
     full_in_s, growth = (0.0, soonest[1]) if last.utilisation >= full else soonest
     return LoadOutlook(cost.at(last.rate), rate_max, growth, full_in_s)
+
+
+def _cost(windows: Sequence[Window]) -> Line | None:
+    """Utilisation by rate: what a message costs more, above what the broker does without any; None without messages.
+
+    What it does without any message is no more than all that it did in its quietest window. A machine that others use
+    as well would else make it look large, and a message cheap: while they work, the broker does less, and slower.
+    """
+    rates, busy = [w.rate for w in windows], [w.utilisation for w in windows]
+    total = math.fsum(rates)
+    if total <= 0:
+        return None
+    cost = line_through(rates, busy)
+    if cost is None or cost.slope <= SURE * cost.slope_error:
+        # The rates hardly differ: what there is of work is taken as in proportion to them.
+        return Line(0.0, math.fsum(busy) / total, 0.0, 0.0)
+    always = min(busy)
+    if cost.at(0.0) > always:
+        return Line(always, (math.fsum(busy) - always * len(busy)) / total, 0.0, 0.0)
+    return cost
 
 
 def _growing(windows: Sequence[Window]) -> Line | None:

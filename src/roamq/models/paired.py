@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from scipy.stats import t as student_t
+from roamq.models.quantiles import student_quantile
 
 CONFIDENCE = 0.95
 
@@ -48,7 +48,7 @@ def interval(values: Sequence[float], *, comparisons: int = 1, confidence: float
     if freedom == 0:
         return Estimate(mean, -math.inf, math.inf)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / freedom)
-    t = float(student_t.ppf(1 - (1 - confidence) / (2 * comparisons), freedom))
+    t = student_quantile(1 - (1 - confidence) / (2 * comparisons), freedom)
     half = t * deviation / math.sqrt(len(values))
     return Estimate(mean, mean - half, mean + half)
 

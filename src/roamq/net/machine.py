@@ -400,14 +400,17 @@ class Machine:
     # --- the parts at work ----------------------------------------------------------------------------------
 
     def _take(self, connection: Connection, inputs: list[ClientInput]) -> None:
-        """Give what a client said to the part whose job it is."""
+        """Give what a client said to the part whose job it is. What came in the same read as a packet that ended the
+        connection is left."""
         publish, acknowledge = self.requests.publish, self.broker.on_acknowledge
         for said in inputs:
+            client = connection.client
             if said.__class__ is Publish:
-                publish(connection, said)
+                if client is not None:
+                    publish(connection, client, said)
             elif said.__class__ is Acknowledged:
-                client = connection.client
-                assert client is not None
+                if client is None:
+                    continue
                 if connection.delivers_early:
                     connection.mqtt.state.note_sent_early(said.event_id)
                     self.admission.end_early(connection, client, said.event_id)
@@ -416,12 +419,14 @@ class Machine:
                     self.steps.acknowledged(client, said.event_id)
             elif isinstance(said, ConnectRequested):
                 self.admission.request_login(connection, said)
+            elif isinstance(said, Closed):
+                self.sessions.on_closed(connection, said)
+            elif client is None:
+                continue
             elif isinstance(said, Subscribe):
                 self.requests.subscribe(connection, said)
             elif isinstance(said, Unsubscribe):
                 self.requests.unsubscribe(connection, said)
-            elif isinstance(said, Closed):
-                self.sessions.on_closed(connection, said)
         if connection.mqtt.phase is ConnectionPhase.CLOSED:
             self.host.close(connection)
 

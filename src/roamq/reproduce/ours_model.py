@@ -42,6 +42,9 @@ COMPRESS: Final = 20.0
 
 LIVE_S: Final = 60.0
 
+LIVE_SEEDS: Final = (1, 2, 3, 4)
+"""Two leave the 95th percentile undecided: its interval is wider than the tolerance."""
+
 
 # Running
 
@@ -88,7 +91,7 @@ def live_jobs(_quick: bool) -> Sequence[Job]:
             replay="roamq bench roaming --no-faults",
         )
         for scheme in LIVE_SCHEMES
-        for seed in (1, 2)
+        for seed in LIVE_SEEDS
         for runner in (LIVE_BROKERS, SIMULATOR)
     ]
 

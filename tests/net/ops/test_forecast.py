@@ -63,8 +63,11 @@ def test_growth_is_told_hours_before_the_broker_is_full() -> None:
     warning = forecast.warning()
 
     assert warning is not None
-    assert "at this growth, 150 events/s more every hour, the broker is full in 2.8 hours" in warning
-    assert "it bears 450 events/s" in warning
+    assert (
+        "at this growth, 150 messages/s in and out more every hour, the broker is full in 2.8 hours"
+        in warning
+    )
+    assert "it bears about 450, and works for" in warning
     # 450/s less the 30/s of the last minute, at 2.5/s a minute.
     assert forecast.last is not None
     assert forecast.last.load is not None
@@ -95,7 +98,9 @@ def test_a_broker_that_is_full_says_so_though_it_grows_no_more() -> None:
     forecast = Forecast(processor)
     work(forecast, processor, 5, rate=930.0)
 
-    assert forecast.warning() == "the broker is full: it works for 93% of the time, at 930 events/s"
+    assert (
+        forecast.warning() == "the broker is full: it works for 93% of the time, at 930 messages/s in and out"
+    )
     assert forecast.last is not None
     assert forecast.last.load is not None
     assert forecast.last.load.full_in_s == 0

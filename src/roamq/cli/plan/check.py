@@ -58,6 +58,7 @@ def check(run: Path, figure: Path | None, as_json: bool) -> None:
       roamq plan check runs/live
     """
     from roamq.core.errors import ConfigError
+    from roamq.models.calibration import AGREEMENT, AGREEMENT_LIVE, CANNOT_TELL
     from roamq.pipeline.client_histories import read_runs
     from roamq.pipeline.model_check import check_runs
 
@@ -75,6 +76,11 @@ def check(run: Path, figure: Path | None, as_json: bool) -> None:
     _print_parameters(checks)
     for scheme, parts in _by_scheme(checks).items():
         _print_scheme(scheme, parts)
+    if any(measure.verdict == CANNOT_TELL for part in checks for measure in part.checks):
+        click.echo(
+            f"{CANNOT_TELL}: the runs are too short, or too few, to say whether the model is within {AGREEMENT:.0%} of "
+            f"a simulated run, or {AGREEMENT_LIVE:.0%} of a live one"
+        )
     if figure is not None:
         click.echo(f"figure: {figure}")
 

@@ -169,8 +169,23 @@ def solve(question: ResponseTimeQuestion) -> "list[SolvedCentre]":
     return solve_path(path_of(question).centres, on_scv=question.on_scv, off_scv=question.off_scv)
 
 
+def delivered_share(question: ResponseTimeQuestion, lifetime_s: float) -> float:
+    """The share that is delivered in time if events are dropped, wherever they are, when they are so old."""
+    from roamq.models.bursts import queue_of
+    from roamq.models.fixed_lifetimes import Flow, delivered_in_time
+
+    centres = path_of(question).centres
+    return delivered_in_time(
+        [Flow(queue_of(centre, question.on_scv, question.off_scv), centre.other_rate) for centre in centres],
+        lifetime_s,
+    )
+
+
 def measures(question: ResponseTimeQuestion, names: Sequence[str]) -> Mapping[str, float | None]:
-    """Mean, percentiles and the highest utilisation; percentiles that `names` asks for besides (p95)."""
+    """Mean, percentiles and the highest utilisation; percentiles that `names` asks for besides (p95).
+
+    With a time-to-live, also the share that is late if late events are delivered, and that expires if they are not.
+    """
     if question.network is not None:
         raise ValueError("sweep, solve_for: take one path, not a [network]")
     from roamq.models.bursts import law_of
@@ -186,6 +201,7 @@ def measures(question: ResponseTimeQuestion, names: Sequence[str]) -> Mapping[st
         answers[f"p{percentile:g}"] = within[place] if within else None
     if question.ttl_s is not None:
         answers["late_share"] = 1 - float(law.cdf(question.ttl_s)) if law else None
+        answers["expired_share"] = 1 - delivered_share(question, question.ttl_s)
     answers["utilisation"] = max(solution.centre.utilisation for solution in solved)
     return answers
 

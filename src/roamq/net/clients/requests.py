@@ -73,9 +73,8 @@ class Requests:
         self._visitors = visitors
         self._steps = steps
 
-    def publish(self, connection: Connection, packet: Publish) -> None:
-        client, mqtt, topic = connection.client, connection.mqtt, packet.topic
-        assert client is not None
+    def publish(self, connection: Connection, client: ClientId, packet: Publish) -> None:
+        mqtt, topic = connection.mqtt, packet.topic
         levels_max = mqtt.limits.topic_levels_max
         if topic[0] == "$" and topic == LOCATION_TOPIC:
             mqtt.published(packet)

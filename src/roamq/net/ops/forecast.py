@@ -54,6 +54,8 @@ class WindowOutlook:
     delay_predicted_s: float | None
     utilisation_observed: float
     utilisation_predicted: float | None
+    rate: float
+    """Messages per second, in and out."""
     load: LoadOutlook | None
 
 
@@ -110,16 +112,16 @@ class Forecast:
         last = self.last
         if last is not None and last.utilisation_observed >= FULL:
             busy, rate = last.utilisation_observed, self._windows[-1].rate
-            return f"the broker is full: it works for {busy:.0%} of the time, at {rate:,.0f} events/s"
+            return f"the broker is full: it works for {busy:.0%} of the time, at {_about(rate)} messages/s in and out"
         if last is None or last.load is None or len(self._windows) < WINDOWS_MIN:
             return None
         load = last.load
         if load.full_in_s > HORIZON_S:
             return None
         return (
-            f"at this growth, {load.growth * 3600:,.0f} events/s more every hour, the broker is full in "
-            f"{spoken(load.full_in_s)}: it bears {load.rate_max:,.0f} events/s, and works for "
-            f"{last.utilisation_observed:.0%} of the time now"
+            f"at this growth, {_about(load.growth * 3600)} messages/s in and out more every hour, the broker is full "
+            f"in {spoken(load.full_in_s)}: it bears about {_about(load.rate_max)}, and works for "
+            f"{last.utilisation_observed:.0%} of the time now, at {_about(last.rate)}"
         )
 
     def _changed(self, kind: str, client: str, now: float) -> None:
@@ -148,6 +150,7 @@ class Forecast:
             self._predicted_delay_s(load),
             window.utilisation,
             None if load is None else load.predicted,
+            window.rate,
             load,
         )
         self._live = [FADE * old + new for old, new in zip(self._live, self._live_now, strict=True)]
@@ -176,6 +179,11 @@ class Forecast:
             off_scv=1.0 if never_away else self._off.scv,
             stretch=stretch,
         ).quantile(SHARE)
+
+
+def _about(rate: float) -> str:
+    """Two digits: what a broker bears is an estimate."""
+    return f"{float(f'{rate:.2g}'):,.0f}"
 
 
 def spoken(seconds: float) -> str:

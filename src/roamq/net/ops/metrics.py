@@ -76,6 +76,9 @@ METRICS: Final = {
     "roamq_utilisation": Described(
         "gauge", "Share of the last minute that the broker worked; observed and predicted", ("kind",)
     ),
+    "roamq_messages_per_second": Described(
+        "gauge", "Messages in and out, of the last minute: observed, and what the broker can bear", ("kind",)
+    ),
     "roamq_full_in_seconds": Described("gauge", "Until the broker is full, if its load goes on growing"),
     "roamq_records": Described("counter", "What happened, by kind of record", ("kind",)),
     "roamq_refused": Described("counter", "Connections refused, by bound", ("bound",)),
@@ -191,6 +194,11 @@ class BrokerCollector:
                 if value is not None:
                     family.add_metric([kind], value)
             yield family
+        rates = _family("roamq_messages_per_second")
+        rates.add_metric(["observed"], last.rate)
+        if last.load is not None:
+            rates.add_metric(["bearable"], last.load.rate_max)
+        yield rates
         if last.load is not None and math.isfinite(last.load.full_in_s):
             yield _value("roamq_full_in_seconds", last.load.full_in_s)
 
