@@ -28,6 +28,16 @@ def test_arrivals_duplicates_late_rows_removals_and_kills_leave_what_a_full_run_
     assert killed, "this sequence has a run that dies"
 
 
+@pytest.mark.parametrize(("kind", "seed"), [("tied", 1), ("listed", 2)])
+def test_lines_of_several_files_at_one_instant_leave_what_a_full_run_makes(
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+) -> None:
+    """A task that reads several files numbers their lines on: those numbers must not decide between files."""
+    found, _ = play(spark, tmp_path, seed, steps=2, kind=kind)
+    replay = f"--kind {kind} --first {seed} --sequences 1 --steps 2"
+    assert found == {}, f"replay: python -m tests.pipeline.incremental {replay}"
+
+
 def test_nothing_new_makes_nothing_and_one_dataset_leaves_the_files_of_another(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def _scope(
         came,
         left,
         {name: found.urls for name, found in by_name.items()},
+        {name: shelf.book(name).line_shifts() for name in by_name},
     )
     known = shelf.ledger.read(shelf.snapshot, "summary")
     before = set(known.column("dataset").to_pylist()) if known is not None else set()

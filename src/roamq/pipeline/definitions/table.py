@@ -38,6 +38,8 @@ class Scope:
     left: Callable[[TraceSource], DataFrame | None]
     urls: dict[str, list[str]] = field(default_factory=dict)
     """Input files of a dataset whose rows came or left."""
+    line_shifts: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
+    """What makes the positions of a dataset's bronze rows numbers of lines (`Book.line_shifts`)."""
     clients: DataFrame | None = None
     """The changed clients (dataset, client) of datasets that changed in part."""
     kept: dict[str, DataFrame] = field(default_factory=dict)
