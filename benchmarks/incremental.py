@@ -1,7 +1,8 @@
-"""What a run costs when little is new: the full run, then 1% more rows, twice, then nothing new.
+"""What a run costs when little is new: the full run, then 1% more rows, three times, then nothing new.
 
 The first rows that come are of new clients at four sites, so that few keys of gold tables change. The next ones are of
-1% of the known clients, who go all over the city, so that nearly all keys change.
+1% of the known clients, who go all over the city, so that nearly all keys change. The last ones are the next hours of
+all clients, so that everything changes.
 
     python -m benchmarks incremental --rows 1000000
     python -m benchmarks incremental --traces ten-million hundred-thousand  # folders of files, made before
@@ -18,15 +19,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from benchmarks.pipeline import ROW_BYTES, ROWS_PER_FILE, timed
 from benchmarks.small_run import processor_s
-from roamq.pipeline.generator import City, write_city
+from roamq.pipeline.generator import DAY_BEGINS_S, DAY_ENDS_S, MONDAY, City, city_traces, write_city
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import Ledger
 from roamq.pipeline.runner import run_pipeline, warehouse_settings
@@ -72,7 +76,7 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             city = City.with_rows(options.rows)
             write_city(spark, city, first, files=max(4, options.rows // ROWS_PER_FILE))
             write_city(spark, City.with_rows(int(options.rows * options.share), seed=2), more, files=1)
-        few = at_few_sites(more, work / "few")
+        few, later = at_few_sites(more, work / "few"), next_hours(spark, options, work / "later")
 
         def run(what: str, name: str, *folders: Path) -> None:
             began, used = time.perf_counter(), processor_s()
@@ -81,13 +85,15 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             run_pipeline(spark, work / name)
             result[f"{what} (s)"] = time.perf_counter() - began
             result[f"{what} (processor s)"] = processor_s() - used
+            print(f"{what}: {result[f'{what} (s)']:.1f} s", flush=True)
 
-        run("first run, cold", "all", first, few, more)
+        run("first run, cold", "all", first, few, more, later)
         run("full run", "w", first)
         run("rows at few sites", "w", few)
         run("rows everywhere", "w", more)
-        run("nothing new", "w", more)
-    for name in ("rows at few sites", "rows everywhere"):
+        run("next hours of all", "w", later)
+        run("nothing new", "w", later)
+    for name in ("rows at few sites", "rows everywhere", "next hours of all"):
         for unit in ("s", "processor s"):
             result[f"{name}, share of full ({unit})"] = (
                 result[f"{name} ({unit})"] / result[f"full run ({unit})"]
@@ -109,6 +115,17 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             run_it = partial(subprocess.run, [*command, str(folder)], check=True, capture_output=True)
             result[f"{name}, a command (s)"] = timed(run_it)
     return result
+
+
+def next_hours(spark: SparkSession, options: argparse.Namespace, folder: Path) -> Path:
+    """The rows of all clients in the hours after those that are known, as many as come of others."""
+    known = City.with_rows(options.rows)
+    begin = MONDAY + known.days * 86_400 + DAY_BEGINS_S
+    end = begin + options.share * known.days * (DAY_ENDS_S - DAY_BEGINS_S)
+    longer = replace(known, days=known.days + 1)
+    rows = city_traces(spark, longer, 4).where((F.col("time") >= begin) & (F.col("time") < int(end)))
+    rows.coalesce(1).write.csv(str(folder))
+    return folder
 
 
 def at_few_sites(traces: Path, folder: Path) -> Path:

@@ -32,14 +32,8 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
 
     return [
         of_clients("sojourns", bronze_tables, sojourns),
-        of_clients(
-            "moves", ("sojourns",), lambda scope: silver.moves(scope.of_clients(scope.new("sojourns")))
-        ),
-        of_clients(
-            "durations",
-            ("sojourns",),
-            lambda scope: connectivity.durations(scope.of_clients(scope.new("sojourns"))),
-        ),
+        of_clients("moves", ("sojourns",), lambda scope: silver.moves(scope.fresh["sojourns"])),
+        of_clients("durations", ("sojourns",), lambda scope: connectivity.durations(scope.fresh["sojourns"])),
         *(
             TableQuery(name, (table_of("records"),), _recorded(transform), are_records, appends=True)
             for name, transform in records.SILVER.items()
