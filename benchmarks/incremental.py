@@ -6,6 +6,7 @@ all clients, so that everything changes.
 
     python -m benchmarks incremental --rows 1000000
     python -m benchmarks incremental --traces ten-million hundred-thousand  # folders of files, made before
+    python -m benchmarks incremental --by-table  # what each table costs, in processor seconds
 
 All in one Spark session, which is warm for the later runs and not for the first: the first run is therefore made twice,
 in two warehouses, and the second time counts. With --commands each run is a command of its own, from the start of Spark
@@ -23,6 +24,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -30,6 +32,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.pipeline import ROW_BYTES, ROWS_PER_FILE, timed
 from benchmarks.small_run import processor_s
+from roamq.pipeline import derive
 from roamq.pipeline.generator import DAY_BEGINS_S, DAY_ENDS_S, MONDAY, City, city_traces, write_city
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import Ledger
@@ -49,6 +52,9 @@ def main(argv: list[str]) -> dict[str, object]:
     parser.add_argument("--driver-memory", default="6g")
     parser.add_argument("--work", type=Path, help="folder for files and tables (default: a temporary one)")
     parser.add_argument("--commands", action="store_true", help="also as commands")
+    parser.add_argument(
+        "--by-table", action="store_true", help="make one table after the other, and say what each costs"
+    )
     options = parser.parse_args(argv)
     work = Path(tempfile.mkdtemp(prefix="roamq-bench-", dir=options.work))
     try:
@@ -71,18 +77,27 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
         input_bytes=size or options.rows * ROW_BYTES,
     )
     result: dict[str, Any] = {}
-    with open_session(settings) as spark:
+    at_once = 1 if options.by_table else derive.TABLES_AT_ONCE
+    with mock.patch.object(derive, "TABLES_AT_ONCE", at_once), open_session(settings) as spark:
         if not options.traces:
             city = City.with_rows(options.rows)
             write_city(spark, city, first, files=max(4, options.rows // ROWS_PER_FILE))
             write_city(spark, City.with_rows(int(options.rows * options.share), seed=2), more, files=1)
         few, later = at_few_sites(more, work / "few"), next_hours(spark, options, work / "later")
 
+        at_table = 0.0
+
+        def told(table: str, state: str) -> None:
+            nonlocal at_table
+            if state == "COMPLETED":
+                print(f"{table:>46}  {processor_s() - at_table:.1f} processor s", flush=True)
+            at_table = processor_s()
+
         def run(what: str, name: str, *folders: Path) -> None:
             began, used = time.perf_counter(), processor_s()
             for folder in folders:
                 add_source(work / name, str(folder), "associations", "city", {})
-            run_pipeline(spark, work / name)
+            run_pipeline(spark, work / name, progress=told if options.by_table else None)
             result[f"{what} (s)"] = time.perf_counter() - began
             result[f"{what} (processor s)"] = processor_s() - used
             print(f"{what}: {result[f'{what} (s)']:.1f} s", flush=True)

@@ -37,7 +37,7 @@ MUCH: Final = 0.3
 """If more than this share of a dataset's rows came, or of its clients changed, all of it is made anew, which costs
 less."""
 MANY_CLIENTS: Final = 1000
-"""If fewer clients changed, nobody counts how many there are."""
+"""Up to so many changed clients are named in queries; of more, a run counts how many of all they are."""
 FILES_MAX: Final = 48
 """Runs add files to silver tables; a run that finds more of them writes the tables as few files again."""
 SILVER: Final = ("sojourns", "moves", "durations", "publications", "deliveries", "traffic")
@@ -109,7 +109,7 @@ def derive(
     try:
         if clients is not None:
             scope.clients = scope.keep(clients)  # every table asks for them
-            _widen(scope)
+            _look_at_clients(scope)
         made = _make_tables(shelf, scope, gone, tables, report)
     finally:
         scope.forget()
@@ -169,10 +169,18 @@ def _other_holes(scope: Scope, found: Arrivals) -> bool:
     return holes(scope.old(found.table), found.source) != holes(scope.new(found.table), found.source)
 
 
-def _widen(scope: Scope) -> None:
-    """Make datasets whole of whose clients many changed: to correct everything costs more than to make it."""
+def _look_at_clients(scope: Scope) -> None:
+    """Name the changed clients where they are few. Where many of a dataset's clients changed, make it whole: to correct
+    everything costs more than to make it.
+    """
     assert scope.clients is not None, "datasets changed in part"
-    for row in scope.clients.groupBy("dataset").count().where(F.col("count") > MANY_CLIENTS).collect():
+    few = scope.clients.limit(MANY_CLIENTS + 1).collect()
+    if len(few) <= MANY_CLIENTS:
+        if few and all(row.client is not None for row in few):
+            datasets = {row.dataset for row in few}
+            scope.names = {name: sorted(r.client for r in few if r.dataset == name) for name in datasets}
+        return
+    for row in scope.clients.groupBy("dataset").count().collect():
         known = scope.old("sojourns").where(F.col("dataset") == row.dataset).select("client").distinct()
         if row["count"] > MUCH * known.count():
             scope.partly.discard(row.dataset)
@@ -247,9 +255,8 @@ def _holding(shelf: Shelf, scope: Scope, table: TableQuery, files: Sequence[Data
         return []
     rows = read_files(scope.spark, shelf.ledger.store, table.name, files)
     placed = rows.withColumn(PLACE, F.col("_metadata.file_path"))
-    assert scope.clients is not None, "datasets changed in part"
     mine = placed.where(F.col("dataset").isin(*scope.partly))
-    past = scope.past[table.name] = scope.keep(with_keys(mine, scope.clients, CLIENT))
+    past = scope.past[table.name] = scope.keep(scope.of_changed_clients(mine))
     places = [bare_url(row[PLACE]) for row in past.select(PLACE).distinct().collect()]
     return [file for file in files if any(place.endswith(f"/{table.name}/{file.path}") for place in places)]
 
@@ -275,19 +282,22 @@ def _kept(
     """Of some files the rows of datasets that did not change, and of those that changed in part the rows with other
     keys.
     """
-    if not files:
-        return []
-    rows = read_files(scope.spark, shelf.ledger.store, table.name, files)
-    partly = scope.partly & mine
-    leaving = gone | (mine - partly)
+    leaving = gone | (mine - scope.partly)
     if keys is None and not table.appends:
-        leaving |= partly
-        partly = set()
-    others = rows.where(~F.col("dataset").isin(*leaving, *partly)) if leaving | partly else rows
-    if not partly:
-        return [others]
-    own = rows.where(F.col("dataset").isin(*partly))
-    return [others, own if keys is None else with_keys(own, keys, table.key, without=True)]
+        leaving |= mine
+    staying = [
+        file for file in files if file.first is None or file.first != file.last or file.first not in leaving
+    ]
+    if not staying:
+        return []
+    rows = read_files(scope.spark, shelf.ledger.store, table.name, staying)
+    if leaving:
+        rows = rows.where(~F.col("dataset").isin(*leaving))
+    if keys is None:
+        return [rows]
+    if table.key == CLIENT:
+        return [scope.of_changed_clients(rows, without=True)]
+    return [with_keys(rows, keys, table.key, without=True)]
 
 
 def _enter(spark: "SparkSession", shelf: Shelf, table: str, files: Sequence[DataFile]) -> None:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from roamq.pipeline import connectivity, records, silver
 from roamq.pipeline.books import TraceSource
 from roamq.pipeline.definitions.bronze import known_name, table_of
-from roamq.pipeline.definitions.table import CLIENT, Scope, TableQuery, union, with_keys
+from roamq.pipeline.definitions.table import CLIENT, Scope, TableQuery, union
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.traces.base import ORDINAL_BITS, is_good
 
@@ -68,8 +68,7 @@ def _observed(scope: Scope, source: TraceSource) -> DataFrame:
     rows = observations(_by_line(scope, source), source)
     if source.dataset in scope.whole or scope.clients is None:
         return rows
-    clients = scope.clients.where(F.col("dataset") == source.dataset)
-    return with_keys(rows, clients, ["client"])
+    return scope.of_changed_clients(rows.withColumn("dataset", F.lit(source.dataset)))
 
 
 def _by_line(scope: Scope, source: TraceSource) -> DataFrame:
