@@ -1,10 +1,12 @@
-"""What a run costs when little is new: the full run, then 1% more rows, twice, then nothing new.
+"""What a run costs when little is new: the full run, then 1% more rows, three times, then nothing new.
 
 The first rows that come are of new clients at four sites, so that few keys of gold tables change. The next ones are of
-1% of the known clients, who go all over the city, so that nearly all keys change.
+1% of the known clients, who go all over the city, so that nearly all keys change. The last ones are the next hours of
+all clients, so that everything changes.
 
     python -m benchmarks incremental --rows 1000000
     python -m benchmarks incremental --traces ten-million hundred-thousand  # folders of files, made before
+    python -m benchmarks incremental --by-table  # what each table costs, in processor seconds
 
 All in one Spark session, which is warm for the later runs and not for the first: the first run is therefore made twice,
 in two warehouses, and the second time counts. With --commands each run is a command of its own, from the start of Spark
@@ -18,15 +20,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from benchmarks.pipeline import ROW_BYTES, ROWS_PER_FILE, timed
 from benchmarks.small_run import processor_s
-from roamq.pipeline.generator import City, write_city
+from roamq.pipeline import derive
+from roamq.pipeline.generator import DAY_BEGINS_S, DAY_ENDS_S, MONDAY, City, city_traces, write_city
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import Ledger
 from roamq.pipeline.runner import run_pipeline, warehouse_settings
@@ -45,6 +52,9 @@ def main(argv: list[str]) -> dict[str, object]:
     parser.add_argument("--driver-memory", default="6g")
     parser.add_argument("--work", type=Path, help="folder for files and tables (default: a temporary one)")
     parser.add_argument("--commands", action="store_true", help="also as commands")
+    parser.add_argument(
+        "--by-table", action="store_true", help="make one table after the other, and say what each costs"
+    )
     options = parser.parse_args(argv)
     work = Path(tempfile.mkdtemp(prefix="roamq-bench-", dir=options.work))
     try:
@@ -67,27 +77,38 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
         input_bytes=size or options.rows * ROW_BYTES,
     )
     result: dict[str, Any] = {}
-    with open_session(settings) as spark:
+    at_once = 1 if options.by_table else derive.TABLES_AT_ONCE
+    with mock.patch.object(derive, "TABLES_AT_ONCE", at_once), open_session(settings) as spark:
         if not options.traces:
             city = City.with_rows(options.rows)
             write_city(spark, city, first, files=max(4, options.rows // ROWS_PER_FILE))
             write_city(spark, City.with_rows(int(options.rows * options.share), seed=2), more, files=1)
-        few = at_few_sites(more, work / "few")
+        few, later = at_few_sites(more, work / "few"), next_hours(spark, options, work / "later")
+
+        at_table = 0.0
+
+        def told(table: str, state: str) -> None:
+            nonlocal at_table
+            if state == "COMPLETED":
+                print(f"{table:>46}  {processor_s() - at_table:.1f} processor s", flush=True)
+            at_table = processor_s()
 
         def run(what: str, name: str, *folders: Path) -> None:
             began, used = time.perf_counter(), processor_s()
             for folder in folders:
                 add_source(work / name, str(folder), "associations", "city", {})
-            run_pipeline(spark, work / name)
+            run_pipeline(spark, work / name, progress=told if options.by_table else None)
             result[f"{what} (s)"] = time.perf_counter() - began
             result[f"{what} (processor s)"] = processor_s() - used
+            print(f"{what}: {result[f'{what} (s)']:.1f} s", flush=True)
 
-        run("first run, cold", "all", first, few, more)
+        run("first run, cold", "all", first, few, more, later)
         run("full run", "w", first)
         run("rows at few sites", "w", few)
         run("rows everywhere", "w", more)
-        run("nothing new", "w", more)
-    for name in ("rows at few sites", "rows everywhere"):
+        run("next hours of all", "w", later)
+        run("nothing new", "w", later)
+    for name in ("rows at few sites", "rows everywhere", "next hours of all"):
         for unit in ("s", "processor s"):
             result[f"{name}, share of full ({unit})"] = (
                 result[f"{name} ({unit})"] / result[f"full run ({unit})"]
@@ -109,6 +130,17 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             run_it = partial(subprocess.run, [*command, str(folder)], check=True, capture_output=True)
             result[f"{name}, a command (s)"] = timed(run_it)
     return result
+
+
+def next_hours(spark: SparkSession, options: argparse.Namespace, folder: Path) -> Path:
+    """The rows of all clients in the hours after those that are known, as many as come of others."""
+    known = City.with_rows(options.rows)
+    begin = MONDAY + known.days * 86_400 + DAY_BEGINS_S
+    end = begin + options.share * known.days * (DAY_ENDS_S - DAY_BEGINS_S)
+    longer = replace(known, days=known.days + 1)
+    rows = city_traces(spark, longer, 4).where((F.col("time") >= begin) & (F.col("time") < int(end)))
+    rows.coalesce(1).write.csv(str(folder))
+    return folder
 
 
 def at_few_sites(traces: Path, folder: Path) -> Path:

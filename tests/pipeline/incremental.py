@@ -1,6 +1,7 @@
 """Random arrivals, duplicates, late rows, growth, removals and kills, run by run; then the same files in one go.
 
 python -m tests.pipeline.incremental --sequences 50
+python -m tests.pipeline.incremental --sequences 50 --kind tied
 """
 
 import argparse
@@ -47,6 +48,34 @@ def rows(chance: random.Random, clients: list[str], days: range, count: int) -> 
         lines.insert(chance.randrange(len(lines) + 1), "torn li")
     chance.shuffle(lines)
     return lines
+
+
+def tied_rows(chance: random.Random, count: int) -> list[str]:
+    """Few clients and few instants: most lines contradict others of that instant, in their own file and in others."""
+    lines = []
+    for _ in range(count):
+        second = BEGIN_S + chance.randrange(3) * DAY_S + 300 * chance.randrange(60)
+        site = chance.choice(["", *(f"s{n}" for n in range(4))])
+        lines.append(f"{second},c{chance.randrange(3)},{site}")
+    return lines
+
+
+def tied_step(chance: random.Random, folder: Path, number: int) -> str | None:
+    """Several files at once: which of them a task of Spark reads after which depends on what else is read."""
+    files = sorted(folder.glob("*.csv"))
+    kind = chance.choice(["new", "grow", "remove"]) if files else "new"
+    if kind == "grow":
+        with chance.choice(files).open("a") as file:
+            file.write("\n".join(tied_rows(chance, 20)) + "\n")
+    elif kind == "remove" and len(files) > 1:
+        gone = chance.choice(files)
+        gone.unlink()
+        return gone.name
+    else:
+        for part in range(chance.randrange(1, 6) if files else 6):
+            lines = tied_rows(chance, chance.randrange(10, 60 if files else 400))
+            (folder / f"f{number}-{part}.csv").write_text("\n".join(lines) + "\n")
+    return None
 
 
 def step(chance: random.Random, folder: Path, number: int) -> str | None:
@@ -109,15 +138,22 @@ def is_killed(spark: SparkSession, warehouse: Path, number: int) -> bool:
     return False
 
 
-def play(spark: SparkSession, root: Path, seed: int, steps: int) -> tuple[dict[str, int], int]:
+SEQUENCES = {"plain": (step, "last"), "tied": (tied_step, "last"), "listed": (tied_step, "sticky")}
+"""What happens to the files, and which of several rows at one instant counts."""
+
+
+def play(
+    spark: SparkSession, root: Path, seed: int, steps: int, kind: str = "plain"
+) -> tuple[dict[str, int], int]:
     """Play a sequence; returns the tables that differ from those of a full run after it, and how many runs died."""
     chance = random.Random(seed)
     folder, warehouse = root / "in", root / "w"
     folder.mkdir()
-    settings = {"min_observations": "4", "gap_s": "600", "ping_pong_s": "120"}
+    change, instant = SEQUENCES[kind]
+    settings = {"min_observations": "4", "gap_s": "600", "ping_pong_s": "120", "at_one_instant": instant}
     killed = 0
     for number in range(steps + 1):
-        gone = step(chance, folder, number)
+        gone = change(chance, folder, number)
         if gone is not None:
             remove_what(warehouse, gone)
         add_source(warehouse, str(folder), "associations", "d", settings)
@@ -136,13 +172,14 @@ def main() -> int:
     parser.add_argument("--sequences", type=int, default=10)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--kind", choices=SEQUENCES, default="plain")
     options = parser.parse_args()
     failed = 0
     with open_session(warehouse_settings(Path(tempfile.gettempdir()) / "none", master="local[2]")) as spark:
         for seed in range(options.first, options.first + options.sequences):
             root = Path(tempfile.mkdtemp(prefix="roamq-incremental-"))
             try:
-                found, killed = play(spark, root, seed, options.steps)
+                found, killed = play(spark, root, seed, options.steps, options.kind)
             finally:
                 shutil.rmtree(root)
             failed += bool(found)

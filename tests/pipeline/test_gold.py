@@ -120,8 +120,8 @@ def test_days_share_a_sojourn_across_midnight_and_count_the_move_once(spark: Spa
     same(
         gold.days(sojourns, silver.moves(sojourns), "UTC"),
         [
-            ("d", date(2024, 1, 1), 1, 0, 1.0, 0.0),
-            ("d", date(2024, 1, 2), 1, 1, 2.0 + 600 / 3600, 0.0),
+            ("d", date(2024, 1, 1), 1, 0, 1.0, 0.0, 1, 3_600_000_000, 0),
+            ("d", date(2024, 1, 2), 1, 1, 2.0 + 600 / 3600, 0.0, 2, 7_800_000_000, 0),
         ],
         DAYS,
     )
@@ -200,8 +200,8 @@ def test_an_exponential_fleet_is_recognised_as_one(spark: SparkSession) -> None:
 def test_a_large_group_is_fitted_on_a_sample_that_is_always_the_same(spark: SparkSession) -> None:
     rows = [sojourn("connected", "A", n * 100, n * 100 + 1 + n % 50) for n in range(2000)]
     frame = spark.createDataFrame(rows, schema=SOJOURNS)
-    measured = connectivity.grouped_durations(connectivity.durations(frame))
-    counted = connectivity.group_counts(measured)
+    measured = connectivity.durations(frame)
+    counted = connectivity.described(connectivity.duration_counts(measured))
 
     drawn = [
         sorted(
@@ -236,7 +236,7 @@ def test_the_ccdf_of_complete_durations_is_exact(spark: SparkSession, n: int) ->
     lasting = sorted(float(1 + number * number % 311) for number in range(n))
 
     same(
-        connectivity.ccdf(stays_of(spark, lasting, [])),
+        connectivity.ccdf(connectivity.duration_counts(stays_of(spark, lasting, []))),
         [
             ("d", "stay", share, lasting[math.ceil((1 - share) * n) - 1])
             for share in connectivity.SHARES_ABOVE
@@ -259,7 +259,7 @@ def test_the_ccdf_and_the_quantiles_know_that_censored_durations_last_longer(spa
         for share in connectivity.SHARES_ABOVE
         if share >= curve.tail
     ]
-    same(connectivity.ccdf(stays).where("period = 'stay'"), points, CCDF)
+    same(connectivity.ccdf(connectivity.duration_counts(stays)).where("period = 'stay'"), points, CCDF)
 
     rows = (
         connectivity.connectivity(stays, fit_samples=10_000)

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from roamq.pipeline import derive
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import Ledger
 from roamq.pipeline.runner import run_pipeline
 from roamq.pipeline.store import Store
 from tests.pipeline.incremental import play
-from tests.pipeline.warehouses import small_traces
+from tests.pipeline.warehouses import differences, small_traces
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -26,6 +27,16 @@ def test_arrivals_duplicates_late_rows_removals_and_kills_leave_what_a_full_run_
     found, killed = play(spark, tmp_path, seed, steps=3)
     assert found == {}, replay
     assert killed, "this sequence has a run that dies"
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("tied", 1), ("listed", 2)])
+def test_lines_of_several_files_at_one_instant_leave_what_a_full_run_makes(
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+) -> None:
+    """A task that reads several files numbers their lines on: those numbers must not decide between files."""
+    found, _ = play(spark, tmp_path, seed, steps=2, kind=kind)
+    replay = f"--kind {kind} --first {seed} --sequences 1 --steps 2"
+    assert found == {}, f"replay: python -m tests.pipeline.incremental {replay}"
 
 
 def test_nothing_new_makes_nothing_and_one_dataset_leaves_the_files_of_another(
@@ -47,3 +58,43 @@ def test_nothing_new_makes_nothing_and_one_dataset_leaves_the_files_of_another(
     for table in ("sojourns", "moves", "neighbor_graph", "connectivity"):
         before = {file.path for file in ledger.files(first, table)}
         assert before <= {file.path for file in ledger.files(then, table)}, table
+
+
+def test_rows_of_new_clients_leave_the_files_of_silver_tables_as_they_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = small_traces(tmp_path / "in", days=range(2))
+    warehouse, ledger = tmp_path / "w", Ledger(Store.at(tmp_path / "w"))
+    add_source(warehouse, str(folder), "associations", "d", {})
+    run_pipeline(spark, warehouse)
+    first = ledger.latest()
+
+    (folder / "more.csv").write_text("".join(f"{1_704_067_200 + 300 * n},new,s{n // 3}\n" for n in range(12)))
+    add_source(warehouse, str(folder), "associations", "d", {})
+    run_pipeline(spark, warehouse)
+
+    for table in ("sojourns", "moves", "durations"):
+        before = {file.path for file in ledger.files(first, table)}
+        assert before < {file.path for file in ledger.files(ledger.latest(), table)}, table
+    add_source(tmp_path / "again", str(folder), "associations", "d", {})
+    run_pipeline(spark, tmp_path / "again")
+    assert differences(tmp_path / "again", warehouse) == {}
+
+
+@pytest.mark.parametrize(("many", "files_max"), [(2, 48), (1000, 0)], ids=["made whole", "merged"])
+def test_a_row_of_every_client_leaves_what_a_full_run_makes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int, files_max: int
+) -> None:
+    """Where many clients changed the dataset is made whole, and silver tables of many files are written anew."""
+    monkeypatch.setattr(derive, "MANY_CLIENTS", many)
+    monkeypatch.setattr(derive, "FILES_MAX", files_max)
+    folder, warehouse = small_traces(tmp_path / "in", days=range(3)), tmp_path / "w"
+    add_source(warehouse, str(folder), "associations", "d", {})
+    run_pipeline(spark, warehouse)
+
+    (folder / "more.csv").write_text("".join(f"{1_704_367_200 + n},c{n},s1\n" for n in range(6)))
+    for place in (warehouse, tmp_path / "again"):
+        add_source(place, str(folder), "associations", "d", {})
+        run_pipeline(spark, place)
+
+    assert differences(tmp_path / "again", warehouse) == {}

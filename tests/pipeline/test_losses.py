@@ -212,6 +212,25 @@ def test_a_file_can_be_removed_with_its_rows_and_no_others(spark: SparkSession, 
     assert retry_failed(warehouse) == []
 
 
+def test_files_of_one_name_keep_their_quarantined_lines_when_another_arrives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "w"
+    for folder in ("monday", "tuesday"):
+        (tmp_path / folder).mkdir()
+        good = "".join(f"{1_704_067_200 + 600 * n},{folder},s{n % 3}\n" for n in range(40))
+        (tmp_path / folder / "ap.csv").write_text(f"{good}{folder} is torn\n")
+        add_source(warehouse, str(tmp_path / folder), "associations", "d", {})
+        run_pipeline(spark, warehouse)
+    with (tmp_path / "tuesday" / "ap.csv").open("a") as file:
+        file.write("1704967200,tuesday,s1\n")
+    add_source(warehouse, str(tmp_path / "tuesday"), "associations", "d", {})
+    run_pipeline(spark, warehouse)
+
+    refused = table(spark, warehouse, "quarantine").collect()
+    assert sorted((row.line, row.raw) for row in refused) == [(41, "monday is torn"), (41, "tuesday is torn")]
+
+
 def test_books_that_do_not_balance_fail_the_run_with_the_name_of_the_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -192,6 +192,16 @@ def test_a_single_day_is_split_by_time(spark: SparkSession) -> None:
     assert counted == {False: 6, True: 4}
 
 
+def test_the_moment_that_splits_a_day_is_exact_however_moves_are_spread(spark: SparkSession) -> None:
+    """A quantile that is approximated over partitions would make a run in two steps differ from one."""
+    rows: list[Move] = [("", "A", "B", 0)] * 30_000
+    moves = frame(spark, rows)
+
+    for partitions in (1, 7):
+        split_moves = prediction.split_by_day(moves.repartition(partitions), "UTC", 0.3)
+        assert split_moves.where("is_test").count() == 9_001, partitions
+
+
 def test_set_sizes_for_a_target_are_the_smallest_and_null_where_out_of_reach(spark: SparkSession) -> None:
     ranks = [
         ("d", "order-1", date(2024, 1, 8), 9, rank, 4, n) for rank, n in ((1, 85), (2, 4), (3, 4), (None, 7))

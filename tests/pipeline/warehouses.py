@@ -26,6 +26,7 @@ TABLES = (
     ),
     *(
         "prediction_sets",
+        "duration_counts",
         "connectivity",
         "ccdf",
         "days",

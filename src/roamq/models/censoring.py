@@ -16,11 +16,14 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
 
 from roamq.models.fitting import FAMILIES, Fit, Floats, law_of
+from roamq.models.likelihood import Likelihood, climb, hyperexponential, lognormal, settled, weibull
 
 Bools = NDArray[np.bool_]
+
+TOLERANCE: Final = 1e-8
+"""Fits are searched until a step would gain less likelihood, by its logarithm, than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +122,8 @@ def fit_censored(
     lengths_s: ArrayLike,
     is_whole: ArrayLike,
     families: Sequence[str] = FAMILIES,
-    *,
-    tolerance: float = 1e-8,
 ) -> list[Fit]:
     """Each family by maximum likelihood, cut periods by P(period > length); the smallest AIC comes first.
-
-    The search ends when logarithms of parameters and likelihood change by less than `tolerance`.
 
     `ks_statistic` is the largest distance to the product-limit curve at its steps. There is no p-value: its law
     depends on how the periods were cut.
@@ -135,28 +134,14 @@ def fit_censored(
     curve = kaplan_meier(lengths, whole)
     has_spread = bool(lengths.max() > lengths.min() * (1 + 1e-9)) and curve.times_s.size > 1
     chosen = [name for name in families if has_spread or name == "exponential"]
-    fits = [_fit(name, lengths, whole, curve, tolerance) for name in chosen]
+    fits = [_fit(name, lengths, whole, curve) for name in chosen]
     return sorted(fits, key=lambda fit: fit.aic)
 
 
-def _fit(name: str, lengths: Floats, whole: Bools, curve: Survival, tolerance: float) -> Fit:
+def _fit(name: str, lengths: Floats, whole: Bools, curve: Survival) -> Fit:
     law = law_of(name)
     mean = float(lengths.sum()) / int(whole.sum())
-    ended, cut = lengths[whole], lengths[~whole]
-
-    def log_likelihood(params: Floats) -> float:
-        row = params[None, :]
-        with np.errstate(divide="ignore", over="ignore", under="ignore"):
-            total = float(law.log_pdf(ended, row).sum()) + float(np.log(law.sf(cut, row)).sum())
-        return total if math.isfinite(total) else -1e300
-
-    from_free, starts = _FREE[name](mean, ended)
-
-    def cost(free: Floats) -> float:
-        return -log_likelihood(from_free(free))
-
-    params = from_free(min((_least(cost, start, tolerance) for start in starts), key=cost))
-    value = log_likelihood(params)
+    params, value = _SEARCHES[name](mean, lengths, whole)
     fitted = law.sf(curve.times_s, params[None, :]).ravel()
     before = np.concatenate([[1.0], curve.survival[:-1]])
     distance = np.maximum(np.abs(curve.survival - fitted), np.abs(before - fitted))
@@ -172,48 +157,52 @@ def _fit(name: str, lengths: Floats, whole: Bools, curve: Survival, tolerance: f
     )
 
 
-def _least(cost: Callable[[Floats], float], start: Floats, tolerance: float) -> Floats:
-    if not start.size:
-        return start
-    minimum = optimize.minimize(cost, start.tolist(), method="Nelder-Mead", tol=tolerance)
-    return np.asarray(minimum.x, dtype=np.float64)
+Search = Callable[[float, Floats, Bools], tuple[Floats, float]]
+"""Called with all time by the number of ends, lengths and which are whole; returns parameters and log-likelihood."""
 
 
-FromFree = Callable[[Floats], Floats]
-Start = tuple[FromFree, list[Floats]]
-"""From unbounded numbers to the parameters of the family, and where to begin the search."""
+def _best(likelihood: Likelihood, lengths: Floats, whole: Bools, *starts: Floats) -> tuple[Floats, float]:
+    """The highest of the maxima that the starts lead to, in unbounded numbers."""
+    ended = whole.astype(np.float64)
+    tops = [climb(likelihood, lengths, ended, start, TOLERANCE) for start in starts]
+    heights = [likelihood(lengths, ended, top).height for top in tops]
+    highest = int(np.argmax(heights))
+    return tops[highest], heights[highest]
 
 
-def _free_exponential(mean: float, _: Floats) -> Start:
-    return lambda _free: np.array([mean]), [np.empty(0)]
+def _exponential(mean: float, lengths: Floats, whole: Bools) -> tuple[Floats, float]:
+    ends = int(whole.sum())
+    return np.array([mean]), -ends * (math.log(mean) + 1)
 
 
-def _free_weibull(mean: float, _: Floats) -> Start:
-    return lambda free: np.exp(free), [np.log([1.0, mean])]
+def _weibull(mean: float, lengths: Floats, whole: Bools) -> tuple[Floats, float]:
+    free, value = _best(weibull, lengths, whole, np.log([1.0, mean]))
+    return np.exp(free), value
 
 
-def _free_lognormal(_: float, ended: Floats) -> Start:
-    logs = np.log(ended)
+def _lognormal(mean: float, lengths: Floats, whole: Bools) -> tuple[Floats, float]:
+    logs = np.log(lengths[whole])
     start = np.array([float(logs.mean()), math.log(max(float(logs.std()), 1e-3))])
-    return lambda free: np.array([free[0], math.exp(min(free[1], 50.0))]), [start]
+    free, value = _best(lognormal, lengths, whole, start)
+    return np.array([free[0], math.exp(free[1])]), value
 
 
-def _free_hyperexponential(mean: float, _: Floats) -> Start:
-    def from_free(free: Floats) -> Floats:
-        share = 1 / (1 + math.exp(-max(min(float(free[0]), 30.0), -30.0)))
-        return np.array([share, *np.exp(np.clip(free[1:], -50, 50))])
+def _hyperexponential(mean: float, lengths: Floats, whole: Bools) -> tuple[Floats, float]:
+    # Few long periods among short ones, and few short ones among long ones.
+    guesses = (
+        [2.0, math.log(0.5 * mean), math.log(5 * mean)],
+        [-2.0, math.log(0.1 * mean), math.log(1.1 * mean)],
+    )
+    starts = [settled(lengths, whole.astype(np.float64), np.array(guess)) for guess in guesses]
+    free, value = _best(hyperexponential, lengths, whole, *starts)
+    return np.array([1 / (1 + math.exp(-free[0])), *np.exp(free[1:])]), value
 
-    return from_free, [
-        np.array([0.0, math.log(0.3 * mean), math.log(1.7 * mean)]),
-        np.array([2.0, math.log(0.5 * mean), math.log(5 * mean)]),
-    ]
 
-
-_FREE: Final[dict[str, Callable[[float, Floats], Start]]] = {
-    "exponential": _free_exponential,
-    "weibull": _free_weibull,
-    "lognormal": _free_lognormal,
-    "hyperexponential": _free_hyperexponential,
+_SEARCHES: Final[dict[str, Search]] = {
+    "exponential": _exponential,
+    "weibull": _weibull,
+    "lognormal": _lognormal,
+    "hyperexponential": _hyperexponential,
 }
 
 

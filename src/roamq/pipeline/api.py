@@ -152,7 +152,7 @@ def fit_durations(sojourns: DataFrame, samples: int = 5000) -> DataFrame:
 
 def duration_curves(sojourns: DataFrame) -> DataFrame:
     """Sojourns -> `schemas.CCDF`: the share of durations that last longer, by Kaplan and Meier."""
-    return connectivity.ccdf(connectivity.durations(sojourns))
+    return connectivity.ccdf(connectivity.duration_counts(connectivity.durations(sojourns)))
 
 
 def study_trace(

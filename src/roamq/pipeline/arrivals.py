@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from roamq.core.errors import ConfigError, RoamqError
-from roamq.pipeline.books import FAILED, LANDED, LEAVING, READ, Book, FileEntry, Shelf, TraceSource
+from roamq.pipeline.books import FAILED, LANDED, LEAVING, READ, Book, FileEntry, Shelf, Split, TraceSource
 from roamq.pipeline.landing import DIGEST_LENGTH, LANDING
 from roamq.pipeline.ledger import DataFile
 from roamq.pipeline.records_in_place import discovered
@@ -69,6 +69,8 @@ def read_arrivals(
     discovered(spark, book, source)
     if again:
         require_files(ledger.store, book)
+    elif any(entry.batch and entry.splits is None for entry in book):
+        _learn_splits(spark, ledger.store, table, before, book)
     leaving = [entry for entry in book if entry.state == LEAVING]
     pending = [entry for entry in book if entry.state == LANDED or (again and entry.batch)]
     arrived, came = _read_surely(spark, shelf, source, pending)
@@ -89,13 +91,24 @@ def read_arrivals(
         staying = _without(spark, shelf, source, left, urls)
         kept = [file for file in before if file not in left]
         found = Arrivals(source, before, [*kept, *staying, *came], came=came, left=left, urls_left=urls)
-        found.urls = sorted({*urls, *(entry.url for entry in arrived)})
+        # Files of one name are looked at together: the quarantine knows them by their names.
+        names = {entry.name for entry in (*leaving, *arrived)}
+        found.urls = sorted({*urls, *(entry.url for entry in book if entry.batch and entry.name in names)})
         moved = _batch_of(staying)
         gone = {file.path.rpartition("/")[0] for file in left}
         for entry in list(book):
             if entry.batch in gone:
                 book.put(replace(entry, batch=moved))
     return found
+
+
+def _learn_splits(
+    spark: "SparkSession", store: Store, table: str, files: Sequence[DataFile], book: Book
+) -> None:
+    """Enter how files were divided that were read before books kept it."""
+    known = [entry for entry in book if entry.batch]
+    for entry in _entered(store, known, _counted(spark, store, table, files), ""):
+        book.put(replace(book.entries[entry.path], splits=entry.splits))
 
 
 def _batch_of(files: Sequence[DataFile]) -> str:
@@ -249,7 +262,9 @@ def _joined_pieces(spark: "SparkSession", lines: "DataFrame", pieces: Sequence[F
 
 
 Counted = dict[str, dict[int, Counter[str]]]
-"""File as Spark names it -> number of the split -> how many rows, quarantined and skipped lines."""
+"""File as Spark names it -> number of the split -> how many rows, quarantined and skipped lines, and under `FIRST` the
+position of the first of them."""
+FIRST: Final = "first"
 
 
 def _counted(spark: "SparkSession", store: Store, table: str, written: Sequence[DataFile]) -> Counted:
@@ -261,12 +276,14 @@ def _counted(spark: "SparkSession", store: Store, table: str, written: Sequence[
     rows = (
         read_files(spark, store, table, written)
         .groupBy("file", F.shiftright("position", ORDINAL_BITS).alias("split"), kind.alias("kind"))
-        .count()
+        .agg(F.count("*").alias("lines"), F.min("position").alias(FIRST))
         .collect()
     )
     counted: Counted = {}
     for row in rows:
-        counted.setdefault(row.file, {}).setdefault(row.split, Counter())[row.kind] += row["count"]
+        of_split = counted.setdefault(row.file, {}).setdefault(row.split, Counter({FIRST: row[FIRST]}))
+        of_split[row.kind] += row.lines
+        of_split[FIRST] = min(of_split[FIRST], row[FIRST])
     return counted
 
 
@@ -281,9 +298,12 @@ def _entered(store: Store, pending: Sequence[FileEntry], counted: Counted, batch
         url, splits = of_file.get(bare(place), ("", {}))
         ordered = sorted(pieces, key=lambda entry: entry.shift)
         totals = {entry.path: Counter[str]() for entry in ordered}
-        for split, counts in splits.items():
+        divided: dict[str, list[Split]] = {entry.path: [] for entry in ordered}
+        for split, counts in sorted(splits.items()):
             piece = next((entry for entry in reversed(ordered) if entry.shift <= split), ordered[0])
+            first = counts.pop(FIRST)
             totals[piece.path] += counts
+            divided[piece.path].append(Split(split, first, counts.total()))
         arrived += [
             replace(
                 entry,
@@ -294,6 +314,7 @@ def _entered(store: Store, pending: Sequence[FileEntry], counted: Counted, batch
                 rows=totals[entry.path]["rows"],
                 quarantined=totals[entry.path]["quarantined"],
                 skipped=totals[entry.path]["skipped"],
+                splits=tuple(divided[entry.path]),
             )
             for entry in ordered
         ]

@@ -8,7 +8,8 @@ when the file lands, without Spark, and the others in the table that Spark wrote
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roamq.pipeline.ledger import DataFile, Ledger, Snapshot, TableChange
 from roamq.pipeline.rules import Rules
@@ -28,7 +29,7 @@ FILES: Final = "files"
 FILE_COLUMNS: Final = (
     "dataset string, name string, path string, origin string, origin_bytes bigint, modified_ns bigint, digest string, "
     "lines bigint, state string, reason string, ends_whole boolean, shift bigint, first string, replaces string, "
-    "batch string, url string, rows bigint, quarantined bigint, skipped bigint"
+    "batch string, url string, rows bigint, quarantined bigint, skipped bigint, splits string"
 )
 
 LANDED: Final = "landed"
@@ -58,6 +59,15 @@ class TraceSource:
 
     def rules(self, defaults: Rules | None = None) -> Rules:
         return (defaults or self.trace_format().rules).changed(self.settings)
+
+
+class Split(NamedTuple):
+    """A part of a file that one task of Spark read."""
+
+    number: int
+    first: int
+    """The position of its first line in the bronze table: it counts on from whatever the task read before."""
+    lines: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +106,8 @@ class FileEntry:
     quarantined: int = 0
     skipped: int = 0
     """Headers and blank lines."""
+    splits: tuple[Split, ...] | None = ()
+    """How Spark divided the file, in the file's order; None: it was read before this was kept."""
 
     @property
     def key(self) -> str:
@@ -135,6 +147,26 @@ class Book:
             "quarantined": sum(entry.quarantined for entry in self),
             "lines in": sum(entry.rows + entry.quarantined + entry.skipped for entry in self),
         }
+
+    def line_shifts(self) -> list[tuple[str, int, int]]:
+        """What makes positions of the bronze table numbers of lines, from 0: (url, number of the split, what to add).
+
+        Positions are in order within a file, but say nothing of lines of two files: which lines a task read before
+        depends on the files that were read with it. Numbers of lines depend on the file alone. Where one file is all
+        there is, its positions will do.
+        """
+        read = sorted(
+            (entry for entry in self if entry.batch), key=lambda entry: (entry.url, entry.shift, entry.path)
+        )
+        shifts: list[tuple[str, int, int]] = []
+        of_url = [(url, list(pieces)) for url, pieces in groupby(read, key=lambda entry: entry.url)]
+        for url, pieces in of_url if len(of_url) > 1 else ():
+            line = 0
+            for split in (split for piece in pieces for split in piece.splits or ()):
+                if split.first != line:
+                    shifts.append((url, split.number, line - split.first))
+                line += split.lines
+        return shifts
 
     def named(self, file: str) -> list[FileEntry]:
         """The entries of a file by its name, its source or its path in the warehouse."""
@@ -204,14 +236,23 @@ class Shelf:
 
 def _entry(row: dict[str, object]) -> FileEntry:
     values = {name: value for name, value in row.items() if name != "dataset"}
-    return FileEntry(**values | {"replaces": tuple(json.loads(str(row["replaces"])))})  # type: ignore[arg-type]
+    values["replaces"] = tuple(json.loads(str(row["replaces"])))
+    splits = row.get("splits")
+    values["splits"] = None if splits is None else tuple(Split(*split) for split in json.loads(str(splits)))
+    return FileEntry(**values)  # type: ignore[arg-type]
 
 
 def _rows(book: Book) -> "pa.Table":
     import pyarrow as pa
 
     rows = [
-        asdict(entry) | {"dataset": book.dataset, "replaces": json.dumps(entry.replaces)} for entry in book
+        asdict(entry)
+        | {
+            "dataset": book.dataset,
+            "replaces": json.dumps(entry.replaces),
+            "splits": None if entry.splits is None else json.dumps(entry.splits),
+        }
+        for entry in book
     ]
     assert not rows or set(rows[0]) == set(columns(FILE_COLUMNS))
     return pa.Table.from_pylist(rows, schema=arrow_schema(FILE_COLUMNS))

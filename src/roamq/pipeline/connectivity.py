@@ -18,7 +18,8 @@ from pyspark.sql.types import ArrayType
 from roamq.models.censoring import fit_censored
 from roamq.models.fitting import REPLICATES, Floats, fit_durations
 from roamq.pipeline.conform import conform, struct_of
-from roamq.pipeline.schemas import CCDF, CONNECTIVITY, DURATIONS, FIT, arrow_schema
+from roamq.pipeline.corrections import corrected
+from roamq.pipeline.schemas import CCDF, CONNECTIVITY, DURATION_COUNTS, DURATIONS, FIT, arrow_schema
 from roamq.pipeline.silver import CONNECTED, DISCONNECTED, UNKNOWN
 from roamq.pipeline.vectorised import arrow_function
 
@@ -30,9 +31,6 @@ HANDOFF: Final = "handoff"
 EVERYTHING: Final = "*"
 SITE_SAMPLES: Final = 500
 """A site's durations are fitted on at most so many: there are many sites, and a fit with censored durations is slow."""
-TOLERANCE: Final = 1e-8
-SITE_TOLERANCE: Final = 1e-4
-"""How exactly parameters are searched; the likelihood of a site's fit is then off by a millionth."""
 QUANTILES: Final = {"median_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 FIT_MIN: Final = 20
 """A group with fewer complete durations is described but not fitted."""
@@ -45,6 +43,7 @@ _NAMED: Final = r"(?<=^|, )\w+=.*?(?=, \w+=|$)"
 """A part `name=value` of a client's class."""
 _HASH_RANGE: Final = 1_000_000_007
 _GROUP: Final = ("dataset", "period", "grouping", "value")
+_COUNTED: Final = ("dataset", "period", "client_class", "site", "duration_s")
 
 
 def durations(sojourns: DataFrame) -> DataFrame:
@@ -110,46 +109,68 @@ def _duration(
     )
 
 
-def connectivity(measured: DataFrame, fit_samples: int, only: DataFrame | None = None) -> DataFrame:
+def duration_counts(measured: DataFrame) -> DataFrame:
+    """Durations -> gold `duration_counts`: how many of each length there are, from which all curves are made."""
+    counted = measured.groupBy(*_COUNTED).agg(
+        F.count_if("complete").alias("ended"), F.count_if(~F.col("complete")).alias("cut")
+    )
+    return conform(counted, DURATION_COUNTS)
+
+
+def corrected_counts(before: DataFrame, went: DataFrame | None, came: DataFrame) -> DataFrame:
+    """`duration_counts` after some durations went and others came."""
+    taken = None if went is None else duration_counts(went)
+    left = corrected(before, taken, duration_counts(came), by=_COUNTED, sums=("ended", "cut"))
+    return conform(left.where("ended > 0 or cut > 0"), DURATION_COUNTS)
+
+
+def connectivity(measured: DataFrame, fit_samples: int) -> DataFrame:
     """Durations -> gold `connectivity`: one row per group and fitted family, the best first by AIC.
 
     A duration whose end was not observed is censored: it counts as "longer than this" in quantiles, mean and fits.
-    Groups: everything, each client class, each site; `only` some of them, by their columns.
+    Groups: everything, each client class, each site.
     """
-    rows = grouped_durations(measured)
+    return fitted(measured, described(duration_counts(measured)), fit_samples)
+
+
+def described(counts: DataFrame, only: DataFrame | None = None) -> DataFrame:
+    """Counts of durations -> numbers, mean and quantiles of every group; `only` of some, by their columns."""
+    rows = _in_groups(counts, _groups(), "duration_s", "ended", "cut")
     if only is not None:
         rows = rows.join(F.broadcast(only), list(_GROUP), "left_semi")
-    counted = group_counts(rows)
-    samples = chosen_samples(rows, counted, fit_samples)
-    described = (*_GROUP, "n", "censored", "mean_s", *QUANTILES)
+    return group_counts(rows)
+
+
+def fitted(measured: DataFrame, groups: DataFrame, fit_samples: int) -> DataFrame:
+    """Durations and described groups -> gold `connectivity`."""
+    samples = chosen_samples(measured, groups, fit_samples)
+    known = (*_GROUP, "n", "censored", "mean_s", *QUANTILES)
     lasting = F.col("duration_s")
-    grouped = samples.groupBy(*described).agg(
+    grouped = samples.groupBy(*known).agg(
         F.collect_list(F.when(F.col("complete"), lasting)).alias("ended_s"),
         F.collect_list(F.when(~F.col("complete"), lasting)).alias("cut_s"),
     )
     fit = arrow_function(_fit_batch, ArrayType(struct_of(FIT)))
-    fitted = grouped.withColumn("fits", fit("ended_s", "cut_s", F.col("grouping") != "site"))
-    return conform(fitted.select(*described, F.inline("fits")), CONNECTIVITY)
+    fits = grouped.withColumn("fits", fit("ended_s", "cut_s", F.col("grouping") != "site"))
+    return conform(fits.select(*known, F.inline("fits")), CONNECTIVITY)
 
 
-def grouped_durations(measured: DataFrame) -> DataFrame:
-    """Durations once for each group that they belong to (`grouping`, `value`); a missing class or site makes none."""
-    rows = measured.select("dataset", "period", "draw", "duration_s", "complete", F.inline(_groups()))
-    return rows.where("value is not null")
+def _in_groups(rows: DataFrame, groups: Column, *columns: str) -> DataFrame:
+    return rows.select("dataset", "period", *columns, F.inline(groups)).where("value is not null")
 
 
 def groups_of(measured: DataFrame) -> DataFrame:
     """The groups that some durations belong to."""
-    return grouped_durations(measured).select(*_GROUP).distinct()
+    return _in_groups(measured, _groups()).select(*_GROUP).distinct()
 
 
-def ccdf(measured: DataFrame) -> DataFrame:
-    """Durations -> gold `ccdf`: points of the complementary distribution, dense in the tail; exact, by counting.
+def ccdf(counts: DataFrame) -> DataFrame:
+    """Counts of durations -> gold `ccdf`: points of the complementary distribution, dense in the tail, and exact.
 
     The curve is Kaplan and Meier's. A duration is the value at each step that the curve takes there; where the longest
     durations are censored, the curve ends above 0 and the last steps have no value.
     """
-    steps = survival(measured, ("dataset", "period")).select(
+    steps = survival(counts, ("dataset", "period")).select(
         *("dataset", "period", "duration_s"),
         _steps_within(F.col("above_before")).alias("before"),
         _steps_within(F.col("above")).alias("last"),
@@ -167,16 +188,16 @@ def _steps_within(left: Column) -> Column:
     return F.when(left > SHARES_ABOVE[-1], steps).otherwise(len(SHARES_ABOVE))
 
 
-def survival(measured: DataFrame, group: Sequence[str]) -> DataFrame:
-    """Durations -> the curve of Kaplan and Meier (1958): per group and distinct duration the share that lasts longer
-    (`above`), that share just before (`above_before`), and the duration before (`since_s`).
+def survival(counts: DataFrame, group: Sequence[str]) -> DataFrame:
+    """Counts of durations -> the curve of Kaplan and Meier (1958): per group and distinct duration the share that lasts
+    longer (`above`), that share just before (`above_before`), and the duration before (`since_s`).
 
     At each duration the curve falls by the share of those still there that ended then. Censored durations are there up
     to their length. Only distinct durations are sorted: a group has at most as many as seconds in its longest duration
     where times are whole seconds.
     """
-    counted = measured.groupBy(*group, "duration_s").agg(
-        F.count_if("complete").alias("ended"), F.count("*").alias("all")
+    counted = counts.groupBy(*group, "duration_s").agg(
+        F.sum("ended").alias("ended"), F.sum(F.col("ended") + F.col("cut")).alias("all")
     )
     by_length = Window.partitionBy(*group).orderBy("duration_s")
     earlier = by_length.rowsBetween(Window.unboundedPreceding, -1)
@@ -197,7 +218,7 @@ def survival(measured: DataFrame, group: Sequence[str]) -> DataFrame:
 
 
 def group_counts(rows: DataFrame) -> DataFrame:
-    """Grouped durations -> per group `n` (complete), `censored`, mean and quantiles by Kaplan and Meier's curve.
+    """Counts in groups -> per group `n` (complete), `censored`, mean and quantiles by Kaplan and Meier's curve.
 
     Where the longest durations are censored, the curve goes on exponentially with the mean that all of them have under
     an exponential law, as in `roamq.models.censoring`. Without censored durations the mean is the plain one.
@@ -237,11 +258,15 @@ def _groups() -> Column:
 
     A class of the form `path=1, provider=a` also belongs to the group `path` of value 1 and to `provider` of value a.
     """
-    values = {"all": F.lit(EVERYTHING), "class": F.col("client_class"), "site": F.col("site")}
+    values = {"all": F.lit(EVERYTHING), "class": F.col("client_class")}
     named = F.regexp_extract_all("client_class", F.lit(_NAMED), F.lit(0))
     return F.concat(
         F.array(
-            *(F.struct(F.lit(name).alias("grouping"), value.alias("value")) for name, value in values.items())
+            *(
+                F.struct(F.lit(name).alias("grouping"), value.alias("value"))
+                for name, value in values.items()
+            ),
+            _site_group(),
         ),
         F.transform(
             F.coalesce(named, F.array().cast("array<string>")),
@@ -253,15 +278,28 @@ def _groups() -> Column:
     )
 
 
-def chosen_samples(rows: DataFrame, counted: DataFrame, at_most: int) -> DataFrame:
-    """For each group about `at_most` durations, complete and censored, or all of them, beside its counts.
+def _site_group() -> Column:
+    return F.struct(F.lit("site").alias("grouping"), F.col("site").alias("value"))
 
-    One pass over the durations: the counts are small and are brought to the rows.
+
+def chosen_samples(measured: DataFrame, groups: DataFrame, at_most: int) -> DataFrame:
+    """For each described group about `at_most` durations, complete and censored, or all, with what describes it.
+
+    One pass over the durations: the groups are small and are brought to the rows. A duration that is in the sample of
+    no class is looked up for its site alone.
     """
+    wide = groups.where("grouping != 'site'").groupBy("dataset", "period")
+    reach = wide.agg(F.max(_threshold(at_most)).alias("reach"))
+    near = measured.join(F.broadcast(reach), ["dataset", "period"])
+    mine = F.when(F.col("draw") < F.col("reach"), _groups()).otherwise(F.array(_site_group()))
+    rows = _in_groups(near, mine, "draw", "duration_s", "complete")
+    return rows.join(F.broadcast(groups), list(_GROUP)).where(F.col("draw") < _threshold(at_most))
+
+
+def _threshold(at_most: int) -> Column:
+    """Durations drawn below this are in the sample of a described group."""
     most = F.when(F.col("grouping") == "site", float(min(at_most, SITE_SAMPLES))).otherwise(float(at_most))
-    return rows.join(F.broadcast(counted), list(_GROUP)).where(
-        F.col("draw") < most / (F.col("n") + F.col("censored"))
-    )
+    return most / (F.col("n") + F.col("censored"))
 
 
 def _fit_batch(ended: pa.Array, cut: pa.Array, is_wide: pa.Array) -> pa.Array:
@@ -289,13 +327,11 @@ def fit_rows(sample: Floats, censored: Floats, *, test: bool) -> Iterator[dict[s
     if sample.size < FIT_MIN:
         yield described
         return
-    if censored.size:
+    if censored.size or not test:
         is_whole = np.arange(sample.size + censored.size) < sample.size
-        fits = fit_censored(
-            np.concatenate([sample, censored]), is_whole, tolerance=TOLERANCE if test else SITE_TOLERANCE
-        )
+        fits = fit_censored(np.concatenate([sample, censored]), is_whole)
     else:
-        fits = fit_durations(sample, replicates=REPLICATES if test else 0)
+        fits = fit_durations(sample, replicates=REPLICATES)
     for number, fit in enumerate(fits):
         yield described | {
             "family": fit.family,

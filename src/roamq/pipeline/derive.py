@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from roamq.pipeline.arrivals import Arrivals, PipelineFailedError, read_files, reason_of
+from roamq.pipeline.arrivals import Arrivals, PipelineFailedError, bare_url, read_files, reason_of
 from roamq.pipeline.books import Shelf, TraceSource
 from roamq.pipeline.definitions import Scope, TableQuery, derived_tables
 from roamq.pipeline.definitions.silver import changed_clients, has_clients, holes
-from roamq.pipeline.definitions.table import union, with_keys
+from roamq.pipeline.definitions.table import CLIENT, PLACE, union, with_keys
 from roamq.pipeline.jobs import code_digest, file_digest
 from roamq.pipeline.ledger import DataFile, TableChange
 from roamq.pipeline.schemas import DERIVED, TABLE_SUMMARY, arrow_schema
@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 TABLES_AT_ONCE: Final = 4
 """Spark plans one table while it computes another."""
 MUCH: Final = 0.3
-"""If more than this share of a dataset's rows came, all of it is made anew, which costs less."""
+"""If more than this share of a dataset's rows came, or of its clients changed, all of it is made anew, which costs
+less."""
+MANY_CLIENTS: Final = 1000
+"""Up to so many changed clients are named in queries; of more, a run counts how many of all they are."""
+FILES_MAX: Final = 48
+"""Runs add files to silver tables; a run that finds more of them writes the tables as few files again."""
 SILVER: Final = ("sojourns", "moves", "durations", "publications", "deliveries", "traffic")
 NOT_DERIVING: Final = frozenset(
     {
@@ -100,8 +105,11 @@ def derive(
         if dataset in scope.partly and has_clients(found.source) and _other_holes(scope, found):
             scope.partly.discard(dataset)  # a hole that opened or closed concerns every client
             scope.whole.add(dataset)
-    scope.clients = _kept_in_memory(changed_clients(scope)) if scope.partly else None
+    clients = changed_clients(scope) if scope.partly else None
     try:
+        if clients is not None:
+            scope.clients = scope.keep(clients)  # every table asks for them
+            _look_at_clients(scope)
         made = _make_tables(shelf, scope, gone, tables, report)
     finally:
         scope.forget()
@@ -150,6 +158,7 @@ def _scope(
         came,
         left,
         {name: found.urls for name, found in by_name.items()},
+        {name: shelf.book(name).line_shifts() for name in by_name},
     )
     known = shelf.ledger.read(shelf.snapshot, "summary")
     before = set(known.column("dataset").to_pylist()) if known is not None else set()
@@ -160,9 +169,22 @@ def _other_holes(scope: Scope, found: Arrivals) -> bool:
     return holes(scope.old(found.table), found.source) != holes(scope.new(found.table), found.source)
 
 
-def _kept_in_memory(clients: DataFrame | None) -> DataFrame | None:
-    """The changed clients, found once: every table asks for them."""
-    return None if clients is None else clients.persist()
+def _look_at_clients(scope: Scope) -> None:
+    """Name the changed clients where they are few. Where many of a dataset's clients changed, make it whole: to correct
+    everything costs more than to make it.
+    """
+    assert scope.clients is not None, "datasets changed in part"
+    few = scope.clients.limit(MANY_CLIENTS + 1).collect()
+    if len(few) <= MANY_CLIENTS:
+        if few and all(row.client is not None for row in few):
+            datasets = {row.dataset for row in few}
+            scope.names = {name: sorted(r.client for r in few if r.dataset == name) for name in datasets}
+        return
+    for row in scope.clients.groupBy("dataset").count().collect():
+        known = scope.old("sojourns").where(F.col("dataset") == row.dataset).select("client").distinct()
+        if row["count"] > MUCH * known.count():
+            scope.partly.discard(row.dataset)
+            scope.whole.add(row.dataset)
 
 
 def _make_tables(
@@ -196,50 +218,86 @@ def _make_tables(
 def _make(shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery) -> list[DataFile]:
     """The files of a table: new ones, and those that stay."""
     mine = {source.dataset for source in scope.touched if table.concerns(source)}
-    keys = table.keys(scope) if scope.partly & mine else None
-    is_shared = keys is None or keys is scope.clients
-    if keys is not None and not is_shared:
-        keys = keys.persist()  # the query and the rows that stay each ask for them
-    try:
-        return _write(shelf, scope, gone, table, mine, keys)
-    finally:
-        if keys is not None and not is_shared:
-            keys.unpersist()
-
-
-def _write(
-    shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery, mine: set[str], keys: DataFrame | None
-) -> list[DataFile]:
-    """Write new rows and the kept rows of files that hold changed datasets, in one job."""
     changed = (mine - scope.partly if table.appends else mine) | gone
     before = shelf.ledger.files(shelf.snapshot, table.name)
     staying = [file for file in before if not file.may_hold(changed)]
     rewritten = [file for file in before if file.may_hold(changed)]
-    frames = [table.query(scope, keys)] if mine else []
-    if rewritten:
-        rows = read_files(scope.spark, shelf.ledger.store, table.name, rewritten)
-        frames += _kept(rows, scope, gone, table, keys, mine)
+    keys = table.keys(scope) if scope.partly & mine else None
+    if table.key == CLIENT:
+        made = _write(shelf, table, [table.query(scope, keys)] if mine else [])
+        scope.fresh[table.name] = read_files(scope.spark, shelf.ledger.store, table.name, made)
+        if keys is not None:
+            held = _holding(shelf, scope, table, rewritten)
+            if len(rewritten) <= FILES_MAX:
+                touched = [
+                    file for file in rewritten if file in held or file.may_hold(changed - scope.partly)
+                ]
+                staying += [file for file in rewritten if file not in touched]
+                rewritten = touched
+        rest = _kept(shelf, scope, gone, table, keys, mine, rewritten)
+        return [*staying, *made, *_write(shelf, table, rest)]
+    if keys is not None:
+        keys = keys.persist()  # the query and the rows that stay each ask for them
+    try:
+        frames = [table.query(scope, keys)] if mine else []
+        return [
+            *staying,
+            *_write(shelf, table, frames + _kept(shelf, scope, gone, table, keys, mine, rewritten)),
+        ]
+    finally:
+        if keys is not None:
+            keys.unpersist()
+
+
+def _holding(shelf: Shelf, scope: Scope, table: TableQuery, files: Sequence[DataFile]) -> list[DataFile]:
+    """The files that hold rows of changed clients; the scope remembers those rows."""
+    if not files:
+        return []
+    rows = read_files(scope.spark, shelf.ledger.store, table.name, files)
+    placed = rows.withColumn(PLACE, F.col("_metadata.file_path"))
+    mine = placed.where(F.col("dataset").isin(*scope.partly))
+    past = scope.past[table.name] = scope.keep(scope.of_changed_clients(mine))
+    places = [bare_url(row[PLACE]) for row in past.select(PLACE).distinct().collect()]
+    return [file for file in files if any(place.endswith(f"/{table.name}/{file.path}") for place in places)]
+
+
+def _write(shelf: Shelf, table: TableQuery, frames: Sequence[DataFrame]) -> list[DataFile]:
+    """Write rows as files that count when a commit names them."""
     if not frames:
-        return staying
+        return []
     folder = secrets.token_hex(6)
     union(frames).write.parquet(shelf.ledger.store.for_spark(f"{table.name}/{folder}"))
-    return [*staying, *shelf.ledger.written(table.name, folder)]
+    return shelf.ledger.written(table.name, folder)
 
 
 def _kept(
-    rows: DataFrame, scope: Scope, gone: set[str], table: TableQuery, keys: DataFrame | None, mine: set[str]
+    shelf: Shelf,
+    scope: Scope,
+    gone: set[str],
+    table: TableQuery,
+    keys: DataFrame | None,
+    mine: set[str],
+    files: Sequence[DataFile],
 ) -> list[DataFrame]:
-    """Rows of datasets that did not change, and of those that changed in part the rows with other keys."""
-    partly = scope.partly & mine
-    leaving = gone | (mine - partly)
+    """Of some files the rows of datasets that did not change, and of those that changed in part the rows with other
+    keys.
+    """
+    leaving = gone | (mine - scope.partly)
     if keys is None and not table.appends:
-        leaving |= partly
-        partly = set()
-    others = rows.where(~F.col("dataset").isin(*leaving, *partly)) if leaving | partly else rows
-    if not partly:
-        return [others]
-    own = rows.where(F.col("dataset").isin(*partly))
-    return [others, own if keys is None else with_keys(own, keys, table.key, without=True)]
+        leaving |= mine
+    staying = [
+        file for file in files if file.first is None or file.first != file.last or file.first not in leaving
+    ]
+    if not staying:
+        return []
+    rows = read_files(scope.spark, shelf.ledger.store, table.name, staying)
+    if leaving:
+        rows = rows.where(~F.col("dataset").isin(*leaving))
+    if keys is None:
+        return [rows]
+    if table.key == CLIENT:
+        return [scope.of_changed_clients(rows, without=True)]
+    return [with_keys(rows, keys, table.key, without=True)]
 
 
 def _enter(spark: "SparkSession", shelf: Shelf, table: str, files: Sequence[DataFile]) -> None:

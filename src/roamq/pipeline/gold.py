@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from roamq.pipeline.conform import conform
+from roamq.pipeline.corrections import corrected
 from roamq.pipeline.schemas import ARRIVAL_RATES, DAILY_PROFILE, DAYS, NEIGHBOR_GRAPH, SITES, TRANSITIONS
 from roamq.pipeline.silver import CONNECTED, DISCONNECTED, split_at_midnight
 
@@ -17,6 +18,8 @@ CLIENTS: Final = "clients"
 EVENTS: Final = "events"
 WHOLE_NETWORK: Final = "*"
 SECONDS_PER_DAY: Final = 86_400
+DAILY_SUMS: Final = ("clients", "moves", "sojourns", "connected_us", "disconnected_us")
+"""Of these columns of `days` the others are made."""
 
 
 def neighbor_graph(moves: DataFrame, half_life_days: float = 7.0) -> DataFrame:
@@ -81,10 +84,13 @@ def _share(count: str, *group: str) -> Column:
 
 def client_arrivals(sojourns: DataFrame, bin_s: int) -> DataFrame:
     """Sojourns -> `arrival_rates` of clients: stays that begin at a site, per bin."""
+    return _rates(_begun(sojourns), CLIENTS, bin_s)
+
+
+def _begun(sojourns: DataFrame) -> DataFrame:
+    """Stays that begin at a site, as (dataset, site, time, n)."""
     arrivals = sojourns.where((F.col("state") == CONNECTED) & F.col("site").isNotNull())
-    return _rates(
-        arrivals.select("dataset", "site", F.col("begin").alias("time"), F.lit(1).alias("n")), CLIENTS, bin_s
-    )
+    return arrivals.select("dataset", "site", F.col("begin").alias("time"), F.lit(1).alias("n"))
 
 
 def event_arrivals(events: DataFrame, bin_s: int) -> DataFrame:
@@ -93,12 +99,28 @@ def event_arrivals(events: DataFrame, bin_s: int) -> DataFrame:
 
 
 def _rates(events: DataFrame, kind: str, bin_s: int) -> DataFrame:
+    return _with_rate(_arrivals(events, bin_s), kind, bin_s)
+
+
+def _arrivals(events: DataFrame, bin_s: int) -> DataFrame:
     begin = F.timestamp_seconds(F.floor(F.unix_seconds("time") / bin_s) * bin_s)
-    counted = events.groupBy("dataset", "site", begin.alias("bin")).agg(F.sum("n").alias("arrivals"))
+    return events.groupBy("dataset", "site", begin.alias("bin")).agg(F.sum("n").alias("arrivals"))
+
+
+def _with_rate(counted: DataFrame, kind: str, bin_s: int) -> DataFrame:
     return conform(
         counted.withColumns({"kind": F.lit(kind), "rate_per_s": F.col("arrivals") / F.lit(float(bin_s))}),
         ARRIVAL_RATES,
     )
+
+
+def corrected_arrivals(before: DataFrame, came: DataFrame, went: DataFrame | None, bin_s: int) -> DataFrame:
+    """`arrival_rates` of clients after some sojourns went and others came."""
+    taken = None if went is None else _arrivals(_begun(went), bin_s)
+    left = corrected(
+        before, taken, _arrivals(_begun(came), bin_s), by=("dataset", "site", "bin"), sums=("arrivals",)
+    )
+    return _with_rate(left.where("arrivals > 0"), CLIENTS, bin_s)
 
 
 def daily_profile(rates: DataFrame, bin_s: int, time_zone: str) -> DataFrame:
@@ -123,36 +145,49 @@ def daily_profile(rates: DataFrame, bin_s: int, time_zone: str) -> DataFrame:
     )
 
 
-def local_days(sojourns: DataFrame, time_zone: str) -> DataFrame:
-    """The local days (dataset, day) that sojourns touch."""
-    return split_at_midnight(sojourns, time_zone).select("dataset", "day").distinct()
+def days(sojourns: DataFrame, moves: DataFrame, time_zone: str) -> DataFrame:
+    """Sojourns and moves -> one row per local day; a sojourn across midnight counts on both sides of it."""
+    return _in_hours(_daily_sums(sojourns, moves, time_zone))
 
 
-def days(sojourns: DataFrame, moves: DataFrame, time_zone: str, only: DataFrame | None = None) -> DataFrame:
-    """Sojourns and moves -> one row per local day; a sojourn across midnight counts on both sides of it.
+def corrected_days(
+    before: DataFrame,
+    came: tuple[DataFrame, DataFrame],
+    went: tuple[DataFrame, DataFrame] | None,
+    time_zone: str,
+) -> DataFrame:
+    """`days` after some clients' sojourns and moves went and others came, all of each client."""
+    taken = None if went is None else _daily_sums(*went, time_zone)
+    left = corrected(before, taken, _daily_sums(*came, time_zone), by=("dataset", "day"), sums=DAILY_SUMS)
+    return _in_hours(left.where("sojourns > 0"))
 
-    `only`: some days (dataset, day).
-    """
+
+def _daily_sums(sojourns: DataFrame, moves: DataFrame, time_zone: str) -> DataFrame:
     known = sojourns.where(
         F.col("state").isin(CONNECTED, DISCONNECTED)
     )  # a day without any data does not count
-    # Whole numbers: their sum is the same in any order.
     micros = F.unix_micros("end") - F.unix_micros("begin")
-    in_hours = {
-        name: F.coalesce(F.sum(F.when(F.col("state") == state, micros)), F.lit(0)) / 3.6e9
-        for name, state in (("connected_hours", CONNECTED), ("disconnected_hours", DISCONNECTED))
-    }
-    daily = split_at_midnight(known, time_zone)
-    if only is not None:
-        daily = daily.join(F.broadcast(only), ["dataset", "day"], "left_semi")
-    spent = daily.groupBy("dataset", "day").agg(
-        F.count_distinct(F.when(F.col("state") == CONNECTED, F.col("client"))).alias("clients"),
-        *(hours.alias(name) for name, hours in in_hours.items()),
+    spent = (
+        split_at_midnight(known, time_zone)
+        .groupBy("dataset", "day")
+        .agg(
+            F.count_distinct(F.when(F.col("state") == CONNECTED, F.col("client"))).alias("clients"),
+            F.count("*").alias("sojourns"),
+            *(
+                F.coalesce(F.sum(F.when(F.col("state") == state, micros)), F.lit(0)).alias(f"{state}_us")
+                for state in (CONNECTED, DISCONNECTED)
+            ),
+        )
     )
     arrival = F.to_date(F.from_utc_timestamp("time", time_zone))
     counted = moves.groupBy("dataset", arrival.alias("day")).agg(F.count("*").alias("moves"))
-    spent_and_moved = spent.join(F.broadcast(counted), ["dataset", "day"], "left")
-    return conform(spent_and_moved.withColumn("moves", F.coalesce("moves", F.lit(0))), DAYS)
+    both = spent.join(F.broadcast(counted), ["dataset", "day"], "left")
+    return both.withColumn("moves", F.coalesce("moves", F.lit(0)))
+
+
+def _in_hours(sums: DataFrame) -> DataFrame:
+    hours = {f"{state}_hours": F.col(f"{state}_us") / 3.6e9 for state in (CONNECTED, DISCONNECTED)}
+    return conform(sums.withColumns(hours), DAYS)
 
 
 def sites_of_observations(observations: DataFrame, dataset: str) -> DataFrame:
@@ -162,17 +197,32 @@ def sites_of_observations(observations: DataFrame, dataset: str) -> DataFrame:
         F.avg(F.col("x").cast("decimal(18,9)")).alias("x"),  # decimals: their mean is the same in any order
         F.avg(F.col("y").cast("decimal(18,9)")).alias("y"),
         F.count("*").alias("observations"),
-        F.approx_count_distinct("client").alias("clients"),
+        F.count_distinct("client").alias("clients"),
     )
     return conform(located.withColumn("dataset", F.lit(dataset)), SITES)
 
 
 def sites_of_sojourns(sojourns: DataFrame) -> DataFrame:
     """Sojourns -> `sites` without places, for formats that know none."""
-    counted = (
-        sojourns.where(F.col("site").isNotNull())
-        .groupBy("dataset", "site")
-        .agg(F.sum("observations").alias("observations"), F.approx_count_distinct("client").alias("clients"))
+    return _nowhere(_site_sums(sojourns))
+
+
+def corrected_sites(before: DataFrame, came: DataFrame, went: DataFrame | None) -> DataFrame:
+    """`sites` without places after some clients' sojourns went and others came, all of each client."""
+    taken = None if went is None else _site_sums(went)
+    left = corrected(
+        before, taken, _site_sums(came), by=("dataset", "site"), sums=("observations", "clients")
     )
+    return _nowhere(left.where("observations > 0"))
+
+
+def _site_sums(sojourns: DataFrame) -> DataFrame:
+    at_sites = sojourns.where(F.col("site").isNotNull()).groupBy("dataset", "site")
+    return at_sites.agg(
+        F.sum("observations").alias("observations"), F.count_distinct("client").alias("clients")
+    )
+
+
+def _nowhere(counted: DataFrame) -> DataFrame:
     nowhere = F.lit(None).cast("double")
     return conform(counted.withColumns({"x": nowhere, "y": nowhere}), SITES)

@@ -34,15 +34,28 @@ def split_by_day(moves: DataFrame, time_zone: str, test_share: float) -> DataFra
     days = F.array_sort(F.collect_set(F.to_date(local)))
     index = F.least(F.greatest(F.floor(F.size(days) * (1 - test_share)), F.lit(1)), F.size(days) - 1)
     first_day = F.element_at(days, (index + 1).cast("int"))
-    moment = F.timestamp_micros(F.percentile_approx(F.unix_micros("time"), 1 - test_share))
-    several = F.size(days) > 1
-    cut = moves.groupBy("dataset").agg(
-        F.when(several, F.to_utc_timestamp(first_day.cast("timestamp"), time_zone))
-        .otherwise(moment)
-        .alias("cut"),
-        F.when(several, first_day).otherwise(F.element_at(days, 1)).alias("first_test_day"),
+    by_day = moves.groupBy("dataset").agg(
+        first_day.alias("first_test_day"), (F.size(days) > 1).alias("several")
+    )
+    lone = by_day.where(~F.col("several")).select("dataset")
+    moment = _moment(moves.join(F.broadcast(lone), "dataset", "left_semi"), 1 - test_share)
+    midnight = F.to_utc_timestamp(F.col("first_test_day").cast("timestamp"), time_zone)
+    cut = by_day.join(F.broadcast(moment), "dataset", "left").select(
+        "dataset",
+        "first_test_day",
+        F.when(F.col("several"), midnight).otherwise(F.col("moment")).alias("cut"),
     )
     return moves.join(F.broadcast(cut), "dataset").withColumn("is_test", F.col("time") >= F.col("cut"))
+
+
+def _moment(moves: DataFrame, share: float) -> DataFrame:
+    """The second, for each dataset, by which this share of its moves was made; exact in whatever order they come."""
+    counted = moves.groupBy("dataset", F.unix_seconds("time").alias("second")).agg(F.count("*").alias("n"))
+    whole = Window.partitionBy("dataset")
+    up_to = whole.orderBy("second").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    reached = counted.withColumn("reached", F.sum("n").over(up_to) / F.sum("n").over(whole))
+    found = reached.where(F.col("reached") >= share).groupBy("dataset").agg(F.min("second").alias("second"))
+    return found.select("dataset", F.timestamp_seconds("second").alias("moment"))
 
 
 def trigrams(moves: DataFrame, time_zone: str, test_share: float) -> DataFrame:

@@ -150,6 +150,13 @@ DURATIONS: Final = (
 """Silver: one row per period (on, off, stay, handoff) whose begin was observed. `complete`: its end was as well;
 otherwise it lasted longer. `draw` is uniform in [0, 1), by a hash: samples are chosen by it."""
 
+DURATION_COUNTS: Final = (
+    "dataset string, period string, client_class string, site string, duration_s double, ended bigint, "
+    "cut bigint"
+)
+"""Gold: how many periods of one length ended so, and how many were cut off there. Counts can be added and taken off:
+a run adds those of its new durations and takes off those that are no more."""
+
 SITES: Final = "dataset string, site string, x double, y double, observations bigint, clients bigint"
 """Where a site is, in degrees or plan units, and how popular."""
 
@@ -214,10 +221,10 @@ DAILY_PROFILE: Final = (
 """Gold: the mean rate of a bin over the observed days, by local time of day; site `*` is the whole network."""
 
 DAYS: Final = (
-    "dataset string, day date, clients bigint, moves bigint, connected_hours double, "
-    "disconnected_hours double"
+    "dataset string, day date, clients bigint, moves bigint, connected_hours double, disconnected_hours double, "
+    "sojourns bigint, connected_us bigint, disconnected_us bigint"
 )
-"""Gold: one row per local day."""
+"""Gold: one row per local day; hours are the microseconds behind them."""
 
 TABLE_SUMMARY: Final = "dataset string, layer string, name string, rows bigint"
 """How many rows each table has for each dataset, and what became of the lines that came in."""
@@ -267,6 +274,7 @@ DERIVED: Final[Mapping[str, DerivedTable]] = {
     ),
     "prediction": DerivedTable("hit rate of next-site prediction against the size of the set", PREDICTION),
     "prediction_sets": DerivedTable("size of the set that hits 90 and 99%", PREDICTION_SETS),
+    "duration_counts": DerivedTable("how many periods lasted how long, by class and site", DURATION_COUNTS),
     "connectivity": DerivedTable("durations on, off, at a site and in handoff, with fits", CONNECTIVITY),
     "ccdf": DerivedTable("distribution of durations on, off, at a site and in handoff", CCDF),
     "days": DerivedTable("one row per local day", DAYS),

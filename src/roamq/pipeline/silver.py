@@ -24,10 +24,12 @@ UNKNOWN: Final = "unknown"
 
 EARTH_RADIUS_M: Final = 6_371_000.0
 
-_BY_TIME = ("time", "tie", "site")
-_BY_BEGIN = ("begin", "tie", "site")
-"""Lines of two files may be at one instant and at the same place in their files: the site then decides, so that every
-run chooses the same."""
+_CONTENT = ("site", "connected", "client_class")
+_BY_TIME = ("time", "tie", *_CONTENT)
+_BY_BEGIN = ("begin", "tie", *_CONTENT)
+"""Lines of two files may be at one instant and have the same number: what they say then decides, so that every run
+chooses the same, whichever files it read together."""
+_BY_TIME_AND_PLACE = (*_BY_TIME, "x", "y")
 
 
 Holes = Sequence[tuple[int, int]]
@@ -77,7 +79,7 @@ def known_holes(observations: DataFrame, hole_s: float) -> Holes:
 
 def last_of_each_instant(observations: DataFrame) -> DataFrame:
     """Keep the last row per client and instant; exact duplicates and contradictions go."""
-    following = F.lead("time").over(Window.partitionBy("client").orderBy(*_BY_TIME))
+    following = F.lead("time").over(Window.partitionBy("client").orderBy(*_BY_TIME_AND_PLACE))
     is_last = following.isNull() | (following != F.col("time"))
     return conform(observations.withColumn("is_last", is_last).where("is_last"), OBSERVATIONS)
 
@@ -89,7 +91,7 @@ def keep_site_while_listed(observations: DataFrame) -> DataFrame:
     after the other in time order and remembers a single site. Spark forgets how rows are partitioned when they pass
     through Python, so this rule alone costs a second shuffle.
     """
-    instant = Window.partitionBy("client", "time").orderBy("tie", "site")
+    instant = Window.partitionBy("client", "time").orderBy(*_BY_TIME_AND_PLACE[1:])
     everything = instant.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     lists = (
         observations.repartition("client")  # the one shuffle; the window over instants needs no other
@@ -122,7 +124,7 @@ def drop_position_spikes(observations: DataFrame, max_speed_mps: float) -> DataF
 
     Longitude and latitude are `x` and `y`. First and last positions have one neighbour and are kept.
     """
-    by_time = Window.partitionBy("client").orderBy(*_BY_TIME)
+    by_time = Window.partitionBy("client").orderBy(*_BY_TIME_AND_PLACE)
     too_fast = [
         metres_between(F.col("x"), F.col("y"), neighbour("x").over(by_time), neighbour("y").over(by_time))
         > F.abs(_seconds("time") - _seconds(neighbour("time").over(by_time))) * max_speed_mps
@@ -229,9 +231,8 @@ def sojourns_of(found: DataFrame, rules: Rules, *, dataset: str, holes: Holes = 
     """Stays -> sojourns: a stay lasts until the next one, or until last seen where silence follows."""
     by_begin = Window.partitionBy("client").orderBy(*_BY_BEGIN)
     is_place = F.col("connected") & F.col("site").isNotNull()
-    site_before = F.expr(
-        "lag(if(connected, site, null)) ignore nulls over (partition by client order by begin, tie, site)"
-    )
+    in_order = f"over (partition by client order by {', '.join(_BY_BEGIN)})"
+    site_before = F.expr(f"lag(if(connected, site, null)) ignore nulls {in_order}")
     rows = found.withColumns(
         {
             "next": F.lead("begin").over(by_begin),
@@ -240,8 +241,7 @@ def sojourns_of(found: DataFrame, rules: Rules, *, dataset: str, holes: Holes = 
             "stays_connected": F.coalesce(F.lead("connected").over(by_begin), F.lit(False)),
             "is_first": F.lag("begin").over(by_begin).isNull(),
             "next_place": F.expr(
-                "lead(if(connected and site is not null, struct(site, begin), null)) ignore nulls "
-                "over (partition by client order by begin, tie, site)"
+                f"lead(if(connected and site is not null, struct(site, begin), null)) ignore nulls {in_order}"
             ),
             "came_from": F.when(is_place & (site_before != F.col("site")), site_before),
         }

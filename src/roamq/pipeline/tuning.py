@@ -53,6 +53,10 @@ def warehouse_settings(
         # what comes in more pieces than two.
         "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
         "spark.sql.files.maxPartitionBytes": str(READ_BYTES),
+        # The names of changed clients reach Parquet, which skips pages without them.
+        "spark.sql.parquet.pushdown.inFilterThreshold": "1000",
+        # Exact medians and samples are kept for so many keys at once; beyond, Spark sorts all rows by key first.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "8192",
     }
     return SparkSettings(
         remote=remote,

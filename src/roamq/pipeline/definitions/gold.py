@@ -29,9 +29,10 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
         tables += [
             _by_dataset("trigrams", ["moves"], ["time_zone", "test_share"], prediction.trigrams),
             _of_one("ranked_tests", "trigrams", prediction.ranked_tests),
+            TableQuery("duration_counts", ("durations",), _duration_counts, has_clients),
             TableQuery(
                 "connectivity",
-                ("durations",),
+                ("durations", "duration_counts"),
                 _connectivity,
                 has_clients,
                 key=("dataset", "period", "grouping", "value"),
@@ -48,10 +49,8 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
             _of_one("transitions", "trigrams", gold.transitions),
             _of_one("prediction", "ranked_tests", prediction.prediction),
             _of_one("prediction_sets", "ranked_tests", prediction.prediction_sets),
-            _of_one("ccdf", "durations", connectivity.ccdf),
-            TableQuery(
-                "days", ("sojourns", "moves"), _days, has_clients, key=("dataset", "day"), keys=_changed_days
-            ),
+            _of_one("ccdf", "duration_counts", connectivity.ccdf),
+            TableQuery("days", ("sojourns", "moves"), _days, has_clients),
             TableQuery(
                 "sites",
                 ("sojourns",),
@@ -146,29 +145,46 @@ def _neighbor_graph(scope: Scope, keys: DataFrame | None) -> DataFrame:
     return union(by_rules(_observed(scope), [rows], ["half_life_days"], gold.neighbor_graph))
 
 
+def _duration_counts(scope: Scope, _: DataFrame | None) -> DataFrame:
+    """Of datasets that changed in part, the counts of before are corrected by the durations that went and came."""
+    parts = []
+    if scope.whole:
+        parts.append(connectivity.duration_counts(scope.in_whole(scope.new("durations"))))
+    if scope.partly:
+        before, went = scope.in_part(scope.old("duration_counts")), scope.past.get("durations")
+        parts.append(connectivity.corrected_counts(before, went, scope.arrived("durations")))
+    return union(parts)
+
+
 def _connectivity(scope: Scope, keys: DataFrame | None) -> DataFrame:
-    rows = scope.of_touched("durations")
+    rows, counts = scope.of_touched("durations"), scope.of_touched("duration_counts")
     only = keys
     if keys is not None and scope.whole:
-        mine = connectivity.groups_of(rows.where(F.col("dataset").isin(*scope.whole)))
+        mine = connectivity.groups_of(counts.where(F.col("dataset").isin(*scope.whole)))
         only = keys.unionByName(mine)
-    return union(by_rules(_observed(scope), [rows], ["fit_samples"], connectivity.connectivity, only))
+    groups = scope.keep(connectivity.described(counts, only))
+    return union(by_rules(_observed(scope), [rows, groups], ["fit_samples"], connectivity.fitted))
 
 
-def _changed_days(scope: Scope) -> DataFrame | None:
-    rows = scope.changed_rows("sojourns")
-    if rows is None:
-        return None
-    return union(by_rules(_observed(scope), [rows], ["time_zone"], gold.local_days)).distinct()
+def _days(scope: Scope, _: DataFrame | None) -> DataFrame:
+    """Days of whole datasets; those of others are corrected by the sojourns and moves that went and came."""
+    parts: list[DataFrame] = []
+    observed = _observed(scope)
+    if whole := [source for source in observed if source.dataset in scope.whole]:
+        rows = [scope.new("sojourns"), scope.new("moves")]
+        parts += by_rules(whole, rows, ["time_zone"], gold.days)
+    if partly := [source for source in observed if source.dataset in scope.partly]:
+        frames = [scope.old("days"), scope.arrived("sojourns"), scope.arrived("moves")]
+        if "sojourns" in scope.past:
+            frames += [scope.past["sojourns"], scope.past.get("moves", scope.old("moves"))]
+        parts += by_rules(partly, frames, ["time_zone"], _corrected_days)
+    return union(parts)
 
 
-def _days(scope: Scope, keys: DataFrame | None) -> DataFrame:
-    only = keys
-    rows = [scope.of_touched("sojourns"), scope.of_touched("moves")]
-    if keys is not None and scope.whole:
-        mine = rows[0].where(F.col("dataset").isin(*scope.whole))
-        only = keys.unionByName(union(by_rules(_observed(scope), [mine], ["time_zone"], gold.local_days)))
-    return union(by_rules(_observed(scope), rows, ["time_zone"], gold.days, only))
+def _corrected_days(before: DataFrame, *others: Any) -> DataFrame:
+    *frames, time_zone = others
+    went = (frames[2], frames[3]) if len(frames) > 2 else None
+    return gold.corrected_days(before, (frames[0], frames[1]), went, time_zone)
 
 
 def _sites_in(rows: DataFrame) -> DataFrame:
@@ -199,8 +215,15 @@ def _sites(scope: Scope, keys: DataFrame | None) -> DataFrame:
             seen = seen.withColumn("dataset", F.lit(source.dataset))
             seen = seen if mine is None else with_keys(seen, mine, ["dataset", "site"])
             return gold.sites_of_observations(seen, source.dataset)
-        rows = scope.new("sojourns").where(F.col("dataset") == source.dataset)
-        return gold.sites_of_sojourns(rows if mine is None else with_keys(rows, mine, ["dataset", "site"]))
+        is_mine = F.col("dataset") == source.dataset
+        if mine is None:
+            return gold.sites_of_sojourns(scope.new("sojourns").where(is_mine))
+        went = scope.past.get("sojourns")
+        return gold.corrected_sites(
+            with_keys(scope.old("sites").where(is_mine), mine, ["dataset", "site"]),
+            scope.arrived("sojourns").where(is_mine),
+            None if went is None else went.where(is_mine),
+        )
 
     return union(of(source) for source in _observed(scope))
 
@@ -241,15 +264,28 @@ def _arrival_rates(scope: Scope, keys: DataFrame | None) -> DataFrame:
         mine = None if keys is None else keys.where(F.col("kind") == kind).select("dataset", "site")
         return scope.of_keys(rows, mine, ("dataset", "site"))
 
-    observed, parts = _observed(scope), []
-    if observed:
-        stays = wanted(scope.new("sojourns"), gold.CLIENTS)
-        parts += list(by_rules(observed, [stays], ["bin_s"], gold.client_arrivals))
+    observed = _observed(scope)
+    parts: list[DataFrame] = []
+    if whole := [source for source in observed if source.dataset in scope.whole]:
+        parts += by_rules(whole, [scope.new("sojourns")], ["bin_s"], gold.client_arrivals)
+    if partly := [source for source in observed if source.dataset in scope.partly]:
+        is_mine = F.col("kind") == gold.CLIENTS
+        mine = None if keys is None else keys.where(is_mine)
+        before = scope.in_part(scope.old("arrival_rates").where(is_mine), mine, ("dataset", "site"))
+        frames = [before, scope.arrived("sojourns")]
+        if "sojourns" in scope.past:
+            frames.append(scope.past["sojourns"])
+        parts += by_rules(partly, frames, ["bin_s"], _corrected_arrivals)
     for source in scope.touched:
         if source.format in EVENTFUL:
             events = wanted(_events(scope.new(table_of(source.format)), source), gold.EVENTS)
             parts.append(gold.event_arrivals(events, rules_of(source).bin_s))
     return union(parts)
+
+
+def _corrected_arrivals(before: DataFrame, came: DataFrame, *others: Any) -> DataFrame:
+    *went, bin_s = others
+    return gold.corrected_arrivals(before, came, went[0] if went else None, bin_s)
 
 
 def _events(rows: DataFrame, source: TraceSource) -> DataFrame:

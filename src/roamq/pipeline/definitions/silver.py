@@ -8,9 +8,9 @@ from pyspark.sql import functions as F
 from roamq.pipeline import connectivity, records, silver
 from roamq.pipeline.books import TraceSource
 from roamq.pipeline.definitions.bronze import known_name, table_of
-from roamq.pipeline.definitions.table import CLIENT, Scope, TableQuery, union, with_keys
+from roamq.pipeline.definitions.table import CLIENT, Scope, TableQuery, union
 from roamq.pipeline.rules import Rules
-from roamq.pipeline.traces.base import is_good
+from roamq.pipeline.traces.base import ORDINAL_BITS, is_good
 
 
 def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
@@ -32,14 +32,8 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
 
     return [
         of_clients("sojourns", bronze_tables, sojourns),
-        of_clients(
-            "moves", ("sojourns",), lambda scope: silver.moves(scope.of_clients(scope.new("sojourns")))
-        ),
-        of_clients(
-            "durations",
-            ("sojourns",),
-            lambda scope: connectivity.durations(scope.of_clients(scope.new("sojourns"))),
-        ),
+        of_clients("moves", ("sojourns",), lambda scope: silver.moves(scope.fresh["sojourns"])),
+        of_clients("durations", ("sojourns",), lambda scope: connectivity.durations(scope.fresh["sojourns"])),
         *(
             TableQuery(name, (table_of("records"),), _recorded(transform), are_records, appends=True)
             for name, transform in records.SILVER.items()
@@ -71,11 +65,26 @@ def sojourns(scope: Scope) -> DataFrame:
 
 
 def _observed(scope: Scope, source: TraceSource) -> DataFrame:
-    rows = observations(scope.new(table_of(source.format)), source)
+    rows = observations(_by_line(scope, source), source)
     if source.dataset in scope.whole or scope.clients is None:
         return rows
-    clients = scope.clients.where(F.col("dataset") == source.dataset)
-    return with_keys(rows, clients, ["client"])
+    return scope.of_changed_clients(rows.withColumn("dataset", F.lit(source.dataset)))
+
+
+def _by_line(scope: Scope, source: TraceSource) -> DataFrame:
+    """Bronze rows whose positions can be compared across the files of a dataset."""
+    rows = scope.new(table_of(source.format))
+    shifts = scope.line_shifts.get(source.dataset)
+    if not shifts:
+        return rows
+    known = scope.spark.createDataFrame(
+        shifts, "shifted_file string, shifted_split bigint, line_shift bigint"
+    )
+    is_mine = (F.col("file") == F.col("shifted_file")) & (
+        F.shiftright("position", ORDINAL_BITS) == F.col("shifted_split")
+    )
+    line = F.col("position") + F.coalesce("line_shift", F.lit(0))
+    return rows.join(F.broadcast(known), is_mine, "left").withColumn("position", line).drop(*known.columns)
 
 
 def _recorded(transform: Callable[[DataFrame], DataFrame]) -> Callable[[Scope, DataFrame | None], DataFrame]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DATASET = ("dataset",)
 CLIENT = ("dataset", "client")
+PLACE = "_place"
 
 
 @dataclass(slots=True)
@@ -38,10 +39,20 @@ class Scope:
     left: Callable[[TraceSource], DataFrame | None]
     urls: dict[str, list[str]] = field(default_factory=dict)
     """Input files of a dataset whose rows came or left."""
+    line_shifts: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
+    """What makes the positions of a dataset's bronze rows numbers of lines (`Book.line_shifts`)."""
     clients: DataFrame | None = None
     """The changed clients (dataset, client) of datasets that changed in part."""
-    kept: dict[str, DataFrame] = field(default_factory=dict)
-    """Rows of changed clients by silver table, found once: several tables ask for their keys."""
+    names: dict[str, list[str]] | None = None
+    """The changed clients by dataset, where they are few: a filter costs less than a join, and Parquet skips pages that
+    hold none of them."""
+    fresh: dict[str, DataFrame] = field(default_factory=dict)
+    """By silver table, the rows that this run made: those of whole datasets and of changed clients."""
+    past: dict[str, DataFrame] = field(default_factory=dict)
+    """By silver table, the rows of changed clients as they were, with the files that held them in the column `PLACE`.
+    They are found once: the table is written without them, and several tables ask for their keys."""
+    kept: list[DataFrame] = field(default_factory=list)
+    """What stays in memory until the run ends."""
 
     @property
     def touched(self) -> list[TraceSource]:
@@ -49,10 +60,6 @@ class Scope:
 
     def new(self, table: str) -> DataFrame:
         return self.spark.read.table(table)
-
-    def of_clients(self, rows: DataFrame) -> DataFrame:
-        """Rows of whole datasets and of changed clients."""
-        return self.of_keys(rows, self.clients, CLIENT)
 
     def of_keys(self, rows: DataFrame, keys: DataFrame | None, on: Sequence[str]) -> DataFrame:
         """Rows of whole datasets, and of other changed datasets those with one of the keys."""
@@ -72,16 +79,45 @@ class Scope:
         """Rows of changed clients in a silver table, as they were and as they are; None: no dataset changed in part."""
         if not self.partly or self.clients is None:
             return None
-        if table not in self.kept:
-            both = self.old(table).unionByName(self.new(table)).where(F.col("dataset").isin(*self.partly))
-            self.kept.setdefault(table, with_keys(both, self.clients, CLIENT).persist())
-        return self.kept[table]
+        now, past = self.arrived(table), self.past.get(table)
+        return now if past is None else past.drop(PLACE).unionByName(now)
+
+    def of_changed_clients(self, rows: DataFrame, *, without: bool = False) -> DataFrame:
+        """Rows of changed clients, or of all others, in datasets that changed in part."""
+        assert self.clients is not None, "datasets changed in part"
+        if self.names is None:
+            return with_keys(rows, self.clients, CLIENT, without=without)
+        is_changed = reduce(
+            Column.__or__,
+            (
+                (F.col("dataset") == dataset) & F.col("client").isin(names)
+                for dataset, names in self.names.items()
+            ),
+        )
+        return rows.where(~F.coalesce(is_changed, F.lit(False)) if without else is_changed)
+
+    def arrived(self, table: str) -> DataFrame:
+        """Rows of changed clients in a silver table, as they are."""
+        return self.fresh[table].where(F.col("dataset").isin(*self.partly))
+
+    def in_part(self, rows: DataFrame, keys: DataFrame | None = None, on: Sequence[str] = ()) -> DataFrame:
+        """Rows of datasets that changed in part, with one of the keys."""
+        mine = rows.where(F.col("dataset").isin(*self.partly))
+        return mine if keys is None else with_keys(mine, keys, on)
+
+    def in_whole(self, rows: DataFrame) -> DataFrame:
+        """Rows of datasets of which everything is made anew."""
+        return rows.where(F.col("dataset").isin(*self.whole))
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """A frame that is asked for several times and computed once."""
+        self.kept.append(frame.persist())
+        return self.kept[-1]
 
     def forget(self) -> None:
         """Give back the memory of what was kept."""
-        for frame in (self.clients, *self.kept.values()):
-            if frame is not None:
-                frame.unpersist()
+        for frame in self.kept:
+            frame.unpersist()
 
 
 def with_keys(rows: DataFrame, keys: DataFrame, on: Sequence[str], *, without: bool = False) -> DataFrame:
