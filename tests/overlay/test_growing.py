@@ -20,6 +20,7 @@ from roamq.core.messages import Message
 from roamq.overlay.base import Router
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.interest import ByInterest
+from roamq.overlay.paths import UniquePaths
 from roamq.overlay.topology import Topology
 from tests.overlay.test_topology import connected_graphs
 from tests.support.events import event
@@ -71,7 +72,7 @@ def test_no_path_changes_when_a_broker_of_the_core_departs_that_nobody_sends_thr
     for number, places in enumerate(edges):
         topology.attach(BrokerId(f"a{number}"), {core[place % len(core)] for place in places})
     for broker in core:
-        ways = (topology, topology.unique_paths)
+        ways: tuple[Topology | UniquePaths, ...] = (topology, topology.unique_paths)
         left = tuple(other for other in topology.brokers if other != broker)
         before = [way.path(a, b) for way in ways for a in left for b in left]
         from_there = [way.path(a, broker) for way in ways for a in left]
