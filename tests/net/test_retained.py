@@ -12,7 +12,7 @@ from roamq.core.filters import Filter
 from roamq.net.clients.mqtt.codec import Connect, Subscribe, SubscriptionRequest, Unsubscribe, Version, encode
 from roamq.net.machine import Machine
 from roamq.net.topics.replays import REPLAY_TIMER, SLICE_STEPS, SPARE_SEARCHES
-from roamq.net.topics.retained import RetainedMessages
+from roamq.net.topics.retained import THE_BROKER, RetainedMessages
 from tests.net.fleet import Fleet
 from tests.support.live_world import settings
 
@@ -236,14 +236,14 @@ def test_a_table_that_was_read_from_a_disk_counts_anew() -> None:
     table = RetainedMessages(3, 10_000, count_per_client_max=3)
     for sequence in range(1, 4):
         table.observe(retained(f"$SYS/broker/{sequence}", sequence))
-    counts = table._counts
-    counts.clear()
-    counts[None] = 3
+    for counted in (table._counts, table._sizes):
+        counted[None] = counted.pop(THE_BROKER)
     table._expiries = None
     for sequence in range(4, 7):
         table.observe(retained(f"client/{sequence}", sequence))
 
     assert (len(table), table.refused) == (6, 0)
+    assert table._counts == {THE_BROKER: 3, "p": 3}
 
 
 def test_who_subscribes_again_and_again_does_not_pile_up_searches() -> None:

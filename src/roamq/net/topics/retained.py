@@ -284,12 +284,20 @@ class RetainedMessages:
     def _known_expiries(self) -> Expiries:
         if self._expiries is None:
             self._expiries = Expiries(self.events())
-            self._counts.clear()  # an earlier release counted the broker's figures as nobody's
-            self._sizes.clear()
-            for event in self.events():
-                self._counts[_owner(event)] += 1
-                self._sizes[_owner(event)] += event.cost_bytes
+            self._move_figures()
         return self._expiries
+
+    def _move_figures(self) -> None:
+        """An earlier release counted the broker's figures as those of nobody known."""
+        figures = [event for event in self.events() if _owner(event) == THE_BROKER]
+        uncounted = len(figures) - self._counts[THE_BROKER]
+        if uncounted > 0:
+            size = sum(event.cost_bytes for event in figures) - self._sizes[THE_BROKER]
+            for table, moved in ((self._counts, uncounted), (self._sizes, size)):
+                table[None] -= moved
+                table[THE_BROKER] += moved
+            if not self._counts[None]:
+                del self._counts[None], self._sizes[None]
 
 
 def _owner(event: Event) -> ClientId | None:
