@@ -115,6 +115,14 @@ class ContextHusk(Husk):
     under = ""
 
 
+class OutboundHusk(Husk):
+    """The sending half of a connection."""
+
+    @property
+    def begun(self) -> Any:
+        return self.__dict__["_before"]
+
+
 class MatchIndexHusk(Husk):
     """What the index held is found in its tables."""
 
@@ -127,7 +135,11 @@ class MatchIndexHusk(Husk):
         return iter(held.items())
 
 
-_HUSKS: Final[dict[str, type[Husk]]] = {"Context": ContextHusk, "MatchIndex": MatchIndexHusk}
+_HUSKS: Final[dict[str, type[Husk]]] = {
+    "Context": ContextHusk,
+    "MatchIndex": MatchIndexHusk,
+    "Outbound": OutboundHusk,
+}
 
 
 def _husk(name: str) -> type[Husk]:
