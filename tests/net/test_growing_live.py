@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 
 def with_edge(tmp_path: Path, text: str, at: list[str]) -> Site:
     """The network with a fourth broker in its file, as `roamq join` writes it."""
-    mqtt, metrics = free_ports(2)
+    mqtt, metrics = free_ports(2, but=write_network(tmp_path, text).ports)
     table = (
         f"[brokers.b4]\nat = {json.dumps(at)}\nmetrics_port = {metrics}\nlisteners = [{{ port = {mqtt} }}]\n"
     )

@@ -35,8 +35,8 @@ class ThreadedNetwork:
     """Three brokers in a thread."""
 
     def __init__(self, folder: Path) -> None:
-        tls, wss = free_ports(2)
         text = local_network(3, scheme="standard", durability="memory")
+        tls, wss = free_ports(2, but=write_network(folder, text).ports)
         ports = (
             f'  {{ kind = "mqtts", port = {tls}, certificate = "keys/b1.pem", key = "keys/b1.key" }},\n'
             f'  {{ kind = "wss", port = {wss}, certificate = "keys/b1.pem", key = "keys/b1.key" }},\n]'

@@ -98,7 +98,7 @@ def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str)
     linked = linked_when_joining(loaded.paths, core, at)
     calls = [f"calls = {to_toml(list(at))}          # others carry its links with the rest"]
     tls = loaded.network.keys is not None
-    mqtt, metrics = free_ports(2) if is_loopback(host) else (TLS_PORT, METRICS_PORT)
+    mqtt, metrics = free_ports(2, but=loaded.ports) if is_loopback(host) else (TLS_PORT, METRICS_PORT)
     listens = "127.0.0.1" if is_loopback(host) else "0.0.0.0"  # noqa: S104 - the operator named the host
     files = ""
     if tls:

@@ -33,6 +33,7 @@ from roamq.net.ops.options import (
     ServerOptions,
     Storage,
 )
+from roamq.net.ops.ports import clash, wanted_ports
 from roamq.net.ops.settings import ANONYMOUS, ANYBODY, AccessRules, Rule, Settings
 from roamq.net.ops.tables import TABLES, BrokerTable, ListenerTable
 from roamq.net.ops.wiring import Pair, Paths, fault_in, linked, paths_of
@@ -41,7 +42,6 @@ from roamq.schemes.table import scheme_named
 
 TOKEN_CHARACTERS_MIN: Final = 16
 RIGHTS: Final = frozenset({"publish", "subscribe"})
-_EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
 
 class NetworkConfig:
@@ -118,6 +118,11 @@ class NetworkConfig:
     @cached_property
     def links(self) -> tuple[Pair, ...]:
         return (*linked(self.paths, self.core, self.connections), *processes.links_of(self.processes))
+
+    @property
+    def ports(self) -> set[int]:
+        """All ports that brokers of the file listen on, whether they run or not."""
+        return {wanted.port for wanted in wanted_ports(self.brokers, self.processes)}
 
     @property
     def keys_folder(self) -> Path | None:
@@ -442,24 +447,9 @@ class NetworkConfig:
                     raise self._error(field, f"{path} is not there; `roamq keys` makes such files")
 
     def _check_ports(self) -> None:
-        """No two sockets of one machine want the same port; brokers with the same `host` are on one machine."""
-        taken: dict[tuple[str, int], list[tuple[str, str]]] = {}
-        for name, table in self.brokers.items():
-            at = f"brokers.{name}"
-            wanted = [
-                (f"{at}.listeners[{number}].port", listener.host, listener.port)
-                for number, listener in enumerate(table.listeners)
-                if name in self.processes  # mates share them
-            ]
-            linked = name in self.processes and len(self.processes) > 1
-            wanted.append((f"{at}.link_port", table.host, table.link_port if linked else 0))
-            wanted.append((f"{at}.metrics_port", "127.0.0.1", table.metrics_port or 0))
-            for field, host, port in wanted:
-                others = taken.setdefault((table.host, port), [])
-                for other, other_host in others:
-                    if port and (host == other_host or {host, other_host} & _EVERY_ADDRESS):
-                        raise self._error(field, f"{port} is the port of {other} as well, on the same host")
-                others.append((field, host))
+        if found := clash(wanted_ports(self.brokers, self.processes)):
+            one, other = found
+            raise self._error(one.field, f"{one.port} is the port of {other.field} as well, on the same host")
 
     def _path(self, text: str | None) -> Path | None:
         return None if text is None else self.folder / text
