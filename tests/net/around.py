@@ -15,17 +15,15 @@ import random
 import tempfile
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from roamq.config import to_toml
-from tests.net.detours import firsts, qos_of, topic_of, wanted_by
 from tests.net.live import BrokerProcesses, PlainClient, write_network
+from tests.net.traffic import WINDOW, Ride, Traffic, topic_of, wanted_by
 from tests.net.wires import RING
-from tests.support.waiting import POLL_S, eventually
+from tests.support.waiting import eventually
 
-WINDOW = 10
-"""Messages of a publisher that are not acknowledged yet."""
 SCHEMES = ("standard", "proactive")
 OVERLAYS = ("interest", "flooding")
 Links = Sequence[tuple[str, str]]
@@ -68,48 +66,39 @@ def processes_of(folder: Path, links: Links, network: str = "", **options: str) 
 
 
 @dataclass
-class Ride:
-    """What happened."""
+class KillRide(Ride):
+    """What happened, with brokers that were killed."""
 
-    name: str
-    published: int = 0
-    delivered: int = 0
-    moves: int = 0
     kills: int = 0
     stood_still_s: float = 0.0
     """The longest time from a kill to when all readers had news from all writers."""
-    violations: list[str] = field(default_factory=list)
 
 
 class Rider:
     """Kills, starts and moves by a seed."""
 
-    def __init__(self, processes: BrokerProcesses, links: Links, seed: int, ride: Ride) -> None:
+    def __init__(self, processes: BrokerProcesses, links: Links, seed: int, ride: KillRide) -> None:
         self.processes, self.links, self.ride = processes, links, ride
         self.random = random.Random(seed)
         self.names = names_in(links)
         self.dead: set[str] = set()
-        self.readers = [PlainClient(f"reader-{qos}-0") for qos in (1, 2)]
-        self.writers = [PlainClient(f"writer-{qos}-0") for qos in (1, 2)]
+        self.traffic = Traffic(ride, of_each=1)
         self.at: dict[PlainClient, str] = {}
-        self.stopping = False
 
     async def ride_on(self, steps: int) -> None:
         await self.until_linked()
-        for reader in self.readers:
+        for reader in self.traffic.readers:
             await self.connect(reader)
             await reader.subscribe(*wanted_by(reader))
-        for writer in self.writers:
+        for writer in self.traffic.writers:
             await self.connect(writer)
-        writing = [asyncio.ensure_future(self.write(writer)) for writer in self.writers]
+        self.traffic.begin()
         await self.flow()
         for number in range(steps):
             await self.step(None if number else "kill")
         await self.start_all()
-        self.stopping = True
-        await asyncio.gather(*writing)
-        await self.check()
-        for client in (*self.readers, *self.writers):
+        await self.traffic.end()
+        for client in (*self.traffic.readers, *self.traffic.writers):
             client.drop()
 
     @property
@@ -127,19 +116,9 @@ class Rider:
         self.at[client] = self.random.choice(self.up)
         await client.connect(self.processes.port(self.at[client]))
 
-    async def write(self, writer: PlainClient) -> None:
-        number = 0
-        while not self.stopping or writer.unacknowledged:
-            while not self.stopping and len(writer.unacknowledged) < WINDOW:
-                payload = b"%s %d" % (writer.name.encode(), number)
-                writer.publish(topic_of(writer), payload, qos_of(writer))
-                number += 1
-            await asyncio.sleep(POLL_S)
-        self.ride.published += len(writer.acknowledged)
-
     async def step(self, kind: str | None = None) -> None:
         kind = kind or self.random.choice(["kill", "kill", "start", "move", "move", "move"])
-        free = [name for name in self.up if name not in {self.at[writer] for writer in self.writers}]
+        free = [name for name in self.up if name not in {self.at[writer] for writer in self.traffic.writers}]
         spare = [name for name in free if is_connected(self.links, {*self.dead, name})]
         if kind == "kill" and spare:
             victim = self.random.choice(spare)
@@ -149,10 +128,10 @@ class Rider:
         elif kind == "start" and self.dead:
             await self.start(self.random.choice(sorted(self.dead)))
         else:
-            await self.move(self.random.choice(self.readers))
+            await self.move(self.random.choice(self.traffic.readers))
 
     def at_home(self, name: str) -> list[PlainClient]:
-        return [reader for reader in self.readers if self.at[reader] == name]
+        return [reader for reader in self.traffic.readers if self.at[reader] == name]
 
     async def kill(self, name: str) -> None:
         self.dead.add(name)
@@ -172,39 +151,18 @@ class Rider:
 
     async def move(self, client: PlainClient) -> None:
         await self.connect(client)
-        self.ride.moves += 1
-        if not client.session_present:
-            self.ride.violations.append(f"{client.name} came without its session")
+        self.traffic.note_move(client)
         await self.flow()
 
     async def flow(self) -> None:
         """Every reader gets something from every writer whose messages it wants that is not acknowledged yet now."""
-        for reader, writer in self.owed():
+        for reader, writer in self.traffic.owed():
             newest = len(writer.acknowledged) + WINDOW
             await eventually(
                 lambda reader=reader, writer=writer, newest=newest: last_of(reader, writer) >= newest,
                 f"traffic from {writer.name} at {self.at[writer]} to {reader.name} at {self.at[reader]}, while "
                 f"{sorted(self.dead)} are dead",
             )
-
-    def owed(self) -> list[tuple[PlainClient, PlainClient]]:
-        """A reader of QoS 2 wants what is published with it."""
-        pairs = itertools.product(self.readers, self.writers)
-        return [(reader, writer) for reader, writer in pairs if qos_of(writer) >= qos_of(reader)]
-
-    async def check(self) -> None:
-        for reader, writer in self.owed():
-            await eventually(
-                lambda reader=reader, writer=writer: set(writer.acknowledged) <= set(firsts(reader)),
-                f"all that {writer.name} published and {reader.name} wants",
-            )
-            got = [int(one.split()[1]) for one in firsts(reader, topic_of(writer))]
-            self.ride.delivered += len(got)
-            if got != sorted(set(got)):
-                wrong = next(b for a, b in itertools.pairwise(got) if b <= a)
-                self.ride.violations.append(
-                    f"{reader.name}: {wrong} of {writer.name} came twice or out of order"
-                )
 
 
 def last_of(reader: PlainClient, writer: PlainClient) -> int:
@@ -214,11 +172,11 @@ def last_of(reader: PlainClient, writer: PlainClient) -> int:
     return next((int(payload.split()[1]) for payload in mine), -1)
 
 
-async def ride(folder: Path, graph: str, seed: int, steps: int = 10) -> Ride:
+async def ride(folder: Path, graph: str, seed: int, steps: int = 10) -> KillRide:
     links = GRAPHS[graph]
     scheme = SCHEMES[seed % len(SCHEMES)]
     overlay = OVERLAYS[seed // 2 % len(OVERLAYS)]
-    happened = Ride(f"{graph}, {scheme}, {overlay} --seed {seed}")
+    happened = KillRide(f"{graph}, {scheme}, {overlay} --seed {seed}")
     with processes_of(folder, links, "handoff_timeout_s = 60.0", scheme=scheme, overlay=overlay) as processes:
         await asyncio.to_thread(processes.start)
         await Rider(processes, links, seed, happened).ride_on(steps)
@@ -231,7 +189,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=10)
     arguments = parser.parse_args()
-    total = Ride("all")
+    total = KillRide("all")
     began = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.rides):
         graph = list(GRAPHS)[seed % len(GRAPHS)]

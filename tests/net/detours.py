@@ -11,15 +11,14 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.net.live import PlainClient
+from tests.net.traffic import Ride, Traffic, wanted_by
 from tests.net.wires import RING, WiredBrokers, wired
-from tests.support.waiting import POLL_S, eventually
+from tests.support.waiting import eventually
 
-WINDOW = 10
-"""Messages of a publisher that are not acknowledged yet."""
 SCHEMES = ("standard", "proactive")
 GRAPHS: dict[str, Sequence[tuple[str, str]]] = {
     "triangle": tuple(itertools.combinations(("b1", "b2", "b3"), 2)),
@@ -29,57 +28,39 @@ GRAPHS: dict[str, Sequence[tuple[str, str]]] = {
 
 
 @dataclass
-class Ride:
-    """What happened."""
+class CutRide(Ride):
+    """What happened, with wires that were cut."""
 
-    name: str
-    published: int = 0
-    delivered: int = 0
-    moves: int = 0
     cuts: int = 0
     detours: int = 0
     """Cut wires whose link ran through others before they were mended."""
-    violations: list[str] = field(default_factory=list)
 
 
 class Rider:
     """Cuts, mends and moves by a seed."""
 
-    def __init__(self, site: WiredBrokers, seed: int, ride: Ride) -> None:
+    def __init__(self, site: WiredBrokers, seed: int, ride: CutRide) -> None:
         self.site = site
         self.random = random.Random(seed)
         self.ride = ride
         self.names = list(site.network.brokers)
         self.whole = {tuple(sorted(link)) for link in site.network.links}
         self.cut: set[tuple[str, ...]] = set()
-        self.readers = [PlainClient(f"reader-{qos}-{number}") for qos in (1, 2) for number in range(2)]
-        self.writers = [PlainClient(f"writer-{qos}-{number}") for qos in (1, 2) for number in range(2)]
-        self.stopping = False
+        self.traffic = Traffic(ride, of_each=2)
 
     async def ride_on(self, steps: int) -> None:
-        for reader in self.readers:
+        for reader in self.traffic.readers:
             await reader.connect(self.port())
             await reader.subscribe(*wanted_by(reader))
-        for number, writer in enumerate(self.writers):
+        for number, writer in enumerate(self.traffic.writers):
             await writer.connect(self.site.port(self.names[number % len(self.names)]))
-        writing = [asyncio.ensure_future(self.write(writer)) for writer in self.writers]
+        self.traffic.begin()
         for _ in range(steps):
             await self.step()
-        self.stopping = True
-        await asyncio.gather(*writing)
-        await self.check()
+        await self.traffic.end(f", with {sorted(self.cut)} cut")
 
     def port(self) -> int:
         return self.site.port(self.random.choice(self.names))
-
-    async def write(self, writer: PlainClient) -> None:
-        qos, number = qos_of(writer), 0
-        while not self.stopping or writer.unacknowledged:
-            while not self.stopping and len(writer.unacknowledged) < WINDOW:
-                writer.publish(topic_of(writer), b"%s %d" % (writer.name.encode(), number), qos)
-                number += 1
-            await asyncio.sleep(POLL_S)
-        self.ride.published += len(writer.acknowledged)
 
     async def step(self) -> None:
         kind = self.random.choice(["cut", "cut", "mend", "move", "move", "move", "wait"])
@@ -89,7 +70,7 @@ class Rider:
         elif kind == "mend" and self.cut:
             await self.mend_one(self.random.choice(sorted(self.cut)))
         elif kind == "move":
-            await self.move(self.random.choice(self.readers))
+            await self.move(self.random.choice(self.traffic.readers))
         else:
             await self.flow()
 
@@ -110,13 +91,11 @@ class Rider:
 
     async def move(self, client: PlainClient) -> None:
         await client.connect(self.port())
-        self.ride.moves += 1
-        if not client.session_present:
-            self.ride.violations.append(f"{client.name} came without its session")
+        self.traffic.note_move(client)
 
     async def flow(self) -> None:
         """Every reader gets some more messages, whatever is cut."""
-        wanted = {reader: len(reader.received) + 20 for reader in self.readers}
+        wanted = {reader: len(reader.received) + 20 for reader in self.traffic.readers}
         await eventually(
             lambda: all(len(reader.received) >= count for reader, count in wanted.items()),
             f"the traffic with {sorted(self.cut)} cut",
@@ -128,53 +107,12 @@ class Rider:
             reached |= more
         return len(reached) == len(self.names)
 
-    async def check(self) -> None:
-        for reader in self.readers:
-            for writer in self.writers:
-                if qos_of(writer) < qos_of(reader):
-                    continue
-                await eventually(
-                    lambda reader=reader, writer=writer: set(writer.acknowledged) <= set(firsts(reader)),
-                    f"what {writer.name} published and {reader.name} wants, with {sorted(self.cut)} cut",
-                )
-                got = [int(one.split()[1]) for one in firsts(reader, topic_of(writer))]
-                self.ride.delivered += len(got)
-                if got != sorted(set(got)):
-                    wrong = next(b for a, b in itertools.pairwise(got) if b <= a)
-                    self.ride.violations.append(
-                        f"{reader.name}: {wrong} of {writer.name} came twice or out of order"
-                    )
 
-
-def qos_of(client: PlainClient) -> int:
-    return int(client.name.split("-")[1])
-
-
-def topic_of(writer: PlainClient) -> str:
-    return f"t/{qos_of(writer)}/{writer.name}"
-
-
-def wanted_by(reader: PlainClient) -> tuple[str, int]:
-    """All at QoS 1, or what is published at QoS 2."""
-    return ("t/#", 1) if qos_of(reader) == 1 else ("t/2/#", 2)
-
-
-def firsts(reader: PlainClient, topic: str | None = None) -> list[bytes]:
-    """What a client received, without what it was told to be a repetition and had already."""
-    found: list[bytes] = []
-    seen: set[bytes] = set()
-    for on, payload, _, dup in reader.received:
-        if (topic is None or on == topic) and not (dup and payload in seen):
-            found.append(payload)
-            seen.add(payload)
-    return found
-
-
-async def ride(folder: Path, graph: str, seed: int, *, keys: bool, steps: int = 30) -> Ride:
+async def ride(folder: Path, graph: str, seed: int, *, keys: bool, steps: int = 30) -> CutRide:
     links = GRAPHS[graph]
     brokers = len({name for link in links for name in link})
     scheme = SCHEMES[seed % len(SCHEMES)]
-    happened = Ride(f"{graph} {'keys' if keys else 'secret'} {scheme} --seed {seed}")
+    happened = CutRide(f"{graph} {'keys' if keys else 'secret'} {scheme} --seed {seed}")
     times = "detour_after_s = 0.1\nhandoff_timeout_s = 8.0"
     async with wired(folder, brokers, links=links, keys=keys, network=times, scheme=scheme) as site:
         await Rider(site, seed, happened).ride_on(steps)
@@ -187,7 +125,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=30)
     arguments = parser.parse_args()
-    total = Ride("all")
+    total = CutRide("all")
     began = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.rides):
         graph = list(GRAPHS)[seed % len(GRAPHS)]

@@ -216,9 +216,19 @@ class Context:
         if late:
             self.ahead = {**self.ahead, **joined(row for row in rows if row[0] in late)} or NOTHING_AHEAD
 
+    def make_room(self, event: Event) -> bool:
+        """Have the buffer hold `event` and charge it to this context; False if there is no room for it."""
+        size = self.bytes + event.cost_bytes
+        if size > self.limit_bytes or not self.buffer.hold(event):
+            return False
+        self.bytes = size
+        return True
+
     def admit(self, event: Event, how: str = "live") -> bool:
         """Store `event`, which `is_new`, behind the others; False if there is no room for it."""
-        size = self.bytes + event.cost_bytes
+        size = (
+            self.bytes + event.cost_bytes
+        )  # `make_room`, without a call: one for every event that is stored
         if size > self.limit_bytes or not self.buffer.hold(event):
             return False
         self.bytes = size

@@ -31,10 +31,8 @@ def hold_back(context: Context, origins: Iterable[BrokerId]) -> None:
 def admit_late(context: Context, event: Event) -> bool:
     """Put `event`, which is of a late origin, behind those of its origin that wait. False if there is no room."""
     assert context.late is not None
-    size = context.bytes + event.cost_bytes
-    if size > context.limit_bytes or not context.buffer.hold(event):
+    if not context.make_room(event):
         return False
-    context.bytes = size
     context.late[event.id[0]].append(event)
     return True
 
@@ -69,10 +67,8 @@ def end_late(context: Context, origins: Iterable[BrokerId], events: Iterable[Eve
 
 def _hold_in_order(context: Context, event: Event) -> bool:
     """Store an older event before the later ones of its origin; False if there is no room for it."""
-    size = context.bytes + event.cost_bytes
-    if size > context.limit_bytes or not context.buffer.hold(event):
+    if not context.make_room(event):
         return False
-    context.bytes = size
     context.insert_in_order(Held(event, "transferred"))
     return True
 

@@ -21,10 +21,8 @@ def open_local_queue(context: Context) -> None:
 def admit_later(context: Context, event: Event) -> bool:
     """Put `event` into the local queue. False if there is no room for it."""
     assert context.local_queue is not None
-    size = context.bytes + event.cost_bytes
-    if size > context.limit_bytes or not context.buffer.hold(event):
+    if not context.make_room(event):
         return False
-    context.bytes = size
     context.local_queue.append(event)
     return True
 
