@@ -90,7 +90,8 @@ def test_a_journey_that_would_leave_the_city_is_turned_wrapped_or_drawn_again() 
 
     def ends(edge: str) -> set[int]:
         model = RandomTravel(edge=edge, **fast)  # type: ignore[arg-type]
-        return {model.journey(3, 64, random.Random(seed))[2][-1] for seed in range(50)}
+        ways = (model.journey(3, 64, random.Random(seed))[2] for seed in range(50))
+        return {model.within(way[-1], 63) for way in ways}
 
     assert ends("stop") == {0, 13}
     assert ends("turn") == {7, 13}, "three places to the edge and seven back"
@@ -101,11 +102,11 @@ def test_a_journey_that_would_leave_the_city_is_turned_wrapped_or_drawn_again() 
 def test_pervasive_travellers_that_turn_around_connect_on_the_way_back_too() -> None:
     model = PervasiveTravel(edge="turn", travel_s=(1800.0, 1800.0), speeds_kmh=(10.0,))
     ways = (model.journey(3, 64, random.Random(seed))[2] for seed in range(50))
-    way = next(way for way in ways if way[-1] == 7)
+    way = next(way for way in ways if way[-1] == -7)
 
-    assert way == [3, 2, 1, 0, 1, 2, 3, 4, 5, 6, 7]
     steps = [*model.travel(LEAVES, way, 0.0, 1800.0, 10 / 3600)]
-    assert [LEAVES.index(step.broker) for step in steps if step.broker is not None] == way[1:]
+    places = [LEAVES.index(step.broker) for step in steps if step.broker is not None]
+    assert places == [2, 1, 0, 1, 2, 3, 4, 5, 6, 7]
 
 
 def test_pervasive_travellers_connect_to_every_broker_on_their_way() -> None:

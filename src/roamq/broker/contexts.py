@@ -13,7 +13,7 @@ from roamq.broker.discards import Discards
 from roamq.broker.room import Room
 from roamq.broker.watched import Meaning, WatchedFilters
 from roamq.core.buffers import EventBuffer
-from roamq.core.context import UNLIMITED, UNLIMITED_BYTES, Context, Epoch, Mode, Outlet
+from roamq.core.context import SERVING, UNLIMITED, UNLIMITED_BYTES, Context, Epoch, Mode, Outlet
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
 from roamq.core.forgetting import drop_expired
@@ -127,23 +127,19 @@ class Contexts:
 
     def on_event(self, event: Event) -> None:
         """An event reached this broker, for the first time: into every context that wants it."""
-        watched = self.watched
-        is_known = watched.index.version == watched.matches_version
-        matches = watched.matches.get(event.match_key) if is_known else None
+        matches = self.watched.index.results.get(event.match_key)
         if matches is None:
-            matches = watched.matching(event)
+            matches = self.watched.matching(event)
         if event.assigned is not None:
-            matches = watched.with_members(event, matches)
+            matches = self.watched.with_members(event, matches)
         self.buffered_by_last_event = 0
         if not matches:
             return  # most brokers of a tree only pass it on
         buffered = 0
         deliver_at_once = self.host.deliver_at_once if self.settles_at_once else None
         origin, sequence = event.id
-        deliver = self.host.deliver
         room = self.room
         nearly_full_bytes = room.nearly_full_bytes
-        serving = Mode.SERVING
         for context in matches:
             if sequence <= context.reach.get(origin, 0) or (context.ahead and not context.is_new(event)):
                 continue
@@ -153,7 +149,7 @@ class Contexts:
                     self._send_early(context)
             elif context.late is not None and origin in context.late:
                 stored = admit_late(context, event)
-            elif context.mode is serving:
+            elif context.mode is SERVING:
                 if (
                     deliver_at_once is not None
                     and not context.stored
@@ -174,7 +170,7 @@ class Contexts:
                     ):
                         # `pump`, without a call: nothing else waits for this client.
                         context.in_flight = in_flight + 1
-                        deliver(context.client, event, "live")
+                        self.host.deliver(context.client, event, "live")
                     elif in_flight < context.window:
                         self.pump(context)
             elif context.only is not None and origin not in context.only:
@@ -246,7 +242,7 @@ class Contexts:
     def acknowledge(self, client: ClientId, event_id: EventId) -> None:
         """The client has consumed an event: its place in the window is free for the next one."""
         context = self._table.get(client)
-        if context is not None and context.mode is Mode.SERVING and context.acknowledge(event_id):
+        if context is not None and context.mode is SERVING and context.acknowledge(event_id):
             if context.delivers_early:
                 self._send_early(context)
             elif len(context.stored) > context.in_flight:

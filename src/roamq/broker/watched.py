@@ -4,7 +4,7 @@ What a client has subscribed to is in its context; here is which contexts an eve
 nothing.
 """
 
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 from roamq.core.context import Context
@@ -12,8 +12,6 @@ from roamq.core.events import ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
 from roamq.overlay.base import Router
-
-MATCH_CACHE_SIZE = 4096
 
 
 class Meaning(Protocol):
@@ -30,9 +28,6 @@ class WatchedFilters:
         self.router = router
         self.meaning = meaning
         self.index: MatchIndex[Context] = MatchIndex()
-        self.matches: dict[Hashable, tuple[Context, ...]] = {}
-        """What was found lately, by `Event.match_key`; it holds while the index has this version."""
-        self.matches_version = -1
         self._closed = closed
         """Contexts that are still in the index and want nothing any more."""
         self._places: dict[tuple[str, ClientId], list[Context]] = {}
@@ -40,16 +35,11 @@ class WatchedFilters:
 
     def matching(self, event: Event) -> tuple[Context, ...]:
         """The contexts whose filters match, but for those of shared groups."""
-        if self.index.version != self.matches_version or len(self.matches) > MATCH_CACHE_SIZE:
-            self.matches.clear()
-            self.matches_version = self.index.version
-        key = event.match_key
-        matches = self.matches.get(key)
+        matches = self.index.results.get(event.match_key)
         if matches is None:
             closed = self._closed
             matches = tuple(context for context in self.index.match(event) if context not in closed)
-            if key is not None:
-                self.matches[key] = matches
+            self.index.remember(event, matches)
         return matches
 
     def with_members(self, event: Event, matches: tuple[Context, ...]) -> tuple[Context, ...]:
@@ -62,7 +52,7 @@ class WatchedFilters:
 
     def forget_matches(self) -> None:
         """A context has closed that is still in the index."""
-        self.matches.clear()
+        self.index.results.clear()
 
     def watch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
         """The context wants events of these filters; `mobile`: because its client has moved."""

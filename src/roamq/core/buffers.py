@@ -48,10 +48,16 @@ class EventBuffer:
     def has_room(self, size_bytes: int, publisher: ClientId | None) -> bool:
         """Whether an event of this size may enter here: it fits, all in all and into the share of its publisher."""
         limit_bytes = self.limit_bytes if self.entry_bytes is None else self.entry_bytes
-        if limit_bytes is not None and self.bytes + size_bytes > limit_bytes:
+        size_all = self.bytes + size_bytes
+        if limit_bytes is not None and size_all > limit_bytes:
             return False
         share_bytes = self.share_bytes
-        return share_bytes is None or self._shares.get(publisher, 0) + size_bytes <= share_bytes
+        # Where everything together is no more than one share, nobody has more than that.
+        return (
+            share_bytes is None
+            or size_all <= share_bytes
+            or self._shares.get(publisher, 0) + size_bytes <= share_bytes
+        )
 
     def hold(self, event: Event) -> bool:
         """Keep `event` for one more context; False when a new copy does not fit."""

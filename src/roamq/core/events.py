@@ -5,7 +5,7 @@ Links are FIFO, so at every broker the events of one origin arrive in sequence; 
 therefore the whole test for "not yet seen" (docs/decisions/0002).
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NewType
 
@@ -56,7 +56,7 @@ class Event:
     """Whether the event is for shared groups alone: it entered before, and nobody it was assigned to could take it."""
     cost_bytes: Final[int]
     """What a stored event costs of the memory; its size, where nobody knows better."""
-    match_key: Hashable | None = field(init=False, repr=False)
+    match_key: str | bytes | None = field(init=False, repr=False)
     """Events with equal keys match the same filters: what match caches are keyed by. None: it would be too long to be
     remembered, and its match is found anew."""
     size_bytes: int = field(init=False, repr=False)
@@ -96,8 +96,9 @@ class Event:
             self.size_bytes = len(payload) + said
             self.match_key = None
             if said <= KEY_CHARACTERS_MAX and len(attributes) <= KEY_ATTRIBUTES_MAX:
-                # True == 1 for Python, but not for a filter: the type is part of the key.
-                self.match_key = (topic, frozenset((n, v, v.__class__ is bool) for n, v in items))
+                # Every broker on the way looks it up. Bytes are hashed once, and are never equal to a topic; `repr`
+                # tells True from 1, as filters do and Python does not.
+                self.match_key = repr((topic, sorted(items))).encode()
         else:
             length = len(topic)
             self.match_key = topic if length <= KEY_TOPIC_CHARACTERS_MAX else None

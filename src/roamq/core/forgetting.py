@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import cast
 
 from roamq.core.context import Context
@@ -26,8 +27,9 @@ def take_out(context: Context, is_taken: Callable[[Event], bool]) -> list[Event]
 
 def drop_expired(context: Context, now: Seconds, has_begun: Callable[[Event], bool]) -> list[Event]:
     """Forget stored events whose lifetime is over, but for those in flight or begun before; returns them."""
-    waiting = (held.event for place, held in enumerate(context.stored) if place >= context.in_flight)
-    expired = [event for event in waiting if event.expired(now) and not has_begun(event)]
+    waiting = islice(context.stored, context.in_flight, None)
+    expired = [held[0] for held in waiting if held[0].expires_at is not None and held[0].expired(now)]
+    expired = [event for event in expired if not has_begun(event)]
     if expired:
         gone = {event.id for event in expired}
         context.keep(held for held in context.stored if held.event.id not in gone)

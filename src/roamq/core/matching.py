@@ -13,7 +13,7 @@ both.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from roamq.core.branches import Branch, Entry, collect, hang, hung, unhang, unhung
 from roamq.core.events import Event
@@ -22,13 +22,18 @@ from roamq.core.level_trie import LevelTrie
 
 K = TypeVar("K", bound=Hashable)
 
+RESULTS_MAX: Final = 4096
+"""What was found for so many different events is remembered."""
+
 
 class MatchIndex(Generic[K]):
     """A set of pairs (key, filter), and the keys of those whose filter matches an event."""
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows with every change, so that a cache of results knows when it is stale."""
+        """Grows with every change, so that who derives something from the index knows when it is stale."""
+        self.results: dict[Hashable, tuple[K, ...]] = {}
+        """What was found lately, by `Event.match_key`; every change empties it."""
         self._pairs = 0
         self._serial = 0
         self._entries: dict[Filter, Entry] = {}
@@ -66,6 +71,7 @@ class MatchIndex(Generic[K]):
         self._held[key] = self._held.get(key, 0) + 1
         self._pairs += 1
         self.version += 1
+        self.results.clear()
 
     def remove(self, key: K, filter: Filter) -> None:
         """Remove a pair. `KeyError` if it is not there."""
@@ -82,6 +88,7 @@ class MatchIndex(Generic[K]):
             del self._held[key], self._came[key]
         self._pairs -= 1
         self.version += 1
+        self.results.clear()
 
     def pairs(self) -> Iterator[tuple[K, list[Filter]]]:
         """Each key with its filters, in the order in which the keys came: added again, they match in that order."""
@@ -90,6 +97,22 @@ class MatchIndex(Generic[K]):
             for key in self._holders[entry]:
                 held[key].append(filter)
         return iter(held.items())
+
+    def found(self, event: Event) -> tuple[K, ...]:
+        """What `match` finds, remembered until the index changes."""
+        found = self.results.get(event.match_key)
+        if found is None:
+            found = self.remember(event, tuple(self.match(event)))
+        return found
+
+    def remember(self, event: Event, found: tuple[K, ...]) -> tuple[K, ...]:
+        """Have this found for events like this one until the index changes."""
+        key = event.match_key
+        if key is not None:
+            if len(self.results) >= RESULTS_MAX:
+                self.results.clear()
+            self.results[key] = found
+        return found
 
     def match(self, event: Event) -> list[K]:
         """The keys with a filter that matches, each once, in the order in which they came to the index."""

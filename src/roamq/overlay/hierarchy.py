@@ -67,8 +67,7 @@ class Hierarchy(TreeUnicast):
         self._sent: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in topology.neighbours[me]}
         self._advertised: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in (me, *self.children)}
         self._routes: dict[BrokerId, dict[Hashable, tuple[BrokerId, ...]]] = {n: {} for n in self._wanted}
-        """Sender -> what an event is about -> whom it goes to."""
-        self._routes_version = -1
+        """Sender -> what an event is about -> whom it goes to, as long as all want the same."""
         self._confirms = confirms
         self._markers = Markers(me, host, topology, first_number)
 
@@ -78,33 +77,31 @@ class Hierarchy(TreeUnicast):
         self.receive_event(self.me, event)
 
     def receive_event(self, sender: BrokerId, event: Event) -> bool:
-        routes = self._routes[sender]
-        if self._interest.version != self._routes_version or len(routes) > ROUTE_CACHE_SIZE:
-            for known in self._routes.values():
-                known.clear()
-            self._routes_version = self._interest.version
-        if event.retain and not event.is_handed_on:  # clients at any broker may subscribe to it later
-            route: tuple[BrokerId, ...] | None = self._beyond(sender)
-        else:
-            key = event.match_key
-            route = routes.get(key)
-            if route is None:
-                route = self._route(sender, event)
-                if key is not None:
-                    routes[key] = route
+        route = self._routes[sender].get(event.match_key)
+        if route is None or event.retain:
+            route = self._route(sender, event)
         if route:
             self.host.pass_on(route, event)
         return True
 
     def _route(self, sender: BrokerId, event: Event) -> tuple[BrokerId, ...]:
-        """The neighbours where somebody wants the event, besides the one it came from."""
+        """The neighbours where somebody wants the event, besides the one it came from; remembered."""
+        if event.retain and not event.is_handed_on:  # clients at any broker may subscribe to it later
+            return tuple(n for n in self.topology.neighbours[self.me] if n != sender)
         interested = set(self._interest.match(event))
         if self.parent is not None and not self.advertisements:
             interested.add(self.parent)
-        return tuple(sorted(interested - {self.me, sender}))
+        route = tuple(sorted(interested - {self.me, sender}))
+        if event.match_key is not None:
+            routes = self._routes[sender]
+            if len(routes) > ROUTE_CACHE_SIZE:
+                routes.clear()
+            routes[event.match_key] = route
+        return route
 
-    def _beyond(self, sender: BrokerId) -> tuple[BrokerId, ...]:
-        return tuple(n for n in self.topology.neighbours[self.me] if n != sender)
+    def _forget_routes(self) -> None:
+        for routes in self._routes.values():
+            routes.clear()
 
     # --- subscriptions ------------------------------------------------------------------------------------
 
@@ -136,6 +133,7 @@ class Hierarchy(TreeUnicast):
         wanted[filter] += 1
         if wanted[filter] == 1:
             self._interest.add(source, filter)
+            self._forget_routes()
         for neighbour in self._directions(source, filter):
             sent = self._sent[neighbour]
             if self.covering and any(earlier.covers(filter) for earlier in sent):
@@ -154,6 +152,7 @@ class Hierarchy(TreeUnicast):
         if not wanted[filter]:
             del wanted[filter]
             self._interest.remove(source, filter)
+            self._forget_routes()
         for neighbour in self._directions(source, filter):
             if self.covering:
                 self._uncover(neighbour, filter, mobile)

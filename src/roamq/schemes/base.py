@@ -106,7 +106,7 @@ class Scheme(ABC):
         self.router = setup.contexts.router
         self.beside: Beside = Beside(self)
         self.parts = Parts()
-        self._listeners = self.parts.listeners
+        self._pending = self.parts.pending
 
     def add(self, part: P) -> P:
         """The scheme is composed of this part as well."""
@@ -201,9 +201,8 @@ class Scheme(ABC):
     def on_event(self, event: Event) -> None:
         """An event reached this broker, for the first time."""
         self.contexts.on_event(event)
-        for pending, part in self._listeners:
-            if pending:
-                part.on_event(event)
+        if any(self._pending):
+            self.parts.on_event(event)
 
     def on_passed(self) -> None:
         """The router has heard something by which a fence may have passed."""

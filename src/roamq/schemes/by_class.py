@@ -306,9 +306,8 @@ class ByClass:
 
     def on_event(self, event: Event) -> None:
         self.contexts.on_event(event)
-        for pending, part in self.parts.listeners:
-            if pending:
-                part.on_event(event)
+        if any(self.parts.pending):
+            self.parts.on_event(event)
 
     def on_passed(self) -> None:
         self.parts.on_passed()

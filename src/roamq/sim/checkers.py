@@ -12,7 +12,7 @@ come, which deliveries consume from the front.
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from roamq.core.events import BrokerId, ClientId, Event, EventId
@@ -37,8 +37,6 @@ class Checkers:
     def __init__(self, network: "Network") -> None:
         self._network = network
         self._index: MatchIndex[ClientId] = MatchIndex()
-        self._matches: dict[Hashable, tuple[ClientId, ...]] = {}
-        self._matches_version = -1
         self._ever: dict[ClientId, list[Filter]] = {}
         self._outstanding: dict[ClientId, dict[BrokerId, deque[int]]] = {}
         self._last: dict[ClientId, dict[BrokerId, int]] = {}
@@ -81,16 +79,7 @@ class Checkers:
     def expect(self, publication: Publication) -> tuple[ClientId, ...]:
         """Who is subscribed to this, now."""
         event = Event(id=EventId(BrokerId(""), 0), topic=publication.topic, attributes=publication.attributes)
-        if self._index.version != self._matches_version or len(self._matches) > 4096:
-            self._matches.clear()
-            self._matches_version = self._index.version
-        key = event.match_key
-        clients = self._matches.get(key)
-        if clients is None:
-            clients = tuple(dict.fromkeys(self._index.match(event)))
-            if key is not None:
-                self._matches[key] = clients
-        return clients
+        return self._index.found(event)
 
     def published(self, event: Event, expected: Iterable[ClientId]) -> None:
         origin, sequence = event.id

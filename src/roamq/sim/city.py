@@ -90,11 +90,12 @@ class Traveller(Mobility, frozen=True):
         while True:
             duration, speed, way = self.journey(place, len(leaves), rng)
             yield from self.travel(leaves, way, time, duration, speed)
-            place = way[-1]
+            place = self.within(way[-1], len(leaves) - 1)
             time += duration + rng.uniform(*self.stay_s)
 
-    def journey(self, place: int, places: int, rng: random.Random) -> tuple[float, float, list[int]]:
-        """A journey from `place`: its duration, the speed, and the places it leads through, `place` first."""
+    def journey(self, place: int, places: int, rng: random.Random) -> tuple[float, float, range]:
+        """A journey from `place`: its duration, the speed, and the places that it would lead through if the city had
+        no edge, `place` first."""
         while True:
             duration = rng.uniform(*self.travel_s)
             speed = rng.choice(self.speeds_kmh) / HOUR_S
@@ -102,8 +103,7 @@ class Traveller(Mobility, frozen=True):
             # From the middle of one range to wherever that is in another.
             cells = int((speed * duration) / self.cell_km + 0.5)
             if self.edge != "redraw" or 0 <= place + direction * cells < places:
-                way = [self.within(place + direction * crossed, places - 1) for crossed in range(cells + 1)]
-                return duration, speed, way
+                return duration, speed, range(place, place + direction * (cells + 1), direction)
 
     def within(self, target: int, last: int) -> int:
         """Nobody leaves the city: who gets to its edge stops there, turns around, or goes on at the other end."""
@@ -122,7 +122,7 @@ class Traveller(Mobility, frozen=True):
         duration_s: float,
         speed_km_s: float,
     ) -> Iterator[Step]:
-        """The steps from leaving the first place of `way` to being connected at its last."""
+        """The steps from leaving the first place of `way` to being connected at its last, or where the edge led."""
         raise NotImplementedError
 
 
@@ -140,7 +140,7 @@ class RandomTravel(Traveller, frozen=True):
         speed_km_s: float,
     ) -> Iterator[Step]:
         yield Step(begin_s, None)
-        yield Step(begin_s + duration_s, leaves[way[-1]])
+        yield Step(begin_s + duration_s, leaves[self.within(way[-1], len(leaves) - 1)])
 
 
 @mobility_model("pervasive-travel")
@@ -157,7 +157,8 @@ class PervasiveTravel(Traveller, frozen=True):
         duration_s: float,
         speed_km_s: float,
     ) -> Iterator[Step]:
-        for crossed, (here, there) in enumerate(pairwise(way)):
+        places = (self.within(target, len(leaves) - 1) for target in way)
+        for crossed, (here, there) in enumerate(pairwise(places)):
             if here != there:  # who has stopped at the edge crosses nothing more
                 time = begin_s + (crossed + 0.5) * self.cell_km / speed_km_s
                 yield Step(time, None)

@@ -300,10 +300,10 @@ class SimClient:
             return
         now = self.engine.now
         self.checkers.delivered(self.id, event)
-        if event.id[1] > self.position.get(event.id[0], 0):
-            self.position[event.id[0]] = event.id[1]
+        origin, sequence = event.id
+        if sequence > self.position.get(origin, 0):
+            self.position[origin] = sequence
         if self.recorder.record_event_rows:
-            origin, sequence = event.id
             self.recorder.records.append(
                 Record(
                     "delivered",

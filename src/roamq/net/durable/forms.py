@@ -253,7 +253,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         _but("_count_max", "_bytes_max", "_count_per_client_max", "_bytes_per_client_max", "_expiries"),
     ),
     Replays: ("replays", _NOTHING),
-    SharedGroups: ("groups", _but("_matches", "_matches_version")),
+    SharedGroups: ("groups", _NOTHING),
     OtherBrokers: ("others", _but("_names", "_known", "_successors", "_mates", "_joined")),
     Membership: ("membership", _NOTHING),
     EventIntake: ("intake", _NOTHING),
@@ -279,14 +279,14 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
             *("under", "timeouts"),
         ),
     ),
-    WatchedFilters: ("watched", _but("meaning", "matches", "matches_version", "_closed")),
+    WatchedFilters: ("watched", _but("meaning", "_closed")),
     Room: ("room", _but("queue_bytes", "nearly_full_bytes", "reserve_bytes")),
     Discards: ("discards", _NOTHING),
     EventBuffer: ("buffer", _but("limit_bytes", "entry_bytes")),
     Flooding: ("flooding", _but("me", "_via", "_toward")),
     Hierarchy: (
         "hierarchy",
-        _but("me", "_via", "_routes", "_routes_version", "advertisements", "covering", "children", "parent"),
+        _but("me", "_via", "_routes", "advertisements", "covering", "children", "parent"),
     ),
     ByInterest: (
         "interest",
@@ -312,7 +312,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
 }
 
 OF_SCHEMES: Final = _but(
-    *("me", "label", "setup", "options", "_listeners", "report_every", "target_count", "moving_s")
+    *("me", "label", "setup", "options", "_pending", "report_every", "target_count", "moving_s")
 )
 OUR_SCHEMES: Final = (Durable, HomeBroker, Logging, PreHandoff, Prefetching, ProActive, Reactive, Standard)
 WIRING: Final = (
@@ -345,9 +345,13 @@ FORMERLY: Final[dict[str, str | None]] = {
     "contexts.crowded": "room.crowded",
     "contexts._matches": None,
     "contexts._matches_version": None,
+    "groups._matches": None,
+    "groups._matches_version": None,
     "contexts._nearly_full_bytes": None,
     "contexts.queue_bytes": None,
     "scheme.parts": None,
+    "scheme._listeners": None,
+    "hierarchy._routes_version": None,
     "machine._status_count": None,
     "outboxes._unused": None,
     "retained._expiring": None,

@@ -249,6 +249,7 @@ def _batch(records: list[Record]) -> pa.RecordBatch:
 def _column(values: tuple[object, ...], kind: pa.DataType) -> pa.Array:
     """Many columns say the same thing in every row, or nothing: those need no conversion row by row."""
     first = values[0]
-    if values.count(first) < len(values):
+    is_one = first == values[-1] == values[len(values) // 2]  # most columns that vary do so here
+    if not is_one or values.count(first) < len(values):
         return pa.array(values, kind)
     return pa.nulls(len(values), kind) if first is None else pa.repeat(pa.scalar(first, kind), len(values))

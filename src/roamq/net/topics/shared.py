@@ -31,7 +31,6 @@ REMEMBERED_MAX = 10_000
 """How many places are remembered that have ended."""
 KEY_CHARACTERS_MAX = 256
 """Of a group with a longer text a digest is remembered."""
-MATCH_CACHE_SIZE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +81,6 @@ class SharedGroups:
     def __init__(self) -> None:
         self.groups: dict[GroupKey, Group] = {}
         self._index: MatchIndex[GroupKey] = MatchIndex()
-        self._matches: dict[object, tuple[GroupKey, ...]] = {}
-        self._matches_version = -1
         self._ended: dict[tuple[GroupKey, ClientId], Epoch] = {}
         """Places that have ended, and on which connection: news of older ones may still be on its way."""
         self._ended_here: dict[tuple[GroupKey, ClientId], None] = {}
@@ -173,16 +170,7 @@ class SharedGroups:
     # --- whose turn it is ---------------------------------------------------------------------------------
 
     def matching(self, event: Event) -> tuple[GroupKey, ...]:
-        if self._index.version != self._matches_version or len(self._matches) > MATCH_CACHE_SIZE:
-            self._matches.clear()
-            self._matches_version = self._index.version
-        key = event.match_key
-        found = self._matches.get(key)
-        if found is None:
-            found = tuple(self._index.match(event))
-            if key is not None:
-                self._matches[key] = found
-        return found
+        return self._index.found(event)
 
     def assign(self, event: Event) -> Mapping[GroupKey, ClientId] | None:
         """For an event that enters here: the member of each group whose turn it is."""

@@ -84,8 +84,10 @@ class Parts:
 
     def __init__(self, parts: Iterable[Part] = ()) -> None:
         self._parts: list[Part] = []
-        self.listeners: list[tuple[Sized, Part]] = []
-        """The parts that care for events, and what each looks through then."""
+        self._listeners: list[Part] = []
+        """The parts that care for events."""
+        self.pending: list[Sized] = []
+        """What each of them looks through then; most of the time there is nothing in any."""
         for part in parts:
             self.add(part)
 
@@ -95,7 +97,14 @@ class Parts:
     def add(self, part: Part) -> None:
         self._parts.append(part)
         if type(part).on_event is not Part.on_event:
-            self.listeners.append((part.pending, part))
+            self._listeners.append(part)
+            self.pending.append(part.pending)
+
+    def on_event(self, event: Event) -> None:
+        """An event reached this broker, for the first time, and something is `pending`."""
+        for part in self._listeners:
+            if part.pending:
+                part.on_event(event)
 
     def on_passed(self) -> None:
         for part in self._parts:

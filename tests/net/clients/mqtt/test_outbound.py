@@ -147,7 +147,7 @@ def test_a_replayed_message_is_marked_as_retained(version: Version) -> None:
     peer = subscribed(version=version)
     replay = peer.connection.state.next_replay_id()
     assert replay == EventId(RETAINED, 1)
-    peer.connection.deliver(event(id=replay), NOW)
+    peer.connection.deliver(event(id=replay, retain=True), NOW)
     assert [packet.retain for packet in peer.published()] == [True]
 
 

@@ -20,6 +20,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS: Final[Mapping[str, Value]] = {"true": True, "false": False}
 _JSON: Final = msgspec.json.Decoder()
+_V5: Final = Version.V5
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
 JSON_BYTES_MAX: Final = 65_536
 FIELDS_MAX: Final = 1024
@@ -89,7 +90,7 @@ def event_of(
         wire = publish.wire
         if wire and not qos:
             # What most messages are: forwarded as they came.
-            v5 = version is Version.V5
+            v5 = version is _V5
             message = EncodedMessage(topic, payload, b"", wire if v5 else b"", b"" if v5 else wire)
         else:
             message = EncodedMessage.of(publish, version)

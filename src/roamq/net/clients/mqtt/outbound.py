@@ -129,7 +129,7 @@ class Outbound:
         if route.qos < qos:
             qos = route.qos  # [MQTT-3.8.4-8]
         # [MQTT-3.3.1-12], [MQTT-3.3.1-13]; a replayed message is marked as retained (section 3.3.1.3).
-        retain = (event.retain and route.retain_as_published) or event_id[0] == RETAINED
+        retain = event.retain and (route.retain_as_published or event_id[0] == RETAINED)
         first = PUBLISH_QOS_0 | qos << 1 | retain
         if not qos:
             return (

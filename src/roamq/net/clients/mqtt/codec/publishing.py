@@ -28,6 +28,7 @@ nearly so: they are part of `EVENT_BYTES`."""
 FREE_LEVELS: Final = 2
 RETAIN: Final = 0x01
 DUP: Final = 0x08
+_V5: Final = Version.V5
 
 
 def first_byte(qos: int, *, retain: bool = False, dup: bool = False) -> int:
@@ -105,7 +106,7 @@ class EncodedMessage(msgspec.Struct, gc=False, eq=False):
         if not wire:
             return cls(topic, payload, carried_fields(publish.properties))
         # A packet that may be forwarded carries no properties.
-        v5 = version is Version.V5
+        v5 = version is _V5
         if not publish.qos:
             return cls(topic, payload, b"", wire) if v5 else cls(topic, payload, b"", b"", wire)
         # Before the payload stand the packet id and, in MQTT 5, a property length of one byte.
