@@ -3,14 +3,16 @@
 import json
 import logging
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from roamq.core.records import Record
 from roamq.net.ops.metrics import JsonLines
-from roamq.net.ops.records import SCHEMA, RecordWriter
-from tests.support.waiting import WAIT_S
+from roamq.net.ops.records import SCHEMA, RecordWriter, _Waiting
+from tests.support.waiting import WAIT_S, wait_until
 
 
 def recorder(folder: Path, *, flush_s: float = 60.0, rows_max: int = 1000) -> RecordWriter:
@@ -83,6 +85,29 @@ def test_a_steady_trickle_does_not_put_off_the_file(tmp_path: Path) -> None:
         number += 1
         time.sleep(0.02)
     writer.close()
+
+
+def test_what_comes_while_a_file_is_written_waits_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a steady load something always does: small files would follow each other without an end."""
+    flush_s, wrote_at = 0.1, list[float]()
+    write = RecordWriter._write
+
+    def write_while_more_comes(writer: RecordWriter, waiting: _Waiting) -> bool:
+        wrote_at.append(time.monotonic())
+        writer.add(len(wrote_at), records(len(wrote_at), 1))
+        return write(writer, waiting)
+
+    monkeypatch.setattr(RecordWriter, "_write", write_while_more_comes)
+    writer = recorder(tmp_path, flush_s=flush_s)
+    writer.add(0, records(0, 1))
+    wait_until(lambda: len(wrote_at) >= 4)
+    monkeypatch.setattr(RecordWriter, "_write", write)
+    writer.close()
+
+    assert min(later - earlier for earlier, later in pairwise(wrote_at)) >= flush_s / 2
+    assert [sequence for _, sequence in stored(tmp_path)] == list(range(len(wrote_at) + 1))
 
 
 def test_what_a_replay_makes_again_is_left_out(tmp_path: Path) -> None:

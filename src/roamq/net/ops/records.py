@@ -55,6 +55,8 @@ CHUNK_ROWS: Final = 4096
 Batch = tuple[int, list[Record]]
 _LOOK: Final = "look"
 """Tells the thread that records have gathered."""
+_DUE: Final = "due"
+"""Nobody says anything, but what waits has waited long enough."""
 RETRY_S: Final = 5.0
 WAITING_MAX: Final = 1_000_000
 """Records that are kept while the folder cannot be written; delivery comes first, so more are given up."""
@@ -133,7 +135,8 @@ class RecordWriter:
                 wait_s = None if due == math.inf else max(0.0, due - time.monotonic())
                 wish = self._queue.get(timeout=wait_s)
             except queue.Empty:
-                wish = threading.Event()  # nobody asked, but it is time
+                wish = _DUE
+            asked = self._added if wish is None or isinstance(wish, threading.Event) else 0
             waiting, is_full = self._take_gathered(waiting)
             if wish is _LOOK and not is_full:
                 due = min(due, time.monotonic() + self._flush_s)
@@ -144,8 +147,9 @@ class RecordWriter:
                     due = time.monotonic() + RETRY_S
                     break
                 self._left += len(waiting)
+                # What came while that was written is the beginning of the next file, not a small one of its own.
                 waiting, is_full = self._take_gathered(_Waiting(0))
-                if wish is _LOOK and not is_full:
+                if self._left >= asked and not is_full:
                     due = time.monotonic() + self._flush_s
                     break
             if isinstance(wish, threading.Event):
