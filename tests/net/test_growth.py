@@ -70,7 +70,15 @@ class Visitor(FleetClient):
         self.may_be_refused = True
         self.name, self.user = name, user
 
-    def enter(self, at: str, *, clean: bool = False, expiry: int = 20, will: Will | None = None) -> None:
+    def enter(
+        self,
+        at: str,
+        *,
+        clean: bool = False,
+        expiry: int = 20,
+        will: Will | None = None,
+        properties: Properties | None = None,
+    ) -> None:
         """Connect, with a session that ends `expiry` seconds after the connection.
 
         What connection there was breaks; its broker notices later.
@@ -81,7 +89,7 @@ class Visitor(FleetClient):
         self.number, self.at = fleet.connections, BrokerId(at)
         fleet.machines[self.at].opened(self.number, fleet.clock(self.at), "test", "client")
         fleet.owners[self.at, self.number] = self
-        properties = Properties(session_expiry_interval=expiry)
+        properties = properties or Properties(session_expiry_interval=expiry)
         self.say(
             Connect(
                 client_id=self.name, clean_start=clean, user_name=self.user, will=will, properties=properties
@@ -101,9 +109,9 @@ class Visitor(FleetClient):
         self.fleet.settle()
 
 
-def visit(fleet: Fleet, number: int, random: Random) -> None:
+def visit(fleet: Fleet, number: int, random: Random, brokers: tuple[str, ...] = ("b1", "b2", "b3")) -> None:
     """A client subscribes in every way, moves, loses its connection and ends; another publishes; a third one steals."""
-    first, second, third = random.sample(["b1", "b2", "b3"], 3)
+    first, second, third = (*random.sample(brokers, len(brokers)), brokers[0])[:3]
     client = Visitor(fleet, f"client-{number}", f"user-{number}")
     publisher = Visitor(fleet, f"publisher-{number}", f"user-{number}")
     thief = Visitor(fleet, f"client-{number}", f"thief-{number}")

@@ -17,7 +17,7 @@ from roamq.schemes.messages.copies import (
     MovedHere,
     PassiveCopy,
 )
-from roamq.schemes.messages.handover import ContextRequest
+from roamq.schemes.messages.handover import ContextRequest, Subscriptions
 from roamq.schemes.messages.neighbors import NeighborList
 from roamq.schemes.proactive_options import ProActiveOptions
 from tests.support.events import event
@@ -330,3 +330,39 @@ def test_a_new_edge_is_announced_to_all_neighbors() -> None:
 
     announced = NeighborList(neighbors=(NEIGHBOR, OTHER))
     assert bench.sent()[:2] == [(NEIGHBOR, announced), (OTHER, announced)]
+
+
+# --- a neighbor that is cut off (docs/decisions/0180) ------------------------------------------------------------
+
+
+def test_no_copy_goes_to_a_neighbor_that_is_cut_off() -> None:
+    bench = Bench()
+    bench.host.cut_off = {NEIGHBOR}
+    bench.scheme.on_connect(S, None)
+    bench.scheme.on_subscribe(S, SUB)
+    bench.scheme.on_disconnect(S, "vanished")
+
+    assert {to for to, message in bench.sent() if isinstance(message, PassiveCopy | Activate)} == {OTHER}
+
+
+def test_a_copy_that_misses_an_event_is_given_up_and_the_whole_context_is_handed_over() -> None:
+    bench = Bench().away()
+    bench.host.cut_off = {NEIGHBOR}
+    bench.scheme.on_event(event(1))
+    sent = bench.sent()
+    assert (NEIGHBOR, Delete(client=S, epoch=FIRST)) in sent
+    assert [to for to, message in sent if isinstance(message, Forwarded)] == [OTHER]
+    bench.scheme.on_event(event(2))
+    assert [to for to, _ in bench.sent()] == [OTHER]
+    bench.host.cut_off = set()
+    bench.scheme.mailbox.receive(
+        NEIGHBOR, Activated(client=S, epoch=FIRST, fence={})
+    )  # it had been activated before
+    assert not [message for to, message in bench.sent() if to == NEIGHBOR]
+
+    moved = Epoch(5.0, NEIGHBOR)
+    bench.scheme.mailbox.receive(NEIGHBOR, MovedHere(client=S, epoch=moved, taken=FIRST))
+
+    kinds = [message.__class__ for to, message in bench.sent() if to == NEIGHBOR]
+    assert Subscriptions in kinds, "it is handed over as if it had been requested"
+    assert Forwarded not in kinds

@@ -27,6 +27,7 @@ class RecordingHost:
         self.me = BrokerId(me)
         self.time = now
         self.effects: list[Effect] = []
+        self.cut_off: set[BrokerId] = set()
         self.records: list[Record] = []
         self.classes: dict[ClientId, str] = {}
 
@@ -57,6 +58,9 @@ class RecordingHost:
 
     def client_class(self, client: ClientId, context: Context | None) -> str:
         return self.classes.get(client, "")
+
+    def is_cut_off(self, neighbour: BrokerId) -> bool:
+        return neighbour in self.cut_off
 
     def ready(self, client: ClientId) -> None:
         self.effects.append(("ready", client))

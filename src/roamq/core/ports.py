@@ -35,6 +35,9 @@ class Host(Protocol):
     def unicast(self, to: BrokerId, via: BrokerId, message: Message) -> None:
         """Send to any broker of the network. The way there begins with the neighbour `via`."""
 
+    def is_cut_off(self, neighbour: BrokerId) -> bool:
+        """Whether so much waits for a neighbour that it should be sent nothing that others can do without."""
+
     # --- to clients ---------------------------------------------------------------------------------------
 
     def deliver(self, to: ClientId, event: Event, how: str) -> None:

@@ -44,9 +44,11 @@ KINDS: Final[dict[str, str]] = {
     "dropped": "`broker` gave up the event for `client`, or for all behind the neighbour `peer`; `detail`: queue_full, "
     "expired, crashed, link, timeout, outbox_full",
     "connected": "`client` connected at `broker`; `peer` = the broker before, if any",
+    "cut_off": "more messages waited at the live `broker` for its neighbour `peer` than may: those that can be told "
+    "again were left out",
     "refused": "`broker` did not let `client` in, or refused what it asked for; `detail`: sessions_max (the quota is "
-    "full), session_owner (another user's session), store_bytes_max (a PUBLISH), will, subscription (`count` of them "
-    "ended when rules changed)",
+    "full), session_owner (another user's session), store_bytes_max (a PUBLISH), outbox_messages_bytes_max (too much "
+    "waits for a broker that is down), will, subscription (`count` of them ended when rules changed)",
     "denied": "the rules of `broker` did not let `client` do what `detail` says: publish TOPIC or subscribe FILTER",
     "disconnected": "`client` left `broker`; `detail`: moved, vanished, closed, timeout",
     "handoff": "`client` got its first message after a reconnect at `broker`; `duration_s` since the reconnect "

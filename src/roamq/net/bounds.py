@@ -66,6 +66,7 @@ def set_quotas(machine: "Machine", settings: Settings) -> None:
     """Every part keeps to the quotas of `settings` from now on."""
     quotas, contexts, options = settings.quotas, machine.broker.contexts, scheme_options(settings)
     machine.outboxes.bytes_max = quotas.outbox_bytes_max
+    machine.outboxes.messages_bytes_max = quotas.outbox_messages_bytes_max
     machine.quota.sessions_max, machine.quota.bytes_max = quotas.sessions_max, quotas.sessions_bytes_max
     machine.quota.shapes_max = quotas.wildcard_shapes_max
     machine.requests.refuses_full = quotas.session_full == "refuse"

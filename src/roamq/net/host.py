@@ -124,6 +124,8 @@ class LiveHost:
         """Events that need no acknowledgement: the client has consumed them when the input is over."""
         self.news: list[News] = []
         """What the machine has to look after when the input is over."""
+        self.cut_offs_noted: dict[BrokerId, int] = {}
+        """Neighbour -> how many of its cut-offs operators were told of."""
         self.contexts: Contexts | None = None
         """Of the broker that this is the world of, which is made after it."""
         self.classes: tuple[ClientClass, ...] = ()
@@ -143,7 +145,9 @@ class LiveHost:
             return  # behind a broker that is gone is one that operators were told of: it is linked with nobody
         frame = self._outboxes.add(to, message)
         if frame is None:
-            assert isinstance(message, Event)
+            if not isinstance(message, Event):
+                self._note_cut_off(to)
+                return
             origin, number = message.id
             self.record(
                 Record("dropped", self.time, self.me, None, origin, number, peer=to, detail="outbox_full")
@@ -153,6 +157,29 @@ class LiveHost:
         if frames is None:
             frames = self.out.frames[to] = []
         frames.append(frame)
+
+    def _note_cut_off(self, neighbour: BrokerId) -> None:
+        """Say so once each time that a neighbour is cut off."""
+        outboxes = self._outboxes
+        if outboxes.cut_offs[neighbour] > self.cut_offs_noted.get(neighbour, 0):
+            self.cut_offs_noted[neighbour] = outboxes.cut_offs[neighbour]
+            self.record(Record("cut_off", self.time, self.me, peer=neighbour))
+            self.out.notices.append(
+                f"broker {neighbour} is cut off: more messages wait for it than quotas.outbox_messages_bytes_max. What "
+                "can be told again is told when it is back; `roamq forget` gives up a broker that will not come back"
+            )
+
+    def is_cut_off(self, neighbour: BrokerId) -> bool:
+        return self._outboxes.is_cut_off(neighbour)
+
+    def is_crowded(self, neighbour: BrokerId) -> bool:
+        """Whether too much waits for a neighbour that cannot be told again."""
+        return self._outboxes.is_crowded(neighbour)
+
+    @property
+    def choked(self) -> BrokerId | None:
+        """A neighbour for which so much of it waits that no client may cause more."""
+        return self._outboxes.choked
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
         for neighbour in to:

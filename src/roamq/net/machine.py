@@ -19,6 +19,7 @@ needs (docs/decisions/0053).
     membership   which brokers the network has
     directory    which broker serves which client
     outboxes     numbered frames of the links
+    resuming, roll_calls  what a broker has missed that was cut off
 """
 
 from collections.abc import Collection, Mapping
@@ -43,11 +44,13 @@ from roamq.net.clients.sessions import Sessions
 from roamq.net.clients.visitors import Visitors
 from roamq.net.host import LiveHost
 from roamq.net.links import wire
+from roamq.net.links.left_out import left_out
 from roamq.net.links.lives import MICROSECONDS, Lives
 from roamq.net.links.members import Member, NetworkTold
 from roamq.net.links.membership import Membership
 from roamq.net.links.others import OtherBrokers
 from roamq.net.links.outboxes import Outboxes
+from roamq.net.links.resuming import Resuming
 from roamq.net.news import NewsDesk
 from roamq.net.ops.settings import AccessRules, Settings
 from roamq.net.ops.status import BrokerStatus, status_of
@@ -61,6 +64,7 @@ from roamq.net.topics.intake import EventIntake
 from roamq.net.topics.memberships import Memberships
 from roamq.net.topics.replays import Replays
 from roamq.net.topics.retained import RetainedMessages, retained_bounds
+from roamq.net.topics.roll_calls import RollCalls
 from roamq.net.topics.shared import SharedGroups
 from roamq.net.topics.tables import Tables
 from roamq.overlay.topology import Topology
@@ -79,7 +83,8 @@ class Machine:
         if settings.at:
             topology.attach(self.me, settings.at)
         self.connections = Connections()
-        self.outboxes = Outboxes(topology.neighbours[self.me], born, quotas.outbox_bytes_max)
+        bounds = (quotas.outbox_bytes_max, quotas.outbox_messages_bytes_max)
+        self.outboxes = Outboxes(topology.neighbours[self.me], born, *bounds, left_out)
         self.access = Access(settings.access)
         self.host = LiveHost(self.me, self.connections, self.outboxes, self.access, now)
         self.broker = build_broker(
@@ -104,20 +109,23 @@ class Machine:
         self.confirmations = Confirmations(self.host, self.broker, settings.subscribe_timeout_s)
         shared = (self.groups, self.intake, self.others, self.confirmations)
         self.memberships = Memberships(self.host, self.broker, *shared)
-        self.tables = Tables(self.broker, self.directory, self.groups, self.retained, self.others)
+        self.tables = Tables(self.broker, self.directory, self.groups, self.retained, self.others, now)
+        self.resuming = Resuming(self.host, self.broker, self.outboxes, self.tables, self.others)
         self.figures = Figures(self.host, self.broker, self.intake, born)
         host, broker, connections = self.host, self.broker, self.connections
         self.sessions = Sessions(
             host, broker, connections, self.directory, self.intake, self.memberships, self.others, self.access
         )
         self.permits = Permits(self.host, self.connections, self.sessions)
+        self.roll_calls = RollCalls(broker, self.directory, self.groups, self.sessions)
         self.visitors = Visitors(self.host, self.confirmations, self.memberships, self.directory, self.others)
         self.quota = SessionQuota(broker.contexts, quotas.sessions_max, quotas.sessions_bytes_max)
         known = (self.directory, self.memberships, self.others, self.sessions, self.access, self.quota)
         self.admission = Admission(host, broker, connections, *known, settings.handoff_timeout_s)
         ties = (self.outboxes, self.others, self.directory, self.memberships, self.confirmations)
         self.membership = Membership(host, broker, topology, *ties, self.admission, self.tables)
-        self.lives = Lives(host, broker, self.outboxes, self.tables, self.retained, self.membership)
+        told = (self.tables, self.retained, self.membership, self.resuming)
+        self.lives = Lives(host, broker, self.outboxes, *told)
         self.news = NewsDesk(connections, self.admission, self.sessions, self.memberships)
         self.steps = Steps(host, broker.contexts, settings.records_steps)
         parts = (self.access, self.sessions, self.intake, self.replays, self.memberships)

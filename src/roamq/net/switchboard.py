@@ -32,7 +32,12 @@ def handlers_of(machine: "Machine") -> Handlers:
     sessions, admission, membership = machine.sessions, machine.admission, machine.membership
 
     def on_tables_told(sender: BrokerId, message: TablesTold) -> None:
+        if message.roll is not None:
+            machine.roll_calls.on_part(sender, message)
+            return
         machine.tables.on_told(sender, message)
+        if message.is_all:
+            machine.resuming.called(sender)
         if machine.tables.is_told:
             admission.is_stranger = False
 

@@ -446,6 +446,11 @@ class ByInterest(TreeUnicast):
         self._tell_all(neighbour)
         self.markers.on_store_lost(StoreLost(by=self.me))
 
+    def tell_again(self, neighbour: BrokerId) -> None:
+        """A neighbour that remembers what it knew has missed some of what it was told since."""
+        self.host.send(neighbour, RoutingReset())
+        self._tell_all(neighbour)
+
     def _doubt_neighbour(self, neighbour: BrokerId) -> None:
         self._doubted[neighbour] = dict(self._asked[neighbour])
 

@@ -237,8 +237,9 @@ class ProActive(Scheme):
             client=message.client, epoch=message.epoch, new_broker=new_broker, takes_late=message.takes_late
         )
         context = self.whereabouts.claimed_by(request)
-        if context is None or context.epoch != message.taken:
-            self.on_context_request(new_broker, request)  # the copy was not of the last connection
+        if context is None or context.epoch != message.taken or self.sent.has_given_up(context, new_broker):
+            # The copy was not of the last connection, or it lacks events.
+            self.on_context_request(new_broker, request)
             return
         self.neighborhood.learn(new_broker)
         assert after(self.own_state(context), Stimulus.MOVED_AWAY) is State.NONE
@@ -248,6 +249,7 @@ class ProActive(Scheme):
         activation = self.sent.activations.get(context)
         if activation is not None and new_broker in activation.pending:
             activation.pending = {new_broker: activation.pending[new_broker]}
+            activation.given_up.clear()
             self.successors[context] = request
             fence = activation.pending[new_broker]
             if fence is not None and self.late.may_go(context, fence, request.takes_late):

@@ -148,6 +148,10 @@ class SimHost:
         """Simulated clients take whatever comes, unless the scenario has them acknowledge."""
         return self.network.last_hop.in_flight or UNLIMITED
 
+    def is_cut_off(self, neighbour: BrokerId) -> bool:
+        """Simulated links take everything."""
+        return False
+
     def has_begun(self, context: Context, event: Event) -> bool:
         """Simulated clients have an event or do not have it."""
         return False

@@ -80,6 +80,9 @@ class ChoiceHost:
     def client_class(self, client: ClientId, context: Context | None) -> str:
         return ""
 
+    def is_cut_off(self, neighbour: BrokerId) -> bool:
+        return False
+
     def ready(self, client: ClientId) -> None:
         """The client does not wait for an answer."""
 

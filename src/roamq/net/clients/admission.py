@@ -43,6 +43,7 @@ SEARCH_TIMER: Final = "search"
 """The timer for brokers that do not say whether they know a client."""
 SEARCH_S_MAX: Final = 0.25
 """How long such an answer is waited for; no longer than the handoff time-out, if that is shorter."""
+TOO_MUCH_WAITS: Final = "too much waits for a broker that is down"
 TAKEN_AWAY: Final = "this broker is being taken away"
 JUST_JOINED: Final = "this broker has just joined the network and is not linked yet; try again"
 
@@ -133,6 +134,11 @@ class Admission:
             # Section 3.2.2.2: 0x97
             self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, "this broker keeps no more sessions")
             host.record(Record("refused", host.time, host.me, client, detail="sessions_max"))
+            return
+        if self._is_beyond_bounds(client, connect):
+            # Section 3.2.2.2: 0x97
+            self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, TOO_MUCH_WAITS)
+            host.record(Record("refused", host.time, host.me, client, detail="outbox_messages_bytes_max"))
             return
         connection.entered_at = host.time
         last = self._broker.contexts.epoch_of(client)
@@ -297,6 +303,20 @@ class Admission:
             return False
         self._quota.begin()
         return True
+
+    def _is_beyond_bounds(self, client: ClientId, connect: Connect) -> bool:
+        """Whether too much waits for a broker that is down to let the client in.
+
+        Sessions that are known to be there are claimed; a client's word for it is not enough to claim one more.
+        """
+        if self._host.choked is not None:
+            return True
+        previous = self._previous_broker(client, connect)
+        if previous is None or previous == self._host.me:
+            return False
+        known = self._directory.last_epoch(client)
+        is_known = known is not None and known.broker == previous
+        return not is_known and self._host.is_crowded(self._broker.router.next_hop(previous))
 
     def _previous_broker(self, client: ClientId, connect: Connect) -> BrokerId | None:
         """The broker where the client was last.

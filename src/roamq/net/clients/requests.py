@@ -182,7 +182,9 @@ class Requests:
     def _has_room_for(self, client: ClientId, wanted: Subscribing, shapes: set[str]) -> bool:
         """Whether a subscription fits. `shapes`: ways to place wildcards that the packet has begun; this adds to it."""
         host, shape, bound = self._host, wanted.filter.shape, "wildcard_shapes_max"
-        if self._quota.has_room_for_shape(shape, shapes):
+        if host.choked is not None:
+            bound = "outbox_messages_bytes_max"
+        elif self._quota.has_room_for_shape(shape, shapes):
             if self._quota.has_room_for(wanted.subscription.cost_bytes, host.time):
                 if shape and shape not in self._broker.contexts.watched.index.shapes:
                     shapes.add(shape)

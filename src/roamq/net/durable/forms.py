@@ -56,7 +56,8 @@ from roamq.net.host import LiveHost
 from roamq.net.links.members import Member
 from roamq.net.links.membership import Membership
 from roamq.net.links.others import OtherBrokers
-from roamq.net.links.outboxes import Outboxes
+from roamq.net.links.outboxes import Outboxes, SaidMessages
+from roamq.net.links.resuming import Resuming
 from roamq.net.machine import Machine
 from roamq.net.news import NewsDesk
 from roamq.net.ops.settings import AccessRules, Settings
@@ -68,6 +69,7 @@ from roamq.net.topics.intake import EventIntake
 from roamq.net.topics.memberships import Memberships
 from roamq.net.topics.replays import Replays
 from roamq.net.topics.retained import RetainedMessages, Search, TopicNode
+from roamq.net.topics.roll_calls import Roll, RollCalls
 from roamq.net.topics.shared import Group, SharedGroups
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
@@ -196,6 +198,8 @@ VALUES: Final = (
     struct_form("Member", Member),
     *CONNECTION_FORMS,
     record_form("SessionSearch", SessionSearch),
+    record_form("SaidMessages", SaidMessages),
+    record_form("Roll", Roll),
     Form("Group", Group, tuple(sorted(Group.__slots__))),
     Form("Told", Told, ("at", "origins")),
     Form("RetainedTopic", TopicNode, ("below", "event", "number")),
@@ -245,6 +249,8 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Machine: ("machine", _but("settings", "made_of", "me", "_failure", "_handlers", "_timers")),
     Connections: ("connections", _NOTHING),
     Outboxes: ("outboxes", _but("_encoded")),
+    Resuming: ("resuming", _NOTHING),
+    RollCalls: ("roll_calls", _NOTHING),
     Access: ("access", _but("_answers", "is_open")),
     LiveHost: ("host", _but("out", "done", "news", "me", "_by_client", "classes")),
     Directory: ("directory", _NOTHING),
@@ -354,6 +360,7 @@ FORMERLY: Final[dict[str, str | None]] = {
     "hierarchy._routes_version": None,
     "machine._status_count": None,
     "outboxes._unused": None,
+    "outboxes._left_out": "outboxes._skipped",
     "retained._expiring": None,
     # Live networks of the release that had these could not route by interest.
     "interest._asked_again": None,

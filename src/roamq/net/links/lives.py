@@ -11,6 +11,7 @@ from roamq.broker.broker import Broker
 from roamq.core.events import BrokerId
 from roamq.net.host import LiveHost
 from roamq.net.links.outboxes import Memory, Outboxes
+from roamq.net.links.resuming import Resuming
 from roamq.net.topics.retained import RetainedMessages
 from roamq.net.topics.tables import Tables
 
@@ -32,6 +33,7 @@ class Lives:
         tables: Tables,
         retained: RetainedMessages,
         membership: "Membership",
+        resuming: Resuming,
     ) -> None:
         self._host = host
         self._broker = broker
@@ -39,6 +41,7 @@ class Lives:
         self._tables = tables
         self._retained = retained
         self._membership = membership
+        self._resuming = resuming
 
     def begin_again(self, now: float) -> None:
         """The process starts from a store that may be old: the numbers after its last may have been used already."""
@@ -49,11 +52,14 @@ class Lives:
         self._broker.router.restarted()
 
     def acked(self, peer: BrokerId, sequence: int) -> bool:
-        """The neighbour has everything up to `sequence`. True if somebody has forgotten something."""
+        """The neighbour has everything up to `sequence`. True if somebody was told something because of it."""
         memory = self._outboxes.acknowledge(peer, sequence)
+        is_back = self._outboxes.is_cut_off(peer)
+        if is_back:
+            self._resuming.resume(peer)
         if memory is Memory.SAME:
             self._broker.router.in_step(peer)
-            return False
+            return is_back
         if memory is Memory.WE_FORGOT:
             self._notice_old_store(peer)
         else:
@@ -69,6 +75,7 @@ class Lives:
             f"broker {peer} has received more than this broker remembers to have sent: the data folder is an old one. "
             "What was stored here since is lost; the other brokers tell what they know"
         )
+        self._tables.since = self._host.time
         self._retained.clear()
         self._broker.doubt()
         for neighbour in self._outboxes.frames:

@@ -232,6 +232,7 @@ class Membership:
     def _depart(self, name: BrokerId, *, is_lost: bool) -> None:
         """Nothing is kept for it, and nobody waits for it."""
         unsent = self._outboxes.drop(name)
+        self._outboxes.release(name)  # nobody waits for its markers
         self._host.out.frames.pop(name, None)
         self._topology.depart(name)
         self._broker.router.broker_departed(name)
@@ -266,6 +267,7 @@ class Membership:
                     self._topology.depart(member.name)
         self._others.renew(self.members)
         self._broker.router.rewired()
+        self._outboxes.rewired()
 
     # --- messages that cannot arrive ------------------------------------------------------------------------------
 

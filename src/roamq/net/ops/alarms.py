@@ -93,6 +93,11 @@ class Alarms:
         for peer in health["links_down"]:
             text = f"{peer} is not reachable; {status.outbox_frames.get(peer, 0):,} frames wait for it"
             yield _Condition("link_down", peer, CRITICAL, text, LASTS_S)
+        for peer in sorted(status.cut_off):
+            text = (
+                f"{peer} is cut off: it is told what it misses when it is back; forget it if it will not be"
+            )
+            yield _Condition("cut_off", peer, CRITICAL, text)
         for peer, carriers in health.get("links_detoured", {}).items():
             text = f"the link with {peer} runs through {', '.join(carriers)}: there is no direct connection"
             yield _Condition("link_detour", peer, WARNING, text)

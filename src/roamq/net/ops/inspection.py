@@ -46,8 +46,8 @@ class AlarmRow(ApiAnswer, frozen=True):
     """A condition that lasts, and that an operator should look at."""
 
     alarm: str
-    """Its kind: link_down, link_detour, stalled, draining, no_snapshot, no_records, filling, dropping, fault or
-    logins."""
+    """Its kind: link_down, cut_off, link_detour, stalled, draining, no_snapshot, no_records, filling, dropping, fault
+    or logins."""
     about: str | None
     """Which link or quota."""
     level: str

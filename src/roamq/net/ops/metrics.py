@@ -61,6 +61,11 @@ METRICS: Final = {
     "roamq_links_carried": Described("gauge", "Links of other brokers that run through this one"),
     "roamq_link_outbox_frames": Described("gauge", "Frames not acknowledged", ("peer",)),
     "roamq_link_outbox_bytes": Described("gauge", "Bytes not acknowledged", ("peer",)),
+    "roamq_link_outbox_messages_bytes": Described(
+        "gauge", "What messages cost that are not acknowledged, events left out", ("peer",)
+    ),
+    "roamq_link_cut_off": Described("gauge", "Whether the neighbour is cut off", ("peer",)),
+    "roamq_link_cut_offs": Described("counter", "How often the neighbour was cut off", ("peer",)),
     "roamq_alarm": Described("gauge", "1 for every alarm that is raised", ("alarm", "about")),
     "roamq_journal_bytes": Described("gauge", "Journal since the last snapshot"),
     "roamq_records_waiting": Described("gauge", "Records not in the folder yet"),
@@ -149,6 +154,8 @@ class BrokerCollector:
         yield _value("roamq_known_clients", now.known_clients)
         links, waiting = _family("roamq_link_up"), _family("roamq_link_outbox_frames")
         size, carriers = _family("roamq_link_outbox_bytes"), _family("roamq_link_carriers")
+        messages = _family("roamq_link_outbox_messages_bytes")
+        cut_off, cut_offs = _family("roamq_link_cut_off"), _family("roamq_link_cut_offs")
         up = getattr(shell.neighbours, "up", {})
         through = getattr(shell.neighbours, "through", {})
         for peer, frames in now.outbox_frames.items():
@@ -157,7 +164,10 @@ class BrokerCollector:
                 carriers.add_metric([peer], len(through.get(peer, ())))
             waiting.add_metric([peer], frames)
             size.add_metric([peer], now.outbox_bytes[peer])
-        yield from (links, carriers, waiting, size)
+            messages.add_metric([peer], now.outbox_messages_bytes[peer])
+            cut_off.add_metric([peer], peer in now.cut_off)
+            cut_offs.add_metric([peer], now.cut_offs[peer])
+        yield from (links, carriers, waiting, size, messages, cut_off, cut_offs)
         yield _value("roamq_links_carried", len(getattr(shell.neighbours, "carried", ())))
         raised = _family("roamq_alarm")
         for alarm in self.alarms.raised():

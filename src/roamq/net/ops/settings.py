@@ -51,8 +51,10 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     """Retained messages of one publisher (client id): one client cannot fill the table for all."""
     retained_bytes_per_client_max: int = 64 * MIB
     outbox_bytes_max: int = 256 * MIB
-    """For a neighbour that is down or slow: beyond it, events for it are dropped; what brokers say to each other is
-    kept, for it is little and cannot be missed."""
+    """For a neighbour that is down or slow: beyond it, events for it are dropped."""
+    outbox_messages_bytes_max: int = 16 * MIB
+    """What the messages cost that wait for a neighbour, beside events: beyond it the neighbour is cut off, and what can
+    be told again is told when it is back."""
     sessions_max: int = 100_000
     """Sessions at this broker: a CONNECT that would begin one more is refused with 0x97 (Quota exceeded)."""
     sessions_bytes_max: int = 1024 * MIB

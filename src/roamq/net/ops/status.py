@@ -24,6 +24,12 @@ class BrokerStatus(NamedTuple):
     outbox_frames: Mapping[BrokerId, int]
     """Neighbour -> frames that it has not acknowledged."""
     outbox_bytes: Mapping[BrokerId, int]
+    outbox_messages_bytes: Mapping[BrokerId, int]
+    """Neighbour -> what messages for it cost that it has not acknowledged, events left out."""
+    cut_offs: Mapping[BrokerId, int]
+    """Neighbour -> how often it was cut off."""
+    cut_off: frozenset[BrokerId]
+    """Neighbours that are cut off now."""
     is_draining: bool
 
     @property
@@ -44,5 +50,8 @@ def status_of(machine: "Machine") -> BrokerStatus:
         known_clients=len(machine.directory),
         outbox_frames={peer: len(frames) for peer, frames in outboxes.frames.items()},
         outbox_bytes=dict(outboxes.bytes),
+        outbox_messages_bytes={peer: said.cost_bytes for peer, said in outboxes.said.items()},
+        cut_offs={peer: outboxes.cut_offs[peer] for peer in outboxes.frames},
+        cut_off=frozenset(filter(outboxes.is_cut_off, outboxes.frames)),
         is_draining=machine.admission.draining,
     )

@@ -5,11 +5,12 @@ newer, so it may be told several times and in any order.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 from roamq.broker.broker import Broker
+from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.messages import Message
 from roamq.net.links.others import OtherBrokers
@@ -25,7 +26,11 @@ SLICE: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesWanted(Message):
-    """Broker that begins anew -> neighbour: tell me what everybody knows."""
+    """Broker that begins anew -> neighbour: tell me what everybody knows.
+
+    Or, from a broker that has cut a neighbour off: call your roll for these brokers, and tell me when you have."""
+
+    roll_for: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,12 @@ class TablesTold(Message):
     """Client and epoch, each, of sessions that are over."""
     is_all: bool = False
     """Whether this was the last part."""
+    roll: Epoch | None = None
+    """Of a part of a roll call: what its sender knows of its own is as of this moment."""
+    since: float = 0.0
+    """When the life of the sender began: of what was before it knows nothing."""
+    part: int = 0
+    """The number of the part, from 1 on."""
 
 
 class Tables:
@@ -52,6 +63,7 @@ class Tables:
         groups: SharedGroups,
         retained: RetainedMessages,
         others: OtherBrokers,
+        since: float = 0.0,
     ) -> None:
         self._broker = broker
         self._directory = directory
@@ -60,6 +72,8 @@ class Tables:
         self._others = others
         self.is_told = False
         """Whether a neighbour has told all that it knows, in this life."""
+        self.since = since
+        """When this life began, or when it forgot something."""
 
     def tell(self, neighbour: BrokerId) -> None:
         """Tell a neighbour that has forgotten."""
@@ -82,11 +96,29 @@ class Tables:
         for places in _slices(place for place in self._groups.all_places() if place.epoch.broker == me):
             tell(newcomer, TablesTold(places=places))
 
+    def call_roll(self, to: BrokerId) -> None:
+        """Tell a broker that has missed news which sessions are here, and which places in groups. All others that it
+        takes for being here are not any more (`roll_calls.py`)."""
+        me, roll = self._broker.me, self._broker.contexts.new_epoch()
+        rows = ((client, *entry) for client, entry in self._directory.items() if entry.epoch.broker == me)
+        ours = (place for place in self._groups.all_places() if place.epoch.broker == me)
+        parts = [TablesTold(connections=connections) for connections in _slices(rows)]
+        parts += [TablesTold(places=places) for places in _slices(ours)]
+        parts.append(TablesTold(is_all=True))
+        for number, part in enumerate(parts, 1):
+            self._others.tell(to, replace(part, roll=roll, since=self.since, part=number))
+
     def ask(self, neighbour: BrokerId) -> None:
         self._others.tell(neighbour, TablesWanted())
 
     def on_wanted(self, sender: BrokerId, message: TablesWanted) -> None:
-        self.tell(sender)
+        if not message.roll_for:
+            self.tell(sender)
+            return
+        for broker in message.roll_for:
+            if broker != self._broker.me:
+                self.call_roll(broker)
+        self._others.tell(sender, TablesTold(is_all=True))
 
     def on_told(self, sender: BrokerId, message: TablesTold) -> None:
         for client, epoch, home, owner in message.connections:
@@ -99,7 +131,7 @@ class Tables:
             self._groups.learn(place)
         for event in message.retained:
             self._retained.observe(event)
-        self.is_told = self.is_told or message.is_all
+        self.is_told = self.is_told or (message.is_all and message.roll is None)
 
 
 def _slices(entries: Iterator[T]) -> Iterator[tuple[T, ...]]:

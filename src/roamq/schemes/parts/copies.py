@@ -164,6 +164,8 @@ class Activation:
     context: Context
     pending: dict[BrokerId, Mapping[BrokerId, int] | None] = field(default_factory=dict)
     """Neighbor -> the fence it acknowledged with, once it did."""
+    given_up: set[BrokerId] = field(default_factory=set)
+    """Neighbors whose copies lack events, because the way there is cut off."""
 
 
 class SentCopies(Part):
@@ -192,6 +194,8 @@ class SentCopies(Part):
 
     def send(self, context: Context, neighbors: Iterable[BrokerId]) -> None:
         for neighbor in sorted(neighbors):
+            if self._is_cut_off(neighbor):
+                continue  # whoever needs the context there asks for it
             self.holders.setdefault(context, {})[neighbor] = False
             copy = PassiveCopy(
                 client=context.client,
@@ -211,14 +215,21 @@ class SentCopies(Part):
 
     def activate(self, context: Context, neighbors: Iterable[BrokerId]) -> None:
         """Case 2: these neighbors are to store what the client has not read."""
+        before = self.activations.get(context)
         self.stop(context)
         activation = self.activations[context] = Activation(context)
+        if before is not None:
+            activation.given_up |= before.given_up
         self._by_client.setdefault(context.client, []).append(activation)
         for neighbor in neighbors:
-            self._activate(activation, neighbor)
+            if self._is_cut_off(neighbor):
+                activation.given_up.add(neighbor)
+            else:
+                self._activate(activation, neighbor)
 
     def _activate(self, activation: Activation, neighbor: BrokerId) -> None:
         context = activation.context
+        activation.given_up.discard(neighbor)  # it gets everything, whatever it lacked before
         activation.pending[neighbor] = None
         self.holders.setdefault(context, {})[neighbor] = False
         request = Activate(
@@ -260,13 +271,32 @@ class SentCopies(Part):
         for activation in list(self.activations.values()):
             stored = activation.context.stored
             if stored and stored[-1].event is event:
-                for neighbor in activation.pending:
-                    self._forward(activation, neighbor, (event,))
+                for neighbor in list(activation.pending):
+                    if self._is_cut_off(neighbor):
+                        self._give_up(activation, neighbor)
+                    else:
+                        self._forward(activation, neighbor, (event,))
             self._end_passed(activation)
 
     def on_passed(self) -> None:
         for activation in list(self.activations.values()):
             self._end_passed(activation)
+
+    def _is_cut_off(self, neighbor: BrokerId) -> bool:
+        return self.contexts.host.is_cut_off(self.router.next_hop(neighbor))
+
+    def _give_up(self, activation: Activation, neighbor: BrokerId) -> None:
+        """Nothing more is kept for the neighbor: its copy would lack this, and is of no use."""
+        context = activation.context
+        del activation.pending[neighbor]
+        activation.given_up.add(neighbor)
+        self.holders.get(context, {}).pop(neighbor, None)
+        self.mailbox.send(neighbor, Delete(client=context.client, epoch=context.epoch))
+
+    def has_given_up(self, context: Context, neighbor: BrokerId) -> bool:
+        """Whether a copy of the context there lacks events, if there is one."""
+        activation = self.activations.get(context)
+        return activation is not None and neighbor in activation.given_up
 
     def on_activated(self, neighbor: BrokerId, message: Activated) -> None:
         """The acknowledgement: forward until we have seen all that the neighbor saw before it began to store."""
@@ -283,7 +313,7 @@ class SentCopies(Part):
             if fence is not None and self.router.passed(fence):
                 del activation.pending[neighbor]
                 self._forward(activation, neighbor, (), last=True)
-        if not activation.pending:
+        if not activation.pending and not activation.given_up:
             self.stop(activation.context)
             self.all_forwarded(activation.context)
 
@@ -299,6 +329,7 @@ class SentCopies(Part):
         for holders in self.holders.values():
             holders.pop(broker, None)
         for activation in list(self.activations.values()):
+            activation.given_up.discard(broker)
             if activation.pending.pop(broker, self) is not self:
                 self._end_passed(activation)
 

@@ -1,0 +1,87 @@
+"""What a broker need not keep for a neighbour that is cut off, because it can be told again when the neighbour is back.
+
+    subscriptions       what is wanted then is told as a whole (`ByInterest.tell_again`)
+    news                of sessions and places in shared groups: whoever told them calls its roll (`Tables.call_roll`)
+    the latest          of markers and the like stands for those before it: it waits apart, and follows the rest
+    questions           whoever asked has gone on without an answer
+
+Everything else is kept: the messages of exchanges, each of which somebody waits for.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from roamq.core.events import BrokerId
+from roamq.core.messages import Message, Routed
+from roamq.net.clients.visitors import ConfirmVisitor, VisitorConfirmed
+from roamq.net.links.members import Farewell
+from roamq.net.topics.directory import Ended, Known, Serving, WhoServes
+from roamq.net.topics.fullness import NoRoom
+from roamq.net.topics.shared import GroupPlace
+from roamq.net.topics.tables import TablesTold
+from roamq.overlay.messages import (
+    Echo,
+    MarkAgain,
+    Marker,
+    RoutingTold,
+    StoreLost,
+    SubscribeFrom,
+    UnsubscribeFrom,
+)
+from roamq.schemes.messages.classes import Classed
+from roamq.schemes.messages.neighbors import NeighborList
+
+
+class LeftOut(NamedTuple):
+    """A message that need not be kept, and what is to be done instead."""
+
+    news: tuple[BrokerId, BrokerId] | None = None
+    """Who told it to whom: the one calls its roll for the other."""
+    latest: str | None = None
+    """What the message is the latest of."""
+    by: BrokerId | None = None
+    """Of a marker: who sent it. It must not come before what its sender told before it."""
+
+
+_SUBSCRIPTIONS: Final = frozenset((SubscribeFrom, UnsubscribeFrom, RoutingTold))
+_NEWS: Final = frozenset((Serving, Ended, GroupPlace))
+_QUESTIONS: Final = frozenset((WhoServes, Known, ConfirmVisitor, VisitorConfirmed))
+_NOTHING: Final = LeftOut()
+
+_LATEST: Final[dict[type[Message], Callable[[Any], LeftOut]]] = {
+    Marker: lambda m: LeftOut(latest=f"marker {m.by} {m.peer} {' '.join(sorted(m.targets))}", by=m.by),
+    Echo: lambda m: LeftOut(latest=f"echo {m.to} {m.by} {m.at}"),
+    MarkAgain: lambda m: LeftOut(latest=f"again {m.to} {m.peer} {' '.join(sorted(m.at))}"),
+    StoreLost: lambda m: LeftOut(latest=f"lost {m.by}"),
+}
+
+
+def left_out(message: Message) -> LeftOut | None:
+    """Whether a message need not be kept for a neighbour that is cut off; None if it must be."""
+    kind = message.__class__
+    if kind is Routed:
+        assert isinstance(message, Routed)
+        return _routed(message, message.message)
+    if kind in _SUBSCRIPTIONS:
+        return _NOTHING
+    latest = _LATEST.get(kind)
+    return None if latest is None else latest(message)
+
+
+def _routed(message: Routed, inner: Message) -> LeftOut | None:
+    kind = inner.__class__
+    if kind in _NEWS or (isinstance(inner, TablesTold) and inner.roll is not None):
+        return LeftOut(news=(message.sender, message.to))
+    if kind in _QUESTIONS:
+        return _NOTHING
+    way = f"{message.sender} {message.to}"
+    if isinstance(inner, NoRoom):
+        filters = " ".join(map(str, inner.filters))
+        return LeftOut(latest=f"room {way} {inner.lasts} {inner.client} {filters}")
+    if kind is Farewell:
+        return LeftOut(latest=f"farewell {way}")
+    if kind is NeighborList:
+        return LeftOut(latest=f"neighbors {way}")
+    if isinstance(inner, Classed) and inner.message.__class__ is NeighborList:
+        return LeftOut(latest=f"neighbors {way} {inner.scheme}")
+    return None

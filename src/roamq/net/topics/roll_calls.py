@@ -1,0 +1,89 @@
+"""A broker that was cut off hears what it has missed: others call the roll of the sessions that they have.
+
+While a broker is cut off, nobody keeps for it the news of sessions and of places in shared groups. Instead, each broker
+whose news it has missed tells it which sessions and places it has. What the listener takes for being there and was not
+called is not there any more: its session has ended, or is with another broker, which says so itself. So the listener
+forgets where it is, and nothing else: contexts go by claims and epochs alone.
+
+A roll speaks for the life of its caller, up to the moment in which it was called. Its parts are numbered, for some of
+them may be left out when a broker on the way is cut off again; then the caller is asked for another.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from roamq.broker.broker import Broker
+from roamq.core.context import Epoch
+from roamq.core.events import BrokerId, ClientId
+from roamq.net.clients.sessions import Sessions
+from roamq.net.topics.directory import Directory, Serving
+from roamq.net.topics.shared import GroupKey, SharedGroups
+from roamq.net.topics.tables import TablesTold
+
+
+@dataclass(slots=True)
+class Roll:
+    """What has been called so far."""
+
+    as_of: Epoch
+    parts: int = 0
+    clients: set[ClientId] = field(default_factory=set)
+    places: set[tuple[GroupKey, ClientId]] = field(default_factory=set)
+
+
+class RollCalls:
+    """The rolls that other brokers call for this one."""
+
+    def __init__(
+        self, broker: Broker, directory: Directory, groups: SharedGroups, sessions: Sessions
+    ) -> None:
+        self._broker = broker
+        self._directory = directory
+        self._groups = groups
+        self._sessions = sessions
+        self._rolls: dict[BrokerId, Roll] = {}
+        """Broker -> the roll that it is calling."""
+
+    def on_part(self, caller: BrokerId, message: TablesTold) -> None:
+        """A part of a roll has come; with the last one, what was not called is forgotten."""
+        assert message.roll is not None
+        self._learn(caller, message)
+        roll = self._rolls.get(caller)
+        if roll is None or roll.as_of != message.roll:
+            roll = self._rolls[caller] = Roll(message.roll)
+        roll.parts += 1
+        if roll.parts != message.part:
+            return  # some of it was left out on the way
+        roll.clients.update(ClientId(client) for client, *_ in message.connections)
+        roll.places.update((str(place.filter), place.client) for place in message.places)
+        if message.is_all:
+            del self._rolls[caller]
+            self._forget_others(caller, roll, message.since)
+
+    def _learn(self, caller: BrokerId, message: TablesTold) -> None:
+        for client, epoch, home, owner in message.connections:
+            if not self._directory.has_ended(ClientId(client), epoch):
+                serving = Serving(
+                    client=ClientId(client),
+                    epoch=epoch,
+                    home=BrokerId(home),
+                    previous=epoch.broker,
+                    owner=owner,
+                )
+                self._sessions.on_serving(caller, serving)
+        for place in message.places:
+            self._groups.learn(place)
+
+    def _forget_others(self, caller: BrokerId, roll: Roll, since: float) -> None:
+        def is_over(epoch: Epoch) -> bool:
+            return epoch.broker == caller and since <= epoch.connected_at and epoch < roll.as_of
+
+        went = self._broker.scheme.went()
+        known = {client: entry.epoch for client, entry in self._directory.items()}
+        for client, epoch in known.items():
+            # A context that was here may have gone there, on a claim that was kept; the news of it was not.
+            last = max(epoch, went.get(client, epoch))
+            if client not in roll.clients and is_over(last):
+                self._directory.forget(client, last)
+        for place in list(self._groups.all_places()):
+            if (str(place.filter), place.client) not in roll.places and is_over(place.epoch):
+                self._groups.learn(replace(place, connected=None))
