@@ -9,23 +9,22 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Final
 
+import msgspec
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from roamq.cli.plan.path import ResponseTimeQuestion, path_of
-from roamq.cli.plan.warnings import SimulatedPath, relative_error, warned
-from roamq.models.bursts import ERROR_MAX, law_of, solve_path
+from roamq.cli.plan.warnings import ERROR_MAX, SimulatedPath, half_width, warned
+from roamq.models.bursts import law_of, solve_path
 from roamq.models.queueing import Centre
 
 EVENTS: Final = 200_000
 RUNS: Final = 6
-
-T_QUANTILE: Final = 2.57
-"""Of Student's distribution with five degrees of freedom: 95% intervals over six runs."""
 
 OUTCOMES: Final = ("right", "wrong", "the simulation cannot tell")
 
@@ -57,7 +56,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    row: Row
+    row: str
     mean: Error
     p95: Error
     without_bursts: float
@@ -123,7 +122,7 @@ def judged(row: Row, *, events: int, first_seed: int) -> Judged:
         runs.run(events, seed)
     means, p95s = runs.answers()
     return Judged(
-        row,
+        str(row),
         _error(law.mean(), means),
         _error(law.quantile(0.95), p95s),
         sum(part.poisson_mean_s or 0.0 for part in solved) / fmean(means) - 1,
@@ -133,17 +132,29 @@ def judged(row: Row, *, events: int, first_seed: int) -> Judged:
 
 def _error(model: float, simulated: Sequence[float]) -> Error:
     ratio = model / fmean(simulated)
-    return Error(ratio - 1, T_QUANTILE * relative_error(simulated) * ratio)
+    return Error(ratio - 1, half_width(model, simulated))
 
 
-def show(count: int, seed: int, *, every: bool) -> None:
-    """The confusion table of `count` paths, and the paths that the command is silent about though it is wrong."""
+def _all_judged(count: int, seed: int, journal: Path | None) -> list[Judged]:
+    """Every path is judged once, and kept in the journal: whoever is interrupted goes on from there."""
     rng = np.random.default_rng(seed)
     rows = [random_question(rng) if place % 2 else random_row(rng) for place in range(count)]
-    found = [
-        judged(row, events=EVENTS, first_seed=1_000_000 * seed + RUNS * place)
-        for place, row in enumerate(rows)
-    ]
+    lines = journal.read_bytes().splitlines() if journal is not None and journal.exists() else []
+    found = [msgspec.json.decode(line, type=Judged) for line in lines[:count]]
+    for place, (row, known) in enumerate(zip(rows, found, strict=False)):
+        if str(row) != known.row:
+            raise SystemExit(f"{journal}: line {place + 1} is another path than that of seed {seed}")
+    for place in range(len(found), count):
+        found.append(judged(rows[place], events=EVENTS, first_seed=1_000_000 * seed + RUNS * place))
+        if journal is not None:
+            with journal.open("ab") as file:
+                file.write(msgspec.json.encode(found[-1]) + b"\n")
+    return found
+
+
+def show(count: int, seed: int, *, every: bool, journal: Path | None = None) -> None:
+    """The confusion table of `count` paths, and the paths that the command is silent about though it is wrong."""
+    found = _all_judged(count, seed, journal)
     counts = Counter((one.outcome, bool(one.warnings)) for one in found)
     table = Table(title=f"{count} random paths, seed {seed}: does `roamq plan` warn?")
     for column in ("mean and 95th percentile within a tenth", "silent", "warns"):
@@ -158,7 +169,7 @@ def show(count: int, seed: int, *, every: bool) -> None:
         details.add_column(column)
     for one in shown:
         details.add_row(
-            str(one.row),
+            one.row,
             *(f"{100 * error.of:+.0f} ± {100 * error.half_width:.0f}" for error in (one.mean, one.p95)),
             f"{100 * one.without_bursts:+.0f}",
             "; ".join(one.warnings),

@@ -88,9 +88,10 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--paths", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which random paths (default: 1)")
     parser.add_argument("--every", action="store_true", help="list every path, not only the silent errors")
+    parser.add_argument("--journal", type=Path, help="keep every judged path here, and go on from there")
     asked = parser.parse_args(argv)
     if asked.paths is not None:
-        show(asked.paths, asked.seed, every=asked.every)
+        show(asked.paths, asked.seed, every=asked.every, journal=asked.journal)
         return
     cells = [
         cell(uplink_s, utilisation, period_s, events=asked.events, runs=RUNS)

@@ -378,6 +378,16 @@ def test_simulation_beside_the_model() -> None:
         (["response-time", "--subscriber-on-s", "5"], "subscriber_on_s: is used only with subscriber_off_s"),
         (["response-time", "--off-scv", "2"], "off_scv: is used only if a peer disconnects"),
         (["response-time", "--bin-s", "2"], "bin_s: is used only with day_rates"),
+        (["response-time", "--day-rates", " , "], "day_rates: give at least one value, or leave it out"),
+        (["response-time", "--percentiles", ""], "percentiles: give at least one value, or leave it out"),
+        (
+            ["response-time", "--subscriber-off-s", "9", "--day-rates", "1,-1"],
+            "day_rates: must not be negative",
+        ),
+        (
+            ["response-time", "--subscriber-off-s", "9", "--day-rates", "0,0"],
+            "day_rates: must not be negative, and",
+        ),
         (["response-time", "--site", "a"], "site: is used only with warehouse"),
         (["response-time", "--rate", "99", "--simulate"], "simulate: publisher p is saturated"),
         (["mobility", "--brokers", "3", "--p-return", "0.1"], "p_return: is used only where"),

@@ -269,6 +269,39 @@ def test_the_most_clients_that_so_many_brokers_bear() -> None:
     assert needed[0] <= 10 < needed[1]
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--overlay", "gossip", "--sweep", "clients=5000:9000:2"], "overlay: unknown gossip"),
+        (
+            ["--overlay", "gossip", "--solve-for", "clients", "--target", "brokers=9"],
+            "overlay: unknown gossip",
+        ),
+        (
+            ["--response-target-s", "1", "--sweep", "clients=5000:9000:2"],
+            "clients: no value from 5000 to 9000 has an answer, for a client is saturated, or no number of brokers",
+        ),
+        (
+            ["--response-target-s", "1", "--solve-for", "clients", "--target", "brokers=9"],
+            "is no answer: a client is saturated, or no number of brokers is enough",
+        ),
+    ],
+)
+def test_why_there_is_no_answer_about_brokers(args: list[str], message: str) -> None:
+    result = plan(*CITY, *args)
+
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_a_share_that_is_nothing_has_no_interval_and_saturates_nothing() -> None:
+    asked = ["--rate", "0.01", "--ttl-s", "1e5", "--uncertain", "demand_s=0.1", "--sweep", "rate=0.01:0.02:2"]
+    told = plan("response-time", *asked).output
+
+    assert "late_share" in told
+    assert "saturate" not in told
+
+
 def test_the_messages_of_moves_are_part_of_a_broker_s_load() -> None:
     """By hand: 200 clients at 2 events/s, and what [DIS] counts for each of their moves, 1 ms each."""
     asked = [

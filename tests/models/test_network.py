@@ -280,6 +280,9 @@ def test_names_are_unique_and_overlays_known() -> None:
         network(overlay="gossip")
     with pytest.raises(ValueError, match="a hierarchy needs links that form a tree"):
         network(overlay="hierarchy", links={"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]})
+    with pytest.raises(ValueError, match="a hierarchy needs links that form a tree"):
+        # As many links as a tree of four has, but a cycle, and one broker that no link leads to.
+        network(overlay="hierarchy", links={"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"], "d": []})
 
 
 def test_a_broker_may_be_slower_than_the_others() -> None:

@@ -64,8 +64,8 @@ def test_every_bin_matches_the_simulation() -> None:
 
 @pytest.mark.slow
 def test_the_time_step_does_not_matter() -> None:
-    coarse = through_bins(QUEUE, RATES[:3], 600.0, steps=60)
-    fine = through_bins(QUEUE, RATES[:3], 600.0, steps=400)
+    coarse = through_bins(QUEUE, RATES[:3], 600.0)
+    fine = through_bins(QUEUE, RATES[:3], 600.0, error_max=1e-7)
 
     assert mean_response_s(coarse) == pytest.approx(mean_response_s(fine), rel=1e-3)
 

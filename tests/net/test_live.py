@@ -290,6 +290,18 @@ def test_a_snapshot_takes_the_journals_place_while_clients_are_served(tmp_path: 
     asyncio.run(scenario())
 
 
+def test_the_thread_that_writes_records_counts_as_work_of_the_broker(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = single(tmp_path, records=tmp_path / "records")
+        async with running(network) as servers:
+            server = servers["b1"]
+            assert server.recorder is not None
+            server.recorder.interpreter_s = 1e6
+            assert server.activity.forecast._cpu_s() > 1e6
+
+    asyncio.run(scenario())
+
+
 def test_a_link_that_is_cut_under_load_loses_and_repeats_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         network = write_network(tmp_path, local_network(2, scheme="standard"))

@@ -53,9 +53,6 @@ STATES_MAX: Final = 460
 REGULAR_SCV: Final = 0.5
 """The variability of periods of two phases: the least that is solved where the chain is too large."""
 
-ERROR_MAX: Final = 0.1
-"""Within this error of mean and 95th percentile the approximation is called good."""
-
 
 @dataclass(frozen=True, slots=True)
 class BurstyResponse:

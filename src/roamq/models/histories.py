@@ -42,13 +42,17 @@ class ClientHistory:
     delays_s: Floats
     """From publication to delivery, of the same events."""
     begin_s: float
-    """Events published from here on count."""
+    """Events published, and periods that begin, from here on count."""
     until_s: float
     """Events published up to here count, and observation of connections ends."""
 
     @cached_property
     def periods(self) -> tuple[Spans, Spans]:
-        """The lengths of the client's connected periods, and of its disconnected ones."""
+        """The lengths of the client's connected periods, and of its disconnected ones.
+
+        Those count that begin in the time that counts. One that is under way at its end is cut there: what clients do
+        after it, such as to connect once more for what is still owed to them, tells nothing of their periods.
+        """
         times = np.concatenate([self.connects_s, self.disconnects_s])
         is_on = np.arange(times.size) < self.connects_s.size
         order = np.argsort(times, kind="stable")
@@ -57,10 +61,10 @@ class ClientHistory:
         changes = np.ones(times.size, dtype=bool)
         changes[1:] = is_on[1:] != is_on[:-1]
         times, is_on = times[changes], is_on[changes]
-        ends = np.append(times[1:], max(self.until_s, times[-1])) if times.size else times
-        lengths = ends - times
-        whole = np.arange(times.size) < times.size - 1
-        lasting = lengths > 0
+        ends = np.append(times[1:], np.inf) if times.size else times
+        whole = ends <= self.until_s
+        lengths = np.minimum(ends, self.until_s) - times
+        lasting = (times >= self.begin_s) & (lengths > 0)
         return (
             Spans(lengths[is_on & lasting], whole[is_on & lasting]),
             Spans(lengths[~is_on & lasting], whole[~is_on & lasting]),

@@ -25,18 +25,25 @@ class Solution:
 
 
 def meet_target(
-    answer: Answer, target: float, *, low: float, high: float, is_whole: bool = False, precision: float = 1e-6
+    answer: Answer,
+    target: float,
+    *,
+    low: float,
+    high: float,
+    is_whole: bool = False,
+    precision: float = 1e-6,
+    none_means: str = "a centre is saturated",
 ) -> Solution:
     """The value in [low, high] that is furthest towards the worse end and still has an answer of at most `target`.
 
     Which end is worse follows from the answers at both; in between the answer must be monotone. A `ValueError` says
-    what the best end gives if even that is above the target.
+    what the best end gives if even that is above the target; `none_means` is why there may be no answer.
     """
     at_low, at_high = _worst_if_none(answer(low)), _worst_if_none(answer(high))
     best, worst = (low, high) if at_low <= at_high else (high, low)
     at_best = min(at_low, at_high)
     if at_best > target:
-        reached = "no answer: a centre is saturated" if math.isinf(at_best) else f"{at_best:.4g}"
+        reached = f"no answer: {none_means}" if math.isinf(at_best) else f"{at_best:.4g}"
         raise ValueError(
             f"target: not met anywhere between {low:g} and {high:g}; the best, at {best:g}, is {reached}"
         )

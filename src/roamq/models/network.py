@@ -153,8 +153,6 @@ class PubSubNetwork:
             raise ValueError(f"overlay: unknown {self.overlay}; known are {', '.join(OVERLAYS)}")
         _require_own_names("publishers", [peer.name for peer in self.publishers])
         _require_own_names("subscribers", [peer.name for peer in self.subscribers])
-        if self.overlay == "hierarchy" and not _is_tree(self.links):
-            raise ValueError("overlay: a hierarchy needs links that form a tree; use flooding otherwise")
         peers: list[PublishingPeer | SubscribingPeer] = [*self.publishers, *self.subscribers]
         for peer in peers:
             if peer.broker not in self.links:
@@ -166,6 +164,8 @@ class PubSubNetwork:
             for neighbor in neighbors:
                 if neighbor not in self.links:
                     raise ValueError(f"links: {broker} names {neighbor}, which is not a broker")
+        if self.overlay == "hierarchy" and not self._is_tree():
+            raise ValueError("overlay: a hierarchy needs links that form a tree; use flooding otherwise")
 
     @cached_property
     def rates(self) -> Mapping[str, float]:
@@ -245,6 +245,13 @@ class PubSubNetwork:
             route.append(tree[route[-1]])
         return route[::-1]
 
+    def _is_tree(self) -> bool:
+        """Whether every broker is reached from the first, and no link is more than that takes."""
+        pairs = {frozenset((a, b)) for a, neighbors in self.links.items() for b in neighbors}
+        return len(pairs) == len(self.links) - 1 and len(self._tree(next(iter(self.links)))) == len(
+            self.links
+        )
+
     def _always(self, source: str) -> Iterable[str]:
         """Brokers that every event from `source` reaches, whether somebody wants it there or not."""
         match self.overlay:
@@ -282,10 +289,6 @@ def _require_own_names(field: str, names: Sequence[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(f"{field}: {repeated[0]} is named twice; give each its own name")
-
-
-def _is_tree(links: Mapping[str, Sequence[str]]) -> bool:
-    return len({frozenset((a, b)) for a, neighbors in links.items() for b in neighbors}) == len(links) - 1
 
 
 def _publisher(name: str) -> str:

@@ -26,7 +26,23 @@ _TOP_MASS_MAX: Final = 1e-10
 
 _LEVELS_MAX: Final = 400_000
 
+_LEVELS_MIN: Final = 64
+
+_EMPTY_MAX: Final = 1e-13
+"""Probability of levels that are given up."""
+
 _GAMMA: Final = 2 - math.sqrt(2)
+
+_ERROR: Final = (-3 * _GAMMA**2 + 4 * _GAMMA - 2) / (12 * (2 - _GAMMA))
+
+_WEIGHTS: Final = (0.5 - 1 / (6 * _GAMMA), 1 / (6 * _GAMMA * (1 - _GAMMA)), 0.5 - 1 / (6 * (1 - _GAMMA)))
+"""Of begin, middle and end of a step in an integral over it: exact for parabolas."""
+
+_STEPS_MAX: Final = 2**24
+"""No step is shorter than a bin divided by this."""
+
+ERROR_MAX: Final = 3e-4
+"""Of one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,22 +66,27 @@ class Bin:
 
 
 def through_bins(
-    queue: IntermittentQueue, rates: Sequence[float], bin_s: float, *, steps: int | None = None, days: int = 1
+    queue: IntermittentQueue,
+    rates: Sequence[float],
+    bin_s: float,
+    *,
+    error_max: float = ERROR_MAX,
+    days: int = 1,
 ) -> list[Bin]:
     """Follow `queue` (its own rate is ignored) through bins of `bin_s` seconds, starting empty.
 
     With `days` above 1 the bins are gone through as often and the last round is reported: the day after other
-    such days, not the first.
+    such days, not the first. `error_max` is that of one step in time.
     """
     if not rates or min(rates) < 0 or max(rates) <= 0:
         raise ValueError("rates: must not be negative, and some must be positive")
     if not bin_s > 0:
         raise ValueError(f"bin_s: {bin_s} is not positive")
-    steps = steps or _steps(queue, bin_s)
+    first_step_s = _first_step_s(queue, bin_s)
     law = _Law(queue)
     bins: list[Bin] = []
     for _ in range(days):
-        bins = [law.through(rate, bin_s, steps) for rate in rates]
+        bins = [law.through(rate, bin_s, first_step_s, error_max) for rate in rates]
     return bins
 
 
@@ -86,37 +107,58 @@ class _Law:
 
     def __init__(self, queue: IntermittentQueue) -> None:
         self.queue = queue
-        self.p = np.zeros((64, queue.phases))
+        self.p = np.zeros((_LEVELS_MIN, queue.phases))
         self.p[0] = queue.phases_when_unused()
+        self._responses = _Responses(queue)
 
-    def through(self, rate: float, bin_s: float, steps: int) -> Bin:
-        queue = self.queue
-        step_s = bin_s / steps
-        solver = _Solver(queue, rate, step_s, self.p.shape[0])
-        responses_s = _responses_s(queue, self.p.shape[0])
-        expected_s, present = [], []
-        for step in range(steps + 1):
-            expected_s.append(float((self.p * responses_s).sum()))
-            present.append(float(np.arange(self.p.shape[0]) @ self.p.sum(axis=1)))
-            if step == steps:
-                break
-            moved = solver.step(self.p)
-            while moved[-1].sum() > _TOP_MASS_MAX:
+    def through(self, rate: float, bin_s: float, first_step_s: float, error_max: float) -> Bin:
+        """Steps are as long as their error allows: short after a change of the rate, long once the queue has settled.
+
+        A step is half as long as another, or half of that, so that few lengths need a factorisation.
+        """
+        self._remove_empty_levels()
+        queue, solver = self.queue, _Solver(self.queue, rate, self.p.shape[0])
+        expected_s = present = 0.0
+        halvings = max(0, math.ceil(math.log2(bin_s / first_step_s)))
+        done, steps = 0, 2**halvings  # so many steps of this length are behind us, and make a bin
+        while done < steps:
+            step_s = bin_s / steps
+            step = solver.step(self.p, step_s)
+            if step.after[-1].sum() > _TOP_MASS_MAX:
                 self._add_levels()
-                solver = _Solver(queue, rate, step_s, self.p.shape[0])
-                responses_s = _responses_s(queue, self.p.shape[0])
-                moved = solver.step(self.p)
-            self.p = moved
+                solver = _Solver(queue, rate, self.p.shape[0])
+                continue
+            error = self._error(step)
+            if error > error_max and steps < _STEPS_MAX:
+                done, steps = 2 * done, 2 * steps
+                continue
+            for weight, law in zip(_WEIGHTS, (self.p, step.middle, step.after), strict=True):
+                expected_s += weight * step_s * self._expected_s(law)
+                present += weight * step_s * _present(law)
+            self.p = step.after
+            done += 1
+            # Twice as long a step has eight times the error.
+            while error < error_max / 10 and steps > 1 and done % 2 == 0:
+                done, steps, error = done // 2, steps // 2, 8 * error
         here = replace(queue, rate=rate) if rate > 0 else None
         utilisation = here.utilisation if here else 0.0
         return Bin(
             rate=rate,
             utilisation=utilisation,
             steady_response_s=here.mean_response_s() if here and utilisation < 1 else None,
-            response_s=float(np.trapezoid(expected_s)) / steps,
-            present=float(np.trapezoid(present)) / steps,
-            present_at_end=present[-1],
+            response_s=expected_s / bin_s,
+            present=present / bin_s,
+            present_at_end=_present(self.p),
         )
+
+    def _expected_s(self, law: Floats) -> float:
+        """The mean response time of an event that arrives now."""
+        return float((law * self._responses.up_to(law.shape[0])).sum())
+
+    def _error(self, step: "_Step") -> float:
+        """Of one step: in probability, and of the response time that follows, in proportion."""
+        expected_s = abs(float((step.error * self._responses.up_to(step.error.shape[0])).sum()))
+        return max(float(np.abs(step.error).sum()), expected_s / self._expected_s(step.after))
 
     def _add_levels(self) -> None:
         levels = self.p.shape[0]
@@ -124,24 +166,58 @@ class _Law:
             raise ValueError(f"rates: the backlog exceeds {_LEVELS_MAX} events; the day cannot be followed")
         self.p = np.vstack([self.p, np.zeros_like(self.p)])
 
+    def _remove_empty_levels(self) -> None:
+        """After a peak the queue is short again: half of the levels are enough as long as the other half is empty."""
+        levels = self.p.shape[0]
+        while levels > _LEVELS_MIN and np.abs(self.p[levels // 4 :]).sum() < _EMPTY_MAX:
+            levels //= 2
+        self.p = self.p[:levels]
+
+
+def _present(law: Floats) -> float:
+    return float(np.arange(law.shape[0]) @ law.sum(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    middle: Floats
+    after: Floats
+    error: Floats
+    """The estimated error of `after`."""
+
 
 class _Solver:
-    """One step of TR-BDF2: second order, and stable for the fast rates however long the step."""
+    """Steps of TR-BDF2: second order, and stable for the fast rates however long the step.
 
-    def __init__(self, queue: IntermittentQueue, rate: float, step_s: float, levels: int) -> None:
-        transposed = _generator(queue, rate, levels).T.tocsc()
-        identity = sparse.identity(transposed.shape[0], format="csc")
-        half = _GAMMA * step_s / 2
-        self.explicit = (identity + half * transposed).tocsr()
-        implicit = (identity - half * transposed).tocsc()
-        self.solve: SuperLU = splu(implicit, permc_spec="NATURAL")
+    The error of a step is that of the embedded third-order formula (Hosea and Shampine 1996), damped by the implicit
+    matrix, for it would else see the fast rates that the method itself damps.
+    """
 
-    def step(self, p: Floats) -> Floats:
+    def __init__(self, queue: IntermittentQueue, rate: float, levels: int) -> None:
+        self._transposed = _generator(queue, rate, levels).T.tocsc()
+        self._identity = sparse.identity(self._transposed.shape[0], format="csc")
+        self._factors: dict[float, SuperLU] = {}
+
+    def step(self, p: Floats, step_s: float) -> _Step:
+        solve = self._factored(step_s).solve
         before = p.ravel()
-        middle = self.solve.solve(self.explicit @ before)
+        change = self._transposed @ before
+        middle = solve(before + _GAMMA * step_s / 2 * change)
         weight = 1 / (_GAMMA * (2 - _GAMMA))
-        after = self.solve.solve(weight * middle - (weight - 1) * before)
-        return np.reshape(after, p.shape)
+        after = solve(weight * middle - (weight - 1) * before)
+        third = (
+            change / _GAMMA
+            - (self._transposed @ middle) / (_GAMMA * (1 - _GAMMA))
+            + (self._transposed @ after) / (1 - _GAMMA)
+        )
+        error = solve(2 * _ERROR * step_s * third)
+        return _Step(*(np.reshape(law, p.shape) for law in (middle, after, error)))
+
+    def _factored(self, step_s: float) -> SuperLU:
+        if step_s not in self._factors:
+            implicit = self._identity - (_GAMMA * step_s / 2) * self._transposed
+            self._factors[step_s] = splu(implicit.tocsc(), permc_spec="NATURAL")
+        return self._factors[step_s]
 
 
 def _generator(queue: IntermittentQueue, rate: float, levels: int) -> sparse.csr_matrix:
@@ -159,18 +235,26 @@ def _generator(queue: IntermittentQueue, rate: float, levels: int) -> sparse.csr
     return sparse.csr_matrix(local + up + down)
 
 
-def _responses_s(queue: IntermittentQueue, levels: int) -> Floats:
-    """Mean response time of an event that finds (level, phase): level + 1 services, one after the other."""
-    one_service = np.linalg.solve(-queue.busy, np.ones(queue.phases))
-    phase_after = np.linalg.solve(-queue.busy, queue.completions)
-    responses_s = np.empty((levels, queue.phases))
-    responses_s[0] = one_service
-    for level in range(1, levels):
-        responses_s[level] = one_service + phase_after @ responses_s[level - 1]
-    return responses_s
+class _Responses:
+    """Mean response times of an event that finds (level, phase): level + 1 services, one after the other."""
+
+    def __init__(self, queue: IntermittentQueue) -> None:
+        self._one_service = np.linalg.solve(-queue.busy, np.ones(queue.phases))
+        self._phase_after = np.linalg.solve(-queue.busy, queue.completions)
+        self._known = self._one_service[None, :]
+
+    def up_to(self, levels: int) -> Floats:
+        """Of the first `levels` levels; a level is computed once."""
+        known = self._known
+        while known.shape[0] < levels:
+            # After as many services as there are levels known, the phase has moved on by this power.
+            moved = np.linalg.matrix_power(self._phase_after, known.shape[0])
+            known = np.vstack([known, known[-1] + known @ moved.T])
+        self._known = known
+        return known[:levels]
 
 
-def _steps(queue: IntermittentQueue, bin_s: float) -> int:
+def _first_step_s(queue: IntermittentQueue, bin_s: float) -> float:
     """A few steps per connected and disconnected period, and never fewer than 20 a bin."""
     periods = [period.mean() for period in (queue.on, queue.off) if period is not None]
-    return max(20, math.ceil(4 * bin_s / min(periods))) if periods else 60
+    return min([bin_s / 20, *(period_s / 4 for period_s in periods)])

@@ -101,7 +101,7 @@ class Server:
             durability=options.storage.durability,
             on_records=self.recorder.add if self.recorder is not None else None,
         )
-        self.activity = shell.watcher = Activity(live.machine)
+        self.activity = shell.watcher = Activity(live.machine, self._interpreter_s)
         self.draining = Draining(live.machine)
         self.growing = Growing(shell, self.draining, self._stopping.set)
         undo.callback(self.growing.close)
@@ -239,6 +239,11 @@ class Server:
             flush_s=recording.flush_s,
             rows_max=recording.rows_max,
         )
+
+    def _interpreter_s(self) -> float:
+        """Processor time of the two threads that want the interpreter: while one has it, the other waits."""
+        records_s = self.recorder.interpreter_s if self.recorder is not None else 0.0
+        return time.thread_time() + records_s
 
     def _recover(self, undo: contextlib.AsyncExitStack) -> tuple[LiveBroker, Journal | None]:
         storage = self.options.storage

@@ -5,13 +5,17 @@ import logging
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from roamq.core.records import Record
+from roamq.net.ops import records as records_module
 from roamq.net.ops.metrics import JsonLines
-from roamq.net.ops.records import SCHEMA, RecordWriter, _Waiting
+from roamq.net.ops.records import CHUNK_ROWS, SCHEMA, RecordWriter, _Waiting
 from tests.support.waiting import WAIT_S, wait_until
 
 
@@ -50,6 +54,38 @@ def test_records_are_rows_of_the_pipelines_contract(tmp_path: Path) -> None:
         "detail": "live",
         "duration_s": 0.25,
     }
+
+
+def test_what_the_thread_takes_of_the_interpreter_is_counted_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns are made with the interpreter, which the event loop wants as well; files are written without it."""
+    spent_s = [0.0]
+    make_columns, write_file = records_module._batch, pq.write_table
+
+    def columns(part: list[Record]) -> pa.RecordBatch:
+        spent_s[0] += 1.0
+        return make_columns(part)
+
+    def file(*args: Any, **options: Any) -> None:
+        spent_s[0] += 100.0
+        write_file(*args, **options)
+
+    monkeypatch.setattr(
+        "roamq.net.ops.records.time",
+        SimpleNamespace(thread_time=lambda: spent_s[0], monotonic=time.monotonic),
+    )
+    monkeypatch.setattr("roamq.net.ops.records._batch", columns)
+    monkeypatch.setattr("roamq.net.ops.records.pq.write_table", file)
+    writer = recorder(tmp_path, rows_max=2 * CHUNK_ROWS)
+    writer.add(0, records(0, CHUNK_ROWS))
+    assert writer.flush(WAIT_S)
+    writer.add(CHUNK_ROWS, records(CHUNK_ROWS, 10))
+    writer.close()
+
+    assert len(stored(tmp_path)) == CHUNK_ROWS + 10
+    assert spent_s[0] == 202.0, "two files, of one batch each"
+    assert writer.interpreter_s == 2.0
 
 
 def test_positions_of_several_brokers_never_meet(tmp_path: Path) -> None:

@@ -60,8 +60,9 @@ def measures(question: CapacityQuestion, _names: Sequence[str]) -> Mapping[str, 
     """The brokers that are needed, and what they give; None where no number of brokers meets the targets."""
     from roamq.models.capacity import Demand, plan_capacity
 
+    demand = Demand(**msgspec.structs.asdict(question))  # what is wrong with the question itself is an error
     try:
-        plan = plan_capacity(Demand(**msgspec.structs.asdict(question)))
+        plan = plan_capacity(demand)
     except ValueError:
         return dict.fromkeys(("brokers", "utilisation", "mean_s", "at_share_s", "buffer_events"))
     return {
@@ -77,7 +78,12 @@ def measures(question: CapacityQuestion, _names: Sequence[str]) -> Mapping[str, 
     "capacity",
     CapacityQuestion,
     PRESETS,
-    measures=Measures(measures, ALIASES, unit="brokers, seconds, events"),
+    measures=Measures(
+        measures,
+        ALIASES,
+        unit="brokers, seconds, events",
+        none_means="a client is saturated, or no number of brokers is enough",
+    ),
 )
 def capacity(question: CapacityQuestion, preset: str | None) -> Answer:
     """How many brokers and how large a buffer a number of clients needs, for given targets.

@@ -194,10 +194,14 @@ def _toml(path: Path) -> dict[str, Any]:
 def _parsed(question: type[msgspec.Struct], options: dict[str, Any]) -> dict[str, Any]:
     """Lists are written with commas on the command line."""
     kinds = get_type_hints(question)
-    return {
-        key: [part.strip() for part in value.split(",") if part.strip()] if _is_list(kinds[key]) else value
-        for key, value in options.items()
-    }
+    return {key: _listed(key, value) if _is_list(kinds[key]) else value for key, value in options.items()}
+
+
+def _listed(key: str, text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise ConfigError(f"{key}: give at least one value, or leave it out")
+    return parts
 
 
 def _parameters(question: type[msgspec.Struct], presets: Presets) -> list[click.Parameter]:

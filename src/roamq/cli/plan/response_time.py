@@ -254,6 +254,8 @@ def _day(
     queue = next((solution.queue for solution in reversed(solved) if solution.queue is not None), None)
     if queue is None:
         raise ValueError("day_rates: need a subscriber or publisher that disconnects (subscriber_off_s)")
+    if min(question.day_rates) < 0 or max(question.day_rates) <= 0:
+        raise ValueError("day_rates: must not be negative, and some must be positive")
     bins = through_bins(queue, question.day_rates, question.bin_s)
     begins = [i * question.bin_s for i in range(len(bins))]
     columns = ["begin s", "events/s", "utilisation", "bin alone s", "with carry-over s", "left over"]

@@ -53,6 +53,8 @@ class Measures:
     """question -> where its answer is an approximation that is not good."""
     unit: str = "seconds"
     """Of the measures that a figure shows."""
+    none_means: str = "a centre is saturated"
+    """Why there may be no answer."""
 
     def patiently(self) -> "Measures":
         """The same measures, which say how far they are if they take long."""
@@ -104,6 +106,11 @@ def sweep(question: Q, text: str, measures: Measures) -> Answer:
     if _is_whole(question, field):
         values = sorted({float(round(value)) for value in values})
     rows, data = _rows(question, field, values, measures, ())
+    if all(answer is None for point in _plain(data) for name, answer in point.items() if name != field):
+        raise ConfigError(
+            f"{field}: no value from {first:g} to {last:g} has an answer, for {measures.none_means}; "
+            "ask for one of them to see which"
+        )
     if (
         len({tuple(answer for name, answer in point.items() if name != field) for point in _plain(data)})
         == 1
@@ -113,7 +120,7 @@ def sweep(question: Q, text: str, measures: Measures) -> Answer:
     columns = [name for name in data[0] if name != INTERVALS]
     return Answer(
         data={"sweep": {"field": field, "points": data}},
-        tables=[Table(title=f"By {field}", columns=columns, rows=rows, note=_note(data))],
+        tables=[Table(title=f"By {field}", columns=columns, rows=rows, note=_note(data, measures))],
         notes=_warnings(question, field, values, measures),
         figure=_figure(field, data, None, measures.unit),
     )
@@ -149,7 +156,9 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
     low, high = (now / RANGE, now * RANGE) if now else NO_VALUE
     if is_whole:
         low, high = 1.0, float(WHOLE_MAX if now <= WHOLE_MAX else WHOLE_TIMES * now)
-    solution = meet_target(answer, wanted, low=low, high=high, is_whole=is_whole)
+    solution = meet_target(
+        answer, wanted, low=low, high=high, is_whole=is_whole, none_means=measures.none_means
+    )
     if solution.is_bound and answer(low) == answer(high):
         raise ConfigError(f"{field}: {name} does not depend on it in this question")
 
@@ -196,7 +205,7 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
                 title=f"{field} = {told} meets {name} = {wanted:g}{unit}",
                 columns=[key for key in data[0] if key != INTERVALS],
                 rows=rows,
-                note=_note(data),
+                note=_note(data, measures),
             )
         ],
         notes=_warnings(question, field, [solution.value], measures),
@@ -214,9 +223,9 @@ def _warnings(question: Q, field: str, values: Sequence[float], measures: Measur
     ]
 
 
-def _note(data: Sequence[Mapping[str, Any]]) -> str:
-    is_saturated = any(value is None for point in data for key, value in point.items() if key != INTERVALS)
-    return "no value: a centre is saturated, or no number of brokers is enough" if is_saturated else ""
+def _note(data: Sequence[Mapping[str, Any]], measures: Measures) -> str:
+    has_gaps = any(value is None for point in data for key, value in point.items() if key != INTERVALS)
+    return f"no value: {measures.none_means}" if has_gaps else ""
 
 
 def _rows(
@@ -258,9 +267,9 @@ def _values(question: msgspec.Struct, errors: Mapping[str, float]) -> dict[str, 
 
 def _cell(answer: float | None, ends: Sequence[float] | None, errors: Mapping[str, float]) -> Cell:
     """A number with as many digits as its interval tells."""
-    if answer is None or not errors:
+    if not answer or not errors:
         return answer
-    return span(answer, *ends) if ends else f"{answer:.1g} (may saturate)"
+    return span(answer, *ends) if ends else f"{answer:.1g} (the data do not say more)"
 
 
 def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None, unit: str) -> Figure:

@@ -16,23 +16,20 @@ if TYPE_CHECKING:
     from roamq.models.queueing import Centre
     from roamq.sim.tandem import Station
 
+ERROR_MAX: Final = 0.1
+"""Within this error of mean and 95th percentile the approximation is called good."""
+
 EVENTS: Final = 100_000
 """Events of a run."""
 
 RUNS: Final = (4, 16)
 """At least and at most."""
 
-NOISE: Final = 0.03
-"""Runs are added until the standard error of both answers is below this."""
-
-WARN_FROM: Final = 0.08
-"""Errors are told from here on, so that the noise of the simulation rarely hides one of a tenth."""
+CONFIDENCE: Final = 0.95
+"""Of the interval that must lie within the error that is allowed."""
 
 IMMATERIAL: Final = 0.02
 """Bursts that cannot add more than this share of the path's mean are not simulated."""
-
-NOISE_MAX: Final = 0.08
-"""A standard error that is larger even then tells nothing."""
 
 BACKLOG: Final = 100
 """A peer's backlog of more events is simulated with so many, each of them larger, as a fluid would be."""
@@ -40,35 +37,42 @@ BACKLOG: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One measure by the model and by simulation, in seconds, with the standard error of their ratio."""
+    """One measure by the model and by simulation, in seconds, with half of the interval of their ratio."""
 
     name: str
     model_s: float
     simulated_s: float
-    ratio_error: float
+    half_width: float
 
     @property
     def error(self) -> float:
         return self.model_s / self.simulated_s - 1
 
+    @property
+    def is_good(self) -> bool:
+        """Whether the whole interval is within the error that is allowed."""
+        return abs(self.error) + self.half_width <= ERROR_MAX
+
+    @property
+    def is_decided(self) -> bool:
+        return self.is_good or abs(self.error) - self.half_width > ERROR_MAX
+
+    def warning(self, events: int) -> str:
+        said = f"a simulation gives {self.simulated_s:.3g} s in place of {self.model_s:.3g} s"
+        if self.is_decided:
+            return f"bursts make this an approximation, whose {self.name} is off by {self.error:+.0%}: {said}"
+        return (
+            f"bursts make this an approximation, whose {self.name} may be off by more than {ERROR_MAX:.0%}: {said}, "
+            f"to ±{self.half_width:.0%} after {events:,} events"
+        )
+
 
 def warned(solved: "Sequence[SolvedCentre]", *, on_scv: float = 1.0, off_scv: float = 1.0) -> list[str]:
-    """Warnings in words: nothing where the approximation is good, or where there are no bursts."""
+    """Warnings in words: nothing where the approximation is sure to be good, or where there are no bursts."""
     if not _has_bursts(solved):
         return []
-    measures = held_against_simulation(solved, on_scv=on_scv, off_scv=off_scv)
-    noisy = [measure for measure in measures if measure.ratio_error > NOISE_MAX]
-    if noisy:
-        return [
-            f"bursts make this an approximation, which {RUNS[1] * EVENTS:,} simulated events do not tell the error of: "
-            f"they give the {noisy[0].name} to ±{2 * noisy[0].ratio_error:.0%}"
-        ]
-    return [
-        f"bursts make this an approximation, whose {measure.name} is off by {measure.error:+.0%}: "
-        f"a simulation gives {measure.simulated_s:.3g} s in place of {measure.model_s:.3g} s"
-        for measure in measures
-        if abs(measure.error) > WARN_FROM
-    ]
+    measures, events = held_against_simulation(solved, on_scv=on_scv, off_scv=off_scv)
+    return [measure.warning(events) for measure in measures if not measure.is_good]
 
 
 def careful(warnings: Sequence[str]) -> list[str]:
@@ -88,8 +92,11 @@ def _has_bursts(solved: "Sequence[SolvedCentre]") -> bool:
 
 def held_against_simulation(
     solved: "Sequence[SolvedCentre]", *, on_scv: float, off_scv: float
-) -> list[Compared]:
-    """Mean and 95th percentile of the path, both ways."""
+) -> tuple[list[Compared], int]:
+    """Mean and 95th percentile of the path, both ways; and the events that were simulated.
+
+    Runs are added until the intervals tell on which side of the error that is allowed the answers are.
+    """
     from roamq.models.bursts import law_of, solve_path
 
     asked = law_of(solved)
@@ -99,20 +106,24 @@ def held_against_simulation(
     modelled = solve_path(centres, on_scv=on_scv, off_scv=off_scv) if larger > 1 else solved
     law = law_of(modelled)
     assert law is not None
+    # As asked, and as simulated, where events may be larger.
+    both = {
+        "mean": (asked.mean(), law.mean()),
+        "95th percentile": (asked.quantile(0.95), law.quantile(0.95)),
+    }
     runs = SimulatedPath(modelled, on_scv=on_scv, off_scv=off_scv)
-    for seed in range(RUNS[1]):
-        if seed >= RUNS[0] and max(map(relative_error, runs.answers())) < NOISE:
+    found: list[Compared] = []
+    for run in range(1, RUNS[1] + 1):
+        runs.run(EVENTS, seed=run - 1)
+        if run < RUNS[0]:
+            continue
+        found = [
+            Compared(name, model_s, model_s * fmean(simulated) / scaled_s, half_width(scaled_s, simulated))
+            for (name, (model_s, scaled_s)), simulated in zip(both.items(), runs.answers(), strict=True)
+        ]
+        if all(measure.is_decided for measure in found):
             break
-        runs.run(EVENTS, seed)
-
-    def compared(name: str, model_s: float, scaled_s: float, simulated: Sequence[float]) -> Compared:
-        return Compared(name, model_s, model_s * fmean(simulated) / scaled_s, relative_error(simulated))
-
-    means, p95s = runs.answers()
-    return [
-        compared("mean", asked.mean(), law.mean(), means),
-        compared("95th percentile", asked.quantile(0.95), law.quantile(0.95), p95s),
-    ]
+    return found, run * EVENTS
 
 
 class SimulatedPath:
@@ -153,6 +164,14 @@ class SimulatedPath:
 def relative_error(values: Sequence[float]) -> float:
     """The standard error of the mean, over the mean."""
     return stdev(values) / sqrt(len(values)) / fmean(values)
+
+
+def half_width(model_s: float, simulated: Sequence[float]) -> float:
+    """Half of the interval of model over simulation, by Student's distribution over the runs."""
+    from roamq.models.quantiles import student_quantile
+
+    reach = student_quantile((1 + CONFIDENCE) / 2, len(simulated) - 1)
+    return reach * relative_error(simulated) * model_s / fmean(simulated)
 
 
 def _larger(solved: "Sequence[SolvedCentre]") -> float:

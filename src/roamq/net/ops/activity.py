@@ -5,6 +5,7 @@ the last happenings for whoever looks at the broker, and counts the delays of ha
 """
 
 import logging
+import time
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -80,7 +81,8 @@ class _Arriving(NamedTuple):
 class Activity:
     """Turns what one broker puts out into log lines and happenings."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, cpu_s: Callable[[], float] = time.thread_time) -> None:
+        """`cpu_s`: the processor time that the broker has used of its one interpreter."""
         self.machine = machine
         self.happenings: deque[Happening] = deque(maxlen=KEPT)
         self.number = 0
@@ -98,7 +100,7 @@ class Activity:
         self._second = 0
         self._lines: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
-        self.forecast = Forecast()
+        self.forecast = Forecast(cpu_s)
         self.every_second: list[Callable[[float], None]] = [self.forecast.tick]
         """What else is to happen about once a second."""
 

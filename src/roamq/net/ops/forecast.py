@@ -63,7 +63,7 @@ class Forecast:
     """Counts what one broker does, and predicts the next minute from the minutes before."""
 
     def __init__(self, cpu_s: Callable[[], float] = time.thread_time) -> None:
-        """`cpu_s`: the processor time that the broker's own thread has used."""
+        """`cpu_s`: the processor time that the broker has used of its one interpreter."""
         self.last: WindowOutlook | None = None
         """Of the last whole window."""
         self._cpu_s = cpu_s

@@ -75,6 +75,9 @@ class RecordWriter:
         self.written = self._last_written()
         """The number after the last record in the folder."""
         self.failed: str | None = None
+        self.interpreter_s = 0.0
+        """Processor time for which the thread kept the interpreter from the event loop: it turned records into columns.
+        Files are compressed and written without the interpreter."""
         self._added = 0
         """Records that came in."""
         self._left = 0
@@ -166,6 +169,7 @@ class RecordWriter:
 
         After a gap in the numbers another file begins.
         """
+        began_s = time.thread_time()
         while self._gathered and len(waiting) < self._rows_max:
             number, records = self._gathered.popleft()
             if waiting and number != waiting.first + len(waiting):
@@ -175,10 +179,13 @@ class RecordWriter:
             elif not waiting:
                 waiting = _Waiting(number)
             waiting.extend(records)
+        self.interpreter_s += time.thread_time() - began_s
         return waiting, len(waiting) >= self._rows_max
 
     def _write(self, waiting: "_Waiting") -> bool:
+        began_s = time.thread_time()
         first, table = waiting.first, waiting.table()
+        self.interpreter_s += time.thread_time() - began_s
         if first < self.written:
             table = table.slice(self.written - first)
             first = self.written
