@@ -191,16 +191,29 @@ class Fleet:
         """One thing happens; False if nothing is under way."""
         self.take_outputs()
         self.now += 0.002
-        links = [pair for pair, queue in self.links.items() if queue and self.is_open(*pair)]
-        choices: list[Callable[[], None]] = [partial(self._frame, *pair) for pair in links]
-        choices += [partial(self._to_broker, client) for client in self.clients if client.up and client.at]
-        choices += [partial(self._to_client, client) for client in self.clients if client.down]
-        choices += [partial(self._timer, *key) for key, at in self.timers.items() if at <= self.now]
-        choices += [partial(self._loss, loss) for loss in self.losses if loss[0] <= self.now]
+        choices = self.choices()
         if not choices:
             return False
         self.random.choice(choices)()
         self.take_outputs()
+        return True
+
+    def choices(self) -> list[Callable[[], None]]:
+        """What may happen next."""
+        links = [pair for pair, queue in self.links.items() if queue and self.is_open(*pair)]
+        choices: list[Callable[[], None]] = [partial(self._frame, *pair) for pair in links]
+        choices += [partial(self._to_broker, client) for client in self.clients if client.up and client.at]
+        choices += [partial(self._to_client, client) for client in self.clients if client.down]
+        choices += [
+            partial(self._timer, *key)
+            for key, at in self.timers.items()
+            if at <= self.now and self.is_running(key[0])
+        ]
+        choices += [partial(self._loss, loss) for loss in self.losses if loss[0] <= self.now]
+        return choices
+
+    def is_running(self, broker: BrokerId) -> bool:
+        """Whether timers of the broker run out."""
         return True
 
     def is_open(self, source: BrokerId, target: BrokerId) -> bool:
@@ -237,14 +250,17 @@ class Fleet:
         self.machines[broker].recovered(self.clock(broker))
         self.links_come_up(broker)
 
+    def later(self, within_s: float) -> list[float]:
+        """When something happens by itself: timers that run out within that time, and connections that are lost."""
+        timers = [at for (name, _), at in self.timers.items() if self.is_running(name)]
+        return [at for at in timers if at < self.now + within_s] + [at for at, _, _ in self.losses]
+
     def settle(self, steps: int = 20_000) -> None:
         """Let everything that is under way arrive; timers and losses come when their time does."""
         for _ in range(steps):
             if self.step():
                 continue
-            later = [at for at in self.timers.values() if at < self.now + 30] + [
-                at for at, _, _ in self.losses
-            ]
+            later = self.later(30)
             if not later:
                 return
             self.now = max(self.now, min(later))

@@ -21,9 +21,11 @@ SCHEMES = ("standard", "proactive", "logging")
 class GrowingFleet(Fleet):
     """Machines that come and go; a link is up when both ends know of it."""
 
-    def __init__(self, seed: int, scheme: str, brokers: int = 3, **settings: object) -> None:
+    def __init__(
+        self, seed: int, scheme: str, brokers: int = 3, *, ring: bool | None = None, **settings: object
+    ) -> None:
         self.up: set[frozenset[BrokerId]] = set()
-        super().__init__(seed, scheme, brokers, ring=bool(seed % 2), **settings)
+        super().__init__(seed, scheme, brokers, ring=bool(seed % 2) if ring is None else ring, **settings)
         self.core = list(self.machines)
         self.up |= {frozenset(pair) for pair in self.links}
         self.scheme, self.more = scheme, settings
@@ -42,7 +44,7 @@ class GrowingFleet(Fleet):
 
     def join(self, name: str, *at: str) -> None:
         """An operator asks one of the brokers that the new one is linked with; then the new one is started."""
-        asked = BrokerId(self.random.choice(at))
+        asked = BrokerId(self.random.choice([one for one in at if self.is_running(BrokerId(one))]))
         machine = self.machines[asked]
         machine.change_network(machine.membership.joining(name, at), self.clock(asked))
         broker = BrokerId(name)
@@ -96,16 +98,27 @@ class GrowingFleet(Fleet):
         return super().step()
 
     def _look_after_brokers(self) -> None:
+        self.look_after_links()
+        self.look_after_going()
+
+    def look_after_links(self) -> None:
         for one, other in combinations(list(self.machines), 2):
             pair = frozenset((one, other))
-            knows = [
-                there in self.machines[here].outboxes.frames for here, there in ((one, other), (other, one))
-            ]
-            if all(knows) and pair not in self.up:
-                self._link(one, other)
-            elif not all(knows):
+            if self.know_each_other(one, other):
+                if pair not in self.up:
+                    self._link(one, other)
+            else:
                 self.up.discard(pair)
+
+    def know_each_other(self, one: BrokerId, other: BrokerId) -> bool:
+        """Whether each of the two brokers counts the other as a neighbour."""
+        machines = self.machines
+        return other in machines[one].outboxes.frames and one in machines[other].outboxes.frames
+
+    def look_after_going(self) -> None:
         for name, then in list(self.going.items()):
+            if not self.is_running(name):
+                continue
             machine = self.machines[name]
             looked = self._draining[name].look()
             if looked["left"] or looked["unconfirmed"]:
@@ -190,9 +203,7 @@ class Ride:
         empties: bool = True,
         moves: int = 14,
     ) -> None:
-        self.fleet = GrowingFleet(
-            seed, scheme, 3 + seed % 3, overlay=overlay, handoff_timeout_s=1000.0 if seed % 4 else 1.0
-        )
+        self.fleet = self.fleet_of(seed, scheme, overlay)
         self.random = self.fleet.random
         self.faults, self.empties = faults, empties
         self.mover = self.fleet.client("mover")
@@ -211,6 +222,10 @@ class Ride:
                 self.fleet.step()
         self.fleet.cut.clear()
         self._settle()
+
+    def fleet_of(self, seed: int, scheme: str, overlay: str) -> GrowingFleet:
+        timeout_s = 1000.0 if seed % 4 else 1.0
+        return GrowingFleet(seed, scheme, 3 + seed % 3, overlay=overlay, handoff_timeout_s=timeout_s)
 
     def _settle(self) -> None:
         """All arrives, brokers that were going are gone, and all clients are somewhere that stays."""

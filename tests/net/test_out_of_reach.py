@@ -13,7 +13,7 @@ from roamq.net.machine import Machine
 from tests.net.fleet import Fleet, FleetClient
 from tests.net.growing import GrowingFleet
 
-SCHEMES = ("standard", "proactive", "logging")
+SCHEMES = ("standard", "proactive", "logging", "prefetching", "prehandoff")
 LINKS = ("mesh", "ring")
 
 

@@ -47,7 +47,7 @@ def test_proactive_by_interest_in_every_order(plan: Plan) -> None:
 
 LATE = [
     plan
-    for scheme in ("standard", "proactive")
+    for scheme in ("standard", "proactive", "prefetching")
     for overlay in ("interest", "flooding")
     for plan in few(replace(one, late_after_s=0.0) for one in plans(scheme, moves=1, overlay=overlay))
 ]

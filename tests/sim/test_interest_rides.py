@@ -51,12 +51,28 @@ def test_no_ride_loses_or_repeats_anything(scheme: str, options: dict[str, Any])
 @pytest.mark.slow
 @pytest.mark.parametrize("late_after_s", [0.0, 0.2])
 @pytest.mark.parametrize("overlay", ["interest", "flooding"])
-@pytest.mark.parametrize("scheme", ["standard", "proactive", "logging", "standard+on-device"])
-def test_no_ride_loses_or_repeats_what_comes_late(scheme: str, overlay: str, late_after_s: float) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "options"), [one for one in VARIANTS if one[0] != "home-broker"], ids=lambda one: str(one)
+)
+def test_no_ride_loses_or_repeats_what_comes_late(
+    scheme: str, options: dict[str, Any], overlay: str, late_after_s: float
+) -> None:
     for number in range(RIDES):
-        result = ride(scheme, number, overlay=overlay, late_after_s=late_after_s)
+        result = ride(scheme, number, overlay=overlay, late_after_s=late_after_s, **options)
         assert result.checkers.expected_count > 0, f"ride {number} expects nothing and shows nothing"
-        assert findings(result) == {}, f"replay: ride({scheme!r}, {number}, {overlay=}, {late_after_s=})"
+        assert findings(result) == {}, (
+            f"replay: ride({scheme!r}, {number}, {overlay=}, {late_after_s=}, **{options})"
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late_after_s", [0.0, 0.2])
+@pytest.mark.parametrize("overlay", ["interest", "flooding"])
+def test_no_street_ride_loses_or_repeats_what_comes_late(overlay: str, late_after_s: float) -> None:
+    """Virtual consumers that cannot be filled in time, and clients that replace them."""
+    for number in range(RIDES):
+        found = findings(street_ride(number, overlay=overlay, late_after_s=late_after_s))
+        assert found == {}, f"replay: street_ride({number}, {overlay=}, {late_after_s=})"
 
 
 @pytest.mark.slow

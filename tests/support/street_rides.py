@@ -33,11 +33,19 @@ def ride(
     scheme: str = "prehandoff",
     duration_s: float = 14.0,
     overlay: str | None = None,
+    late_after_s: float | None = None,
     changes: bool = False,
 ) -> RunResult:
-    """One ride. With an `overlay` it is on the network with cycles, whatever the number says. With `changes` there are
-    classes of clients, and schemes change."""
-    return prepared(number, scheme=scheme, duration_s=duration_s, overlay=overlay, changes=changes).run()
+    """One ride. With an `overlay` it is on the network with cycles, whatever the number says. With `late_after_s`
+    contexts go without events that come late. With `changes` there are classes of clients, and schemes change."""
+    return prepared(
+        number,
+        scheme=scheme,
+        duration_s=duration_s,
+        overlay=overlay,
+        late_after_s=late_after_s,
+        changes=changes,
+    ).run()
 
 
 def forgetful_ride(number: int) -> dict[BrokerId, list[ClientId]]:
@@ -59,6 +67,7 @@ def prepared(
     duration_s: float = 14.0,
     forgetful: bool = False,
     overlay: str | None = None,
+    late_after_s: float | None = None,
     changes: bool = False,
 ) -> Simulation:
     rng = random.Random(f"{number}/street ride")
@@ -106,6 +115,7 @@ def prepared(
         },
         "records": {"level": "moves"},
     }
+    scenario["network"]["late_after_s"] = late_after_s
     if rng.random() < 0.3:
         scenario["service"] = {"operation_s": 0.002, "event_s": 0.001, "send_s": 0.001}
     if rng.random() < 0.4 or forgetful:

@@ -280,6 +280,15 @@ class Contexts:
         self.record_mode(context)
         return context
 
+    def new_like(self, other: Context) -> Context:
+        """A context that wants what another one wants from now on, and has stored nothing."""
+        context = self.new(other.client, other.epoch, Mode.ACTIVE)
+        context.under = other.under
+        context.position, context.reach, context.ahead = dict(other.position), dict(other.reach), other.ahead
+        for filter in other.filters:
+            self.add_filter(context, filter, mobile=True)
+        return context
+
     def open(self, client: ClientId, epoch: Epoch, mode: Mode) -> Context:
         """A new context, on the table."""
         context = self.new(client, epoch, mode)

@@ -95,7 +95,7 @@ def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str)
     from roamq.net.ops.wiring import linked_when_joining
 
     core = [name for name in loaded.core if not loaded.brokers[name].gone]
-    linked = linked_when_joining(loaded.paths, core, at)
+    linked = linked_when_joining(loaded.paths, core, loaded.connections, at)
     calls = [f"calls = {to_toml(list(at))}          # others carry its links with the rest"]
     tls = loaded.network.keys is not None
     mqtt, metrics = free_ports(2, but=loaded.ports) if is_loopback(host) else (TLS_PORT, METRICS_PORT)

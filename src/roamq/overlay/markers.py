@@ -105,18 +105,17 @@ class Markers:
         return True
 
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        """The origins behind the partings from which no echo has come. Where the marker went elsewhere than this broker
-        would think, any origin may be behind them."""
+        """The origins behind the partings from which no echo has come. Of a fence that was made for another broker any
+        origin may be behind them."""
         late: set[BrokerId] = set()
         for by, number in fence.items():
             if number <= 0 or self.passed({by: number, **_visits(fence)}):
                 continue
-            behind = self.topology.unique_paths.behind(by, self.me)
-            visited = self._visited_by(by, fence) if fence.get(self.me) == FOR else None
-            if visited is None or set(visited) != behind.keys():
+            if fence.get(self.me) != FOR or by not in self.topology.all_brokers:
                 return frozenset(self.topology.all_brokers)
-            for at in self._silent(by, number, visited):
-                late |= behind[at]
+            visited = self._visited_by(by, fence)
+            silent = self._silent(by, number, visited)
+            late |= self.topology.unique_paths.late(by, self.me, visited, silent)
         return frozenset(late)
 
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:

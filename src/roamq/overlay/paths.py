@@ -27,7 +27,8 @@ class UniquePaths:
         self.topology = topology
         self._weights: dict[frozenset[BrokerId], int] = {}
         self._toward: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
-        self._behind: dict[tuple[BrokerId, BrokerId], dict[BrokerId, frozenset[BrokerId]]] = {}
+        self._named: dict[tuple[BrokerId, BrokerId], tuple[BrokerId, ...]] = {}
+        self._parted: dict[tuple[BrokerId, BrokerId], dict[BrokerId, frozenset[BrokerId]]] = {}
         self.changed()
 
     def changed(self) -> None:
@@ -42,7 +43,8 @@ class UniquePaths:
         hop = 1 << len(ordered)
         self._weights = {frozenset(link): hop + (1 << place) for place, link in enumerate(ordered)}
         self._toward.clear()
-        self._behind.clear()
+        self._named.clear()
+        self._parted.clear()
 
     def tree(self, root: BrokerId) -> Mapping[BrokerId, BrokerId]:
         """Each broker -> its neighbour on the way to `root` (root -> itself)."""
@@ -94,27 +96,50 @@ class UniquePaths:
         nothing more comes from there. Of several that lie on one way from `new` to `old` one is named: a marker that
         goes there passes the others.
         """
-        return tuple(self.behind(new, old))
-
-    def behind(self, new: BrokerId, old: BrokerId) -> Mapping[BrokerId, frozenset[BrokerId]]:
-        """Each of `partings` -> the origins whose paths to the two part there, or where a marker to it passes."""
-        found = self._behind.get((new, old))
+        found = self._named.get((new, old))
         if found is None:
-            found = self._behind[new, old] = self._find_partings(new, old)
+            found = self._named[new, old] = self._name_partings(new, old)
         return found
 
-    def _find_partings(self, new: BrokerId, old: BrokerId) -> dict[BrokerId, frozenset[BrokerId]]:
-        direct = set(self.path(new, old))
-        parting: dict[BrokerId, set[BrokerId]] = {}
-        for origin in self.topology.all_brokers:
-            to_old = set(self.path(old, origin))
-            x = next(broker for broker in self.path(new, origin) if broker in to_old)
-            parting.setdefault(x, set()).add(origin)
-        named: dict[BrokerId, set[BrokerId]] = {}
-        for broker in sorted(parting.keys() - direct - self.topology.departed):
-            passed = (other for other in named if self._on_one_way(new, old, broker, other))
-            named.setdefault(next(passed, broker), set()).update(parting[broker])
-        return {broker: frozenset(origins) for broker, origins in named.items()}
+    def late(
+        self, new: BrokerId, old: BrokerId, visited: Collection[BrokerId], silent: Collection[BrokerId]
+    ) -> set[BrokerId]:
+        """The origins whose paths to the two part where no marker has been, if it went to `visited` and some of these
+        are `silent`. Who sent the marker may know another network: of an origin that it did not know it gets all, and
+        one that is not known here counts itself."""
+        known = set(self.topology.all_brokers)
+        late = {broker for broker in silent if broker not in known}
+        for parting, origins in self._partings_of_all(new, old).items():
+            passing = [at for at in visited if at in known and self._passes(new, old, at, parting)]
+            if passing and all(at in silent for at in passing):
+                late |= origins
+        return late
+
+    def _passes(self, new: BrokerId, old: BrokerId, at: BrokerId, parting: BrokerId) -> bool:
+        """Does a marker to `at`, with its echo, pass a parting?"""
+        return at == parting or self._on_one_way(new, old, at, parting)
+
+    def _partings_of_all(self, new: BrokerId, old: BrokerId) -> Mapping[BrokerId, frozenset[BrokerId]]:
+        """Every parting off the path between the two -> the origins whose paths part there."""
+        found = self._parted.get((new, old))
+        if found is None:
+            direct = set(self.path(new, old))
+            parting: dict[BrokerId, set[BrokerId]] = {}
+            for origin in self.topology.all_brokers:
+                to_old = set(self.path(old, origin))
+                x = next(broker for broker in self.path(new, origin) if broker in to_old)
+                if x not in direct:
+                    parting.setdefault(x, set()).add(origin)
+            found = {x: frozenset(origins) for x, origins in parting.items()}
+            self._parted[new, old] = found
+        return found
+
+    def _name_partings(self, new: BrokerId, old: BrokerId) -> tuple[BrokerId, ...]:
+        named: list[BrokerId] = []
+        for broker in sorted(self._partings_of_all(new, old).keys() - self.topology.departed):
+            if not any(self._on_one_way(new, old, broker, other) for other in named):
+                named.append(broker)
+        return tuple(named)
 
     def _on_one_way(self, new: BrokerId, old: BrokerId, one: BrokerId, other: BrokerId) -> bool:
         """Does the way from `new` to one of the two and on to `old` lead over the other, on chosen paths throughout?"""

@@ -8,7 +8,7 @@ to a client whose ticket names the very context that was prefetched; otherwise i
 of an earlier visit may still be waiting to be discarded.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from roamq.core.choices import choose_from
@@ -21,7 +21,7 @@ from roamq.schemes.base import Scheme, SchemeOptions, Setup
 from roamq.schemes.beside import Beside
 from roamq.schemes.messages.handover import ContextRequest
 from roamq.schemes.messages.prefetching import Discard, Prefetch, Prefetched
-from roamq.schemes.parts.own_steps import OwnSteps
+from roamq.schemes.parts.own_steps import Leaving, OwnSteps, always
 from roamq.schemes.parts.prediction import Foretold, Learned, Oracle, Predictor
 from roamq.schemes.parts.transfers import addressed
 from roamq.schemes.parts.whereabouts import Claim
@@ -52,6 +52,8 @@ class Pushed:
 
     of: Epoch
     targets: tuple[BrokerId, ...]
+    claims: list[Claim] = field(default_factory=list)
+    """Claims of other brokers that came before one of the targets had answered."""
 
 
 @dataclass(slots=True)
@@ -77,8 +79,15 @@ class Prefetching(Scheme):
         assert isinstance(setup.options, PrefetchingOptions)
         self.target_count = setup.options.targets
         self.predictor = _predictor(setup.options.prediction, setup.oracle)
-        own = OwnSteps(claim=self.claim, hand_over=self.hand_over, completed=self.completed)
-        self.handover = self.hand_over_by(setup, own)
+        own = OwnSteps(
+            claim=self.claim,
+            hand_over=self.hand_over,
+            forward=self.step_5_forward,
+            completed=self.completed,
+            overdue=self.overdue,
+            sends_head=always,
+        )
+        self.handover = self.hand_over_by(setup, own, may_be_late=True)
         self.whereabouts = self.handover.whereabouts
         self.pushed: dict[ClientId, list[Pushed]] = {}
         self.prefetched: dict[tuple[ClientId, Epoch], PrefetchedContext] = {}
@@ -105,8 +114,10 @@ class Prefetching(Scheme):
 
     def prefetch(self, context: Context) -> None:
         """Push the context to where the client is expected; if it is most likely to come back, or nobody knows, the
-        context stays.
+        context stays. One that lacks events which come late is requested by whoever wants it.
         """
+        if context.late is not None:
+            return
         predicted = self.predictor.predict(context.client, self.target_count)
         if not predicted or predicted[0] == self.me:
             return
@@ -185,6 +196,8 @@ class Prefetching(Scheme):
             for pushed in self.pushed.get(message.client, []):
                 if pushed.of == message.epoch:
                     self.settled(message.client, pushed, message.new_broker)
+                    for claim in pushed.claims:
+                        self.lead_to(message.new_broker, pushed, claim)
                     break
         elif key in self.prefetched:
             self.discard(key)
@@ -194,7 +207,9 @@ class Prefetching(Scheme):
     def discard(self, key: tuple[ClientId, Epoch]) -> None:
         """Forget a prefetched context: the client went elsewhere, or stayed away too long."""
         context = self.prefetched[key].context
-        if (arriving := self.whereabouts.incomplete.get(context)) is not None:
+        arriving = self.whereabouts.incomplete.get(context)
+        self.handover.late.give_up(context, key[1], is_whole=arriving is None)
+        if arriving is not None:
             self.whereabouts.expect_no_more(arriving)
         self.stop_waiting(context)
         self.whereabouts.remove(context)
@@ -245,19 +260,76 @@ class Prefetching(Scheme):
         self.handover.step_2_hand_over(context, claim)
 
     def pass_on(self, pushed: Pushed, claim: Claim) -> None:
-        """ "The new broker can contact the closest broker from the set of prefetched brokers." """
+        """ "The new broker can contact the closest broker from the set of prefetched brokers."
+
+        If none of them has answered yet, one may be out of reach: the claim waits here until one has, for a while.
+        """
+        holders = self.holders(claim.client, pushed)
+        if claim.new_broker not in pushed.targets and not holders:
+            pushed.claims.append(claim)
+            self.handover.late.wait(claim.client)
+            return
         self.settled(claim.client, pushed, claim.new_broker)
         self.whereabouts.remember(claim.client, claim.epoch)
         if claim.new_broker in pushed.targets:
             holder = claim.new_broker
             self.mailbox.send(holder, Prefetched(client=claim.client, epoch=claim.epoch, of=pushed.of))
         else:
-            holder = min(pushed.targets, key=lambda t: (self.router.distance(claim.new_broker, t), t))
-            self.mailbox.send(holder, addressed(replace(claim, of=pushed.of), holder, self.contexts))
+            holder = min(holders, key=lambda t: (self.router.distance(claim.new_broker, t), t))
+            self.lead_to(holder, pushed, claim)
         for target in pushed.targets:
             if target != holder:
                 discard = Discard(client=claim.client, epoch=pushed.of, new_broker=claim.new_broker)
                 self.mailbox.send(target, discard)
+
+    def lead_to(self, holder: BrokerId, pushed: Pushed, claim: Claim) -> None:
+        self.mailbox.send(holder, addressed(replace(claim, of=pushed.of), holder, self.contexts))
+
+    def holders(self, client: ClientId, pushed: Pushed) -> list[BrokerId]:
+        """The brokers that a context was pushed to; where nobody is to wait for one that is out of reach, those of them
+        that have answered."""
+        if self.handover.late.after_s is None:
+            return list(pushed.targets)
+        leaving = self.handover.leaving.get(client, {})
+        unsure = [to for (of, to), one in leaving.items() if of == pushed.of and one.release is None]
+        return [target for target in pushed.targets if target not in unsure]
+
+    def step_5_forward(self, leaving: Leaving) -> None:
+        """A target has answered, and gets the events: whoever claims the context may have it from there."""
+        self.handover.step_5_forward(leaving)
+        assert leaving.release is not None
+        client, of = leaving.context.client, leaving.release.epoch
+        for pushed in [one for one in self.pushed.get(client, ()) if one.of == of and one.claims]:
+            self.claim_again(pushed.claims)
+
+    def claim_again(self, claims: list[Claim]) -> None:
+        """The earliest connection comes first, and later ones are led to it."""
+        waiting = sorted(claims, key=lambda claim: claim.epoch)
+        claims.clear()
+        for claim in waiting:
+            self.handover.claim(self.whereabouts.claimed_by(claim), claim)
+
+    def overdue(self, client: ClientId) -> None:
+        """No target of a push has answered: the context is still here, and goes to whoever claims it."""
+        for pushed in [one for one in self.pushed.get(client, ()) if one.claims]:
+            if self.holders(client, pushed):
+                self.claim_again(pushed.claims)
+                continue
+            first, *later = sorted(pushed.claims, key=lambda claim: claim.epoch)
+            context = self.take_back(client, pushed, first)
+            self.handover.step_2_hand_over(context, first)
+            self.claim_again(later)
+
+    def take_back(self, client: ClientId, pushed: Pushed, claim: Claim) -> Context:
+        leaving = self.handover.leaving[client]
+        mine = [leaving.pop((pushed.of, target)) for target in pushed.targets]
+        if not leaving:
+            del self.handover.leaving[client]
+        self.settled(client, pushed, claim.new_broker)
+        for target in pushed.targets:
+            discard = Discard(client=client, epoch=pushed.of, new_broker=claim.new_broker)
+            self.mailbox.send(target, discard)
+        return mine[0].context
 
     def on_prefetched(self, old_broker: BrokerId, reply: Prefetched) -> None:
         """The context that waits here is the one we asked for: it takes the standard steps from us to us."""
@@ -277,9 +349,15 @@ class Prefetching(Scheme):
         self._forget_pushes(context.client, context.epoch)
 
     def _forget_pushes(self, client: ClientId, epoch: Epoch) -> None:
-        kept = [pushed for pushed in self.pushed.pop(client, ()) if pushed.of > epoch]
-        if kept:
+        pushes = self.pushed.pop(client, ())
+        if kept := [pushed for pushed in pushes if pushed.of > epoch]:
             self.pushed[client] = kept
+        self.claim_again([claim for pushed in pushes if pushed.of <= epoch for claim in pushed.claims])
+
+    def resumed(self) -> None:
+        for client, pushes in self.pushed.items():
+            if any(pushed.claims for pushed in pushes):
+                self.handover.late.wait(client)
 
     def ring(self, key: TimerKey) -> bool:
         if key[0] != "copy":

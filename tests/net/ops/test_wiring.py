@@ -76,18 +76,32 @@ def test_direct_paths_that_cannot_be_are_refused_by_name(
 
 def test_a_broker_that_joins_with_two_connections_is_linked_with_all() -> None:
     core = ("b1", "b2", "b3")
+    mesh = tuple(itertools.combinations(core, 2))
 
-    assert linked_when_joining("direct", core, ("b1", "b3")) == core
-    assert linked_when_joining("direct", core, ("b2",)) == ("b2",), "nothing leads around b2"
-    assert linked_when_joining("links", core, ("b1", "b3")) == ("b1", "b3")
+    assert linked_when_joining("direct", core, mesh, ("b1", "b3")) == core
+    assert linked_when_joining("direct", core, mesh, ("b2",)) == ("b2",), "nothing leads around b2"
+    assert linked_when_joining("links", core, mesh, ("b1", "b3")) == ("b1", "b3")
     many = tuple(f"b{n}" for n in range(DIRECT_BROKERS_MAX + 1))
-    assert linked_when_joining("direct", many, ("b1", "b3")) == ("b1", "b3")
+    pairs = tuple(itertools.combinations(many, 2))
+    assert linked_when_joining("direct", many, pairs, ("b1", "b3")) == ("b1", "b3")
 
     table = '\n[brokers.e]\nat = ["b1", "b2", "b3", "b4"]\ncalls = ["b1", "b3"]\n'
     options = network(RING, after=table).server_options("e")
     assert sorted(options.links.peers) == ["b1", "b3"]
     assert options.links.carried == ("b2", "b4")
     assert options.settings.at == ("b1", "b2", "b3", "b4")
+
+
+def test_a_broker_is_not_linked_with_one_that_is_too_far_away_to_be_carried_to() -> None:
+    """In a ring of ten nobody is further than four from one of two neighbours; in a row of ten many are."""
+    core = tuple(f"b{n}" for n in range(1, 11))
+    ring = (*itertools.pairwise(core), ("b1", "b10"))
+
+    assert linked_when_joining("direct", core, ring, ("b1", "b6")) == core
+    assert linked_when_joining("direct", core, ring, ("b1", "b2")) == core
+    assert linked_when_joining("direct", core, ring[:-1], ("b1", "b2")) == ("b1", "b2")
+    without = tuple(name for name in core if name not in ("b4", "b8"))  # these have left
+    assert linked_when_joining("direct", without, ring, ("b1", "b6")) == ("b1", "b6")
 
 
 def test_a_broker_that_joined_calls_brokers_that_it_is_linked_with() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from itertools import combinations
 from typing import Final, Literal
 
+from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
 from roamq.net.links.protocol import CARRIERS_MAX
 from roamq.overlay.topology import Topology
@@ -79,8 +80,19 @@ def linked(paths: Paths, brokers: Collection[str], connections: Collection[Pair]
     return (*connections, *without_connection(brokers, connections))
 
 
-def linked_when_joining(paths: Paths, core: Collection[str], calls: Collection[str]) -> tuple[str, ...]:
+def linked_when_joining(
+    paths: Paths, core: Collection[str], connections: Collection[Pair], calls: Collection[str]
+) -> tuple[str, ...]:
     """The brokers that a new one is linked with if it can call these: with two of them it can do without either, so
-    that it is linked with all, and others carry the links with those that it cannot call."""
+    that it is linked with all, and others carry the links with those that it cannot call. Not if one of the core is too
+    far away for that: a link with it would never come up."""
     is_direct = paths == "direct" and len(set(calls)) > 1 and len(core) <= DIRECT_BROKERS_MAX
-    return tuple(core) if is_direct else tuple(calls)
+    if not is_direct or not set(core).issuperset(calls):
+        return tuple(calls)
+    here = [pair for pair in connections if set(core).issuperset(pair)]
+    try:
+        topology = Topology(core, here)
+    except ConfigError:  # brokers that have left lie between others
+        return tuple(calls)
+    carriers = [min(topology.distance(BrokerId(c), BrokerId(b)) for c in calls) for b in core]
+    return tuple(core) if max(carriers) <= CARRIERS_MAX else tuple(calls)

@@ -117,6 +117,9 @@ class Handed(PrehandoffMessage):
     """What the client has read above the position: some of it may be above `reach`."""
     session: object | None = None
     """As the client left it: what `Preforward` brought is older."""
+    events: tuple[Event, ...] | None = None
+    """Those `held` themselves, where a broker that is out of reach is to hold nobody up: then ESj need not wait until
+    it has seen what ESi had seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

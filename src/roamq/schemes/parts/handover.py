@@ -75,7 +75,8 @@ class HandOver(Part):
         self.leaving: dict[ClientId, dict[tuple[Epoch, BrokerId], Leaving]] = {}
         """Contexts on their way out, by the transfer and the broker they go to."""
         self.pending = self._before_fence = list[Leaving]()
-        self.late = LateParts(contexts, mailbox, self._before_fence, self.on_passed, is_used=may_be_late)
+        after = (self.on_passed, self.close)
+        self.late = LateParts(contexts, mailbox, self._before_fence, *after, is_used=may_be_late)
         """What has not come with its context. A scheme in which contexts may go without it adds this part, too."""
         for message_type, handler in handlers_of(self).items():
             mailbox.handle(message_type, handler)
@@ -267,8 +268,10 @@ class HandOver(Part):
         if leaving is None:
             if self.on_device:
                 self.claim(self.whereabouts.claimed_by(release), release)
-            else:  # this broker lost its store since it answered: nothing will come from here
-                self.mailbox.send(release.new_broker, NoContext(client=release.client, epoch=release.epoch))
+            else:  # this broker lost its store since it answered, or took the context back
+                newer = self.whereabouts.went_since(release) if self.late.after_s is not None else None
+                none = NoContext(client=release.client, epoch=release.epoch, newer=newer)
+                self.mailbox.send(release.new_broker, none)
             return
         leaving.release = release
         if leaving not in self._before_fence:
@@ -298,9 +301,11 @@ class HandOver(Part):
             session=None if leaving.session_sent else context.session,
             late=tuple(sorted(late)),
         )
+        is_shared = any(other.context is context for other in others.values())
         if late:
-            self.late.owe(context, release.epoch, release.new_broker, release.fence, late)
-        elif not any(other.context is context for other in others.values()):
+            owed = self.contexts.new_like(context) if is_shared else context
+            self.late.owe(owed, release.epoch, release.new_broker, release.fence, late)
+        elif not is_shared:
             self.close(context, mobile=True)
         to, size = release.new_broker, message.size_bytes
         if self.care.at_once:
@@ -320,6 +325,8 @@ class HandOver(Part):
         if arriving is None:
             if not self.care.followed:
                 record_late(self.host, self.me, message)
+            elif message.last:
+                self.late.on_given_up(message.client, message.epoch, message.late)
             return
         context = arriving.context
         if message.session is not None:

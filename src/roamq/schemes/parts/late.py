@@ -71,6 +71,7 @@ class LateParts(Part):
         mailbox: Mailbox,
         before_fence: Sequence[Leaving],
         is_settled: Callable[[], None],
+        close: Callable[..., None],
         *,
         is_used: bool,
     ) -> None:
@@ -83,6 +84,8 @@ class LateParts(Part):
         """Contexts that wait for a fence; they are the hand-over's."""
         self.is_settled = is_settled
         """What the hand-over does when something has come that a context here waited for."""
+        self.close = close
+        """How the scheme closes a context."""
         self.is_used = is_used
         """Whether the scheme lets contexts go without what comes late."""
         self.pending = self.owing = dict[tuple[ClientId, Epoch, BrokerId], Owing]()
@@ -91,6 +94,9 @@ class LateParts(Part):
         """New broker and origin -> what waits for fences of that broker to pass for that origin, in their order: one
         passes no earlier than those that the same broker made before."""
         self.awaiting: dict[tuple[ClientId, Epoch], Awaiting] = {}
+        self.given_up: dict[tuple[ClientId, Epoch], frozenset[BrokerId] | None] = {}
+        """Copies of contexts that nobody here waits for any more -> the origins of which something is still to come;
+        None while that is not known."""
         self.late: Counter[BrokerId] = Counter()
         """Origin -> how many contexts are owed events of it: nobody else waits for those."""
         mailbox.handle_returned(AskLate, self.on_ask_returned)
@@ -203,7 +209,7 @@ class LateParts(Part):
         for origin in owing.unpassed:
             del self._before[owing.new_broker, origin][context]
         self._count_off(owing.origins)
-        self.contexts.close(context, mobile=True)
+        self.close(context, mobile=True)
 
     # --- at Broker 2 ------------------------------------------------------------------------------------------
 
@@ -216,10 +222,33 @@ class LateParts(Part):
         if len(self.awaiting) == 1:
             self.host.set_timer((ASK_TIMER,), ASK_AFTER_S)
 
+    def give_up(self, context: Context, transfer: Epoch, *, is_whole: bool) -> None:
+        """Broker 2 has discarded one of several copies of a context: the client gets its events elsewhere, and what
+        comes late of this one is no loss."""
+        self.awaiting.pop((context.client, transfer), None)
+        if self.after_s is not None and (context.late is not None or not is_whole):
+            self.given_up[context.client, transfer] = late_origins(context) if is_whole else None
+
+    def on_given_up(self, client: ClientId, transfer: Epoch, late: Iterable[BrokerId]) -> None:
+        """The rest of a context has come that nobody waits for: this much of it comes late."""
+        if (client, transfer) in self.given_up:
+            self._expect(client, transfer, frozenset(late))
+
+    def _expect(self, client: ClientId, transfer: Epoch, late: frozenset[BrokerId]) -> None:
+        if late:
+            self.given_up[client, transfer] = late
+        else:
+            del self.given_up[client, transfer]
+
     def on_late_events(self, old_broker: BrokerId, message: LateEvents) -> None:
-        awaiting = self.awaiting.get((message.client, message.epoch))
+        key = (message.client, message.epoch)
+        if key in self.given_up:
+            left = NO_ORIGINS if message.origins is None else (self.given_up[key] or NO_ORIGINS)
+            self._expect(*key, left - frozenset(message.origins or ()))
+            return
+        awaiting = self.awaiting.get(key)
         if awaiting is None or awaiting.context.late is None:
-            self.awaiting.pop((message.client, message.epoch), None)
+            self.awaiting.pop(key, None)
             self._record_dropped(message.client, message.events, "late")
             return
         awaiting.was_asked = False
@@ -228,7 +257,7 @@ class LateParts(Part):
         for event in end_late(context, origins, message.events):
             self.contexts.drop(context, event, "queue_full")
         if context.late is None:
-            del self.awaiting[message.client, message.epoch]
+            del self.awaiting[key]
         if context.local_queue is None:
             self.contexts.replay(context)
         if (owing := self._by_context.get(context)) is not None:  # it has gone on from here
@@ -282,11 +311,15 @@ class LateParts(Part):
         for owing in [owing for owing in self.owing.values() if owing.new_broker == broker]:
             self.contexts.drop_all(owing.context, BROKER_DEPARTED)
             self._close(owing)
+        for key in [key for key in self.given_up if key[1].broker == broker]:
+            del self.given_up[key]
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
         """The session is over: nobody will read what comes late."""
         for owing in [o for o in self.owing.values() if o.context.client == client and o.transfer <= epoch]:
             self._close(owing)
+        for key in [key for key in self.given_up if key[0] == client and key[1] <= epoch]:
+            del self.given_up[key]
 
     def on_restart(self) -> None:
         for leaving in self.before_fence:

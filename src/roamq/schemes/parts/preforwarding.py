@@ -124,6 +124,8 @@ class Preforwarding(Part):
             attempt.fence = message.fence
             self._unfilled[message.attempt] = attempt
             self._fill_passed(attempt)
+            if attempt.context in self.successors and self._may_go_late(attempt):
+                self.overdue(attempt.context.client)
 
     def on_event(self, event: Event) -> None:
         self.on_passed()
@@ -195,8 +197,31 @@ class Preforwarding(Part):
         account.remember(context.client, message.successor)
         if self._has_all(context, server, message):
             self._hand_all(context, message)
+            return
+        self.successors[context] = message
+        attempt = self.of(context).get(server)
+        if attempt is not None and self._may_go_late(attempt):
+            self.overdue(context.client)
         else:
-            self.successors[context] = message
+            self.handover.late.wait(context.client)
+
+    def _may_go_late(self, attempt: Attempt) -> bool:
+        """Does all that is missing here come from origins that are known to be late?"""
+        late, fence = self.handover.late, attempt.fence
+        return late.after_s is not None and fence is not None and late.may_go(attempt.context, fence, True)
+
+    def overdue(self, client: ClientId) -> None:
+        """A virtual consumer in service cannot be filled, because events come late to this server: its context goes
+        there as in a normal handoff, and they follow it."""
+        for context, message in list(self.successors.items()):
+            if context.client != client:
+                continue
+            del self.successors[context]
+            for attempt in list(self.of(context).values()):
+                self._forget(attempt)
+            to = message.successor
+            claim = ContextRequest(client=client, epoch=to, new_broker=to.broker)
+            self.handover.step_2_hand_over(context, claim)
 
     def _source_of(self, server: BrokerId, message: Replaced) -> Context | None:
         """The context that the virtual consumer was filled from, or will be."""
@@ -223,11 +248,16 @@ class Preforwarding(Part):
                 held=tuple(event.id for event in context.events()),
                 ahead=context.ahead_rows,
                 session=context.session,
+                events=None if self.handover.late.after_s is None else tuple(context.events()),
             )
             self.mailbox.send(message.successor.broker, handed)
         for attempt in list(self.of(context).values()):
             self._forget(attempt)
         self.close(context, mobile=True)
+
+    def on_restart(self) -> None:
+        for context in self.successors:
+            self.handover.late.wait(context.client)
 
     # --- what the checkers ask ----------------------------------------------------------------------------
 

@@ -7,13 +7,13 @@ then on it holds every event that the client may still need, and only its read p
 that nothing is heard of ends (0085).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
 from roamq.core.context import Context, Epoch
-from roamq.core.events import BrokerId, ClientId, Seconds
+from roamq.core.events import BrokerId, ClientId, Event, Seconds
 from roamq.core.local_queue import close_local_queue
 from roamq.core.ports import TimerKey
 from roamq.core.read_elsewhere import skip_to
@@ -164,10 +164,14 @@ class VirtualConsumers(Part):
 
     def fill(self, context: Context, message: Prestored) -> None:
         skip_to(context, dict(message.position))
+        self.admit_all(context, message.events)
+
+    def admit_all(self, context: Context, events: Iterable[Event]) -> None:
+        """Older events have come from ESi."""
         meaning = self.contexts.watched.meaning
         elsewhere = meaning is not None and any(is_location_dependent(filter) for filter in context.filters)
         meant = meaning.meant(context, context.filters) if meaning is not None and elsewhere else []
-        for event in message.events:
+        for event in events:
             if elsewhere and not any(filter.matches(event) for filter in meant):
                 continue  # it spoke of the area that the client has left
             self.handover.admit_older(context, event, "transferred")

@@ -141,6 +141,11 @@ class Whereabouts:
         if len(self.gone_to) > REMEMBERED_MAX:
             del self.gone_to[next(iter(self.gone_to))]  # the one heard of least recently
 
+    def went_since(self, claim: Claim) -> Epoch | None:
+        """The later connection to which a context went from here, if it did."""
+        gone = self.gone_to.get(claim.client)
+        return gone if gone is not None and gone > claim.epoch else None
+
     def last_broker(self, client: ClientId, named: BrokerId | None) -> BrokerId | None:
         """The broker to ask for the client's context, where the client itself has `named` one.
 
