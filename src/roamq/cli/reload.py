@@ -38,5 +38,6 @@ def command(network: Path, as_json: bool) -> None:
         return
     for name, now in told.items():
         classes = f", {now['classes']} classes of clients" if now["classes"] else ""
+        links = ", other links" if now.get("links_changed") else ""
         scheme = f", scheme {now['scheme']} from now on{classes}" if now["schemes_changed"] else ""
-        click.echo(f"{name}: {now['users']} users, {now['rules']} rules{scheme}")
+        click.echo(f"{name}: {now['users']} users, {now['rules']} rules{scheme}{links}")

@@ -43,11 +43,19 @@ def close_local_queue(context: Context) -> None:
     if context.sent_early:
         _leave_out_what_was_sent_early(context)
     if context.late is not None:
-        for event in waiting or ():
-            if event.id[0] in context.late:
-                context.late[event.id[0]].append(event)
-        waiting = deque(event for event in waiting or () if event.id[0] not in context.late)
+        waiting = _hold_back_late(context, waiting or ())
     follow(context, waiting or ())
+
+
+def _hold_back_late(context: Context, waiting: Iterable[Event]) -> deque[Event]:
+    """What is of a late origin waits on; returns the rest. What comes late is above all that has come from the other
+    broker, so an event below that, which the client has subscribed to here alone, has its place among it."""
+    assert context.late is not None
+    rest: deque[Event] = deque()
+    for event in waiting:
+        held_back = context.late.get(event.id[0]) if context.is_new(event) else None
+        (rest if held_back is None else held_back).append(event)
+    return rest
 
 
 def follow(context: Context, waiting: Iterable[Event]) -> None:

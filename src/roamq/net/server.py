@@ -326,7 +326,7 @@ class Server:
         }
 
     def reload(self) -> dict[str, Any]:
-        """Read users, access rules and schemes again; a file that cannot be read changes nothing."""
+        """Read users, access rules, schemes and links again; a file that cannot be read changes nothing."""
         if self._reload is None:
             raise ValueError("this broker was started without a file")
         try:
@@ -335,7 +335,11 @@ class Server:
         except RoamqError as error:
             log.error("nothing was reloaded: %s", error)
             raise ValueError(str(error)) from error
-        self.options = msgspec.structs.replace(self.options, users=options.users, tokens=options.tokens)
+        self.options = msgspec.structs.replace(
+            self.options, users=options.users, tokens=options.tokens, links=options.links
+        )
+        if changed.wires is not None:
+            self.links.rewire(changed.wires)
         self.logins.set_users(options.users, options.listeners, _tokens(options))
         if changed.settings is not None:
             self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))

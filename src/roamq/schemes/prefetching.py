@@ -281,6 +281,7 @@ class Prefetching(Scheme):
             if target != holder:
                 discard = Discard(client=claim.client, epoch=pushed.of, new_broker=claim.new_broker)
                 self.mailbox.send(target, discard)
+        self.claim_again(pushed.claims)  # those that had to wait are led to where it goes
 
     def lead_to(self, holder: BrokerId, pushed: Pushed, claim: Claim) -> None:
         self.mailbox.send(holder, addressed(replace(claim, of=pushed.of), holder, self.contexts))

@@ -198,6 +198,8 @@ class LinkSession:
         """Whether the caller wants a link with somebody else carried."""
         self.output: list[bytes] = []
         self.heard_at = now
+        self.told_received = 0
+        """Up to where our HELLO says that we have the peer's frames."""
         self._called = calls is not None
         self._nonce = nonce
         self._vouched_for = vouched_for
@@ -256,6 +258,7 @@ class LinkSession:
 
     def _say_hello(self, peer: BrokerId) -> None:
         received, sent = self._count(peer) or (0, 0)  # it may have departed since it was called
+        self.told_received = received
         to = peer if self._called else ""
         mine = self.identity
         described = dict(mine.description)

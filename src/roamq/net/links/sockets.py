@@ -9,9 +9,11 @@ import logging
 import os
 import secrets
 import ssl
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 from zlib import crc32
+
+import msgspec
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
@@ -76,7 +78,8 @@ class LinkSockets:
         """Per neighbour, up to where its frames are safe with us."""
         self._outboxes = outboxes
         self._servers: list[asyncio.Server] = []
-        self._callers: list[asyncio.Task[None]] = []
+        self._callers: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
+        """What is done for a link, and whom it is with -> the task."""
         self.detours = Detours(self, shell.live.machine.settings.brokers)
         self.is_paused = False
         self.is_leaving = False
@@ -124,12 +127,35 @@ class LinkSockets:
                 raise ConfigError(f"{field}: {where}: {error.strerror or error}") from error
         if options.mates:
             await self._listen_for_mates()
-        for name in (*options.peers, *options.mates, *options.carried):
+        self._begin_calls()
+
+    def _begin_calls(self) -> None:
+        """Call those that this broker is to call and does not yet."""
+        options = self.options
+        for name in map(BrokerId, (*options.peers, *options.mates, *options.carried)):
             if options.always_calls or self.identity.me < name:
                 if name not in options.carried:
-                    self._callers.append(loop.create_task(self._call(BrokerId(name))))
+                    self._begin("call", name, self._call)
                 if name not in options.mates and self.detours.is_on:
-                    self._callers.append(loop.create_task(self.detours.keep(BrokerId(name))))
+                    self._begin("keep", name, self.detours.keep)
+
+    def _begin(self, what: str, peer: BrokerId, run: Callable[[BrokerId], Coroutine[Any, Any, None]]) -> None:
+        if (what, peer) not in self._callers:
+            self._callers[what, peer] = self.shell.loop.create_task(run(peer))
+
+    def rewire(self, wires: NeighbourOptions) -> None:
+        """Other neighbours can be called than before, or elsewhere: links run over the connections that there are now,
+        and go on where they were."""
+        gone = self.options.peers.keys() - wires.peers.keys()
+        self.options = msgspec.structs.replace(self.options, peers=wires.peers, carried=wires.carried)
+        for peer in map(BrokerId, sorted(gone)):
+            if (caller := self._callers.pop(("call", peer), None)) is not None:
+                caller.cancel()
+            link = self.up.get(peer)
+            if link is not None and link.is_direct:
+                link.abort()
+        self._begin_calls()
+        self.detours.look()
 
     async def _listen_for_mates(self) -> None:
         folder = self.options.run_folder
@@ -149,9 +175,9 @@ class LinkSockets:
 
     async def stop(self) -> None:
         self.has_stopped = True
-        for caller in self._callers:
+        for caller in self._callers.values():
             caller.cancel()
-        await asyncio.gather(*self._callers, return_exceptions=True)
+        await asyncio.gather(*self._callers.values(), return_exceptions=True)
         for server in self._servers:
             server.close()
         self.detours.stop()
@@ -208,7 +234,7 @@ class LinkSockets:
             before.abort()  # the peer calls again: it has given that one up
         self.up[up.peer] = link
         self.strangers.discard(link)
-        link.acknowledged = self.safe.get(up.peer, 0)
+        link.acknowledged = link.session.told_received
         self.refused.pop(up.peer, None)
         if link.through:
             level = logging.INFO if up.peer in self.options.carried else logging.WARNING

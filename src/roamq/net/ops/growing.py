@@ -64,7 +64,7 @@ class Growing:
         if detours is not None and (apart := detours.apart_without_me()):
             raise ValueError(
                 f"{apart[0]!r} and {apart[1]!r} reach each other through {machine.me!r} alone: add a link to "
-                "network.links that leads around it, and start the two again"
+                "network.links that leads around it, and let the two reload their file"
             )
         if self._task is None or self._task.done():
             drained = drain()

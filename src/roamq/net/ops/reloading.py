@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from roamq.build import check_change
+from roamq.core.errors import ConfigError
 from roamq.net.bounds import choices
-from roamq.net.ops.options import ServerOptions
+from roamq.net.ops.options import NeighbourOptions, ServerOptions
 from roamq.net.ops.settings import Settings
 
 
@@ -21,6 +22,8 @@ class Reloaded(NamedTuple):
     """Listeners that are closed to clients without a name."""
     withdrawn: list[str]
     """Credentials that let nobody in any more."""
+    wires: NeighbourOptions | None
+    """With other neighbours that can be called; None if those are as they were."""
 
     def told(self, after: ServerOptions) -> dict[str, Any]:
         """What an operator is told of it."""
@@ -30,18 +33,44 @@ class Reloaded(NamedTuple):
             "scheme": after.settings.scheme,
             "classes": len(after.settings.classes),
             "schemes_changed": self.settings is not None,
+            "links_changed": self.wires is not None,
         }
 
 
 def reloaded(before: ServerOptions, after: ServerOptions, in_force: Settings) -> Reloaded:
-    """The differences. Raises `ConfigError` if a scheme cannot be changed; nothing has happened then."""
+    """The differences. Raises `ConfigError` if a scheme or the links cannot be changed; nothing has happened then."""
     users = {*before.users, *after.users}
     return Reloaded(
         settings=_other_schemes(in_force, after.settings),
         gone=sorted(user for user in users if before.users.get(user) != after.users.get(user)),
         closed=[listener.name for listener in after.listeners if not listener.anonymous],
         withdrawn=sorted(_credentials(before) - _credentials(after)),
+        wires=_other_wires(before, after),
     )
+
+
+def _other_wires(before: ServerOptions, after: ServerOptions) -> NeighbourOptions | None:
+    """Who can call whom may change where no event is routed by it: with direct paths each is linked with each."""
+    was, now = before.links, after.links
+    routed, wanted = ({frozenset(link) for link in one.settings.links} for one in (before, after))
+    if set(before.settings.brokers) != set(after.settings.brokers):
+        raise ConfigError(
+            "brokers: those of the first configuration are others now; `roamq join` and `roamq leave` change the "
+            "brokers of a running network"
+        )
+    if routed != wanted:
+        brokers = len(before.settings.brokers)
+        was_direct = len(routed) == brokers * (brokers - 1) // 2
+        raise ConfigError(
+            'network.links: paths are direct, and with these links they would not be; say `paths = "direct"`, or '
+            "leave a way around each broker"
+            if was_direct
+            else "network.links: events are routed from link to link, and ways that events are on cannot be changed: "
+            'drain the brokers, and start all of them with empty folders; with `paths = "direct"` links can be '
+            "added and removed while brokers run"
+        )
+    is_same = was.peers == now.peers and set(was.carried) == set(now.carried)
+    return None if is_same else now
 
 
 def _other_schemes(now: Settings, read: Settings) -> Settings | None:

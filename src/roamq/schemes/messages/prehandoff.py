@@ -14,7 +14,7 @@ from typing import ClassVar
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.core.messages import Message
+from roamq.core.messages import HEADER_BYTES, Message, weight
 from roamq.core.reading import AheadRows
 
 
@@ -117,9 +117,13 @@ class Handed(PrehandoffMessage):
     """What the client has read above the position: some of it may be above `reach`."""
     session: object | None = None
     """As the client left it: what `Preforward` brought is older."""
-    events: tuple[Event, ...] | None = None
+    unread: tuple[Event, ...] | None = None
     """Those `held` themselves, where a broker that is out of reach is to hold nobody up: then ESj need not wait until
     it has seen what ESi had seen."""
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + sum(map(weight, (*self.held, *(self.unread or ()))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

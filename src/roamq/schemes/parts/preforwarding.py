@@ -248,7 +248,7 @@ class Preforwarding(Part):
                 held=tuple(event.id for event in context.events()),
                 ahead=context.ahead_rows,
                 session=context.session,
-                events=None if self.handover.late.after_s is None else tuple(context.events()),
+                unread=None if self.handover.late.after_s is None else tuple(context.events()),
             )
             self.mailbox.send(message.successor.broker, handed)
         for attempt in list(self.of(context).values()):

@@ -104,11 +104,11 @@ class Replacements(Part):
     def _complete_passed(self, arriving: Replacing) -> None:
         message = arriving.handed
         assert message is not None
-        if message.events is not None or self.contexts.router.passed(message.fence):
+        if message.unread is not None or self.contexts.router.passed(message.fence):
             if message.session is not None:
                 self.contexts.host.take_session(arriving.context, message.session)
             skip_to(arriving.context, dict(message.position), message.ahead)
-            self.virtual.admit_all(arriving.context, message.events or ())
+            self.virtual.admit_all(arriving.context, message.unread or ())
             keep_unread(arriving.context, message.reach, message.held)
             self.handover.replay(arriving)
 
