@@ -379,6 +379,10 @@ def test_simulation_beside_the_model() -> None:
         (["response-time", "--off-scv", "2"], "off_scv: is used only if a peer disconnects"),
         (["response-time", "--bin-s", "2"], "bin_s: is used only with day_rates"),
         (["response-time", "--day-rates", " , "], "day_rates: give at least one value, or leave it out"),
+        (
+            ["response-time", "--subscriber-off-s", "9", "--day-rates", "1e9"],
+            "day_rates: the backlog exceeds 400,000",
+        ),
         (["response-time", "--percentiles", ""], "percentiles: give at least one value, or leave it out"),
         (
             ["response-time", "--subscriber-off-s", "9", "--day-rates", "1,-1"],
