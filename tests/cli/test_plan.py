@@ -204,6 +204,7 @@ def test_percentiles_and_a_time_to_live_of_a_network(tmp_path: Path) -> None:
         ("[[network.publishers]]\nname='p'\nbroker='b'\nrates={}", [], "publishers: p is named twice"),
         ("[[network.brokers]]\nname='b'\n[[network.brokers]]\nname='b'", [], "brokers: b is named twice"),
         ("[[network.brokers]]\nname='z'", [], "brokers: z is not in links"),
+        ("[[network.publishers]]\nname='q'\nbroker='bb'\nrates={}", [], "q: broker bb is not in links"),
         (
             "[[network.publishers]]\nname='q'\nbroker='b'\nrates={t=-1.0}",
             [],
@@ -225,6 +226,17 @@ def test_a_network_ignores_no_option_and_merges_no_names(
 
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_topic_that_nobody_publishes_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "network.toml"
+    wanted = "[[network.subscribers]]\nname='q'\nbroker='b'\ntopics=['newz', 'news/#', 'newz']\n"
+    file.write_text(NETWORK + wanted + "[[network.publishers]]\nname='r'\nbroker='b'\nrates={news=1.0}")
+    result = plan("response-time", str(file))
+
+    assert result.exit_code == 0
+    assert result.output.count("q wants newz, which nobody publishes; did you mean 'news'?") == 1
+    assert "q wants news/#, which nobody publishes" in result.output
 
 
 def test_a_network_computes_the_bursts_of_a_pair_s_own_publisher(tmp_path: Path) -> None:
@@ -379,6 +391,10 @@ def test_simulation_beside_the_model() -> None:
         (["response-time", "--off-scv", "2"], "off_scv: is used only if a peer disconnects"),
         (["response-time", "--bin-s", "2"], "bin_s: is used only with day_rates"),
         (["response-time", "--day-rates", " , "], "day_rates: give at least one value, or leave it out"),
+        (
+            ["response-time", "--subscriber-off-s", "9", "--day-rates", "1e9"],
+            "day_rates: the backlog exceeds 400,000",
+        ),
         (["response-time", "--percentiles", ""], "percentiles: give at least one value, or leave it out"),
         (
             ["response-time", "--subscriber-off-s", "9", "--day-rates", "1,-1"],

@@ -14,21 +14,20 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.linalg import SuperLU, splu
+from scipy.linalg.lapack import dgbtrf, dgbtrs
 
 from roamq.models.intermittent import IntermittentQueue
 
 Floats = NDArray[np.float64]
 
-_TOP_MASS_MAX: Final = 1e-10
+_TOP_MASS_MAX: Final = 1e-9
 """Probability at the highest level followed, beyond which more levels are added."""
 
 _LEVELS_MAX: Final = 400_000
 
 _LEVELS_MIN: Final = 64
 
-_EMPTY_MAX: Final = 1e-13
+_EMPTY_MAX: Final = 1e-9
 """Probability of levels that are given up."""
 
 _GAMMA: Final = 2 - math.sqrt(2)
@@ -41,7 +40,7 @@ _WEIGHTS: Final = (0.5 - 1 / (6 * _GAMMA), 1 / (6 * _GAMMA * (1 - _GAMMA)), 0.5 
 _STEPS_MAX: Final = 2**24
 """No step is shorter than a bin divided by this."""
 
-ERROR_MAX: Final = 3e-4
+ERROR_MAX: Final = 1e-3
 """Of one step."""
 
 
@@ -163,13 +162,13 @@ class _Law:
     def _add_levels(self) -> None:
         levels = self.p.shape[0]
         if 2 * levels > _LEVELS_MAX:
-            raise ValueError(f"rates: the backlog exceeds {_LEVELS_MAX} events; the day cannot be followed")
+            raise ValueError(f"rates: the backlog exceeds {_LEVELS_MAX:,} events; the day cannot be followed")
         self.p = np.vstack([self.p, np.zeros_like(self.p)])
 
     def _remove_empty_levels(self) -> None:
-        """After a peak the queue is short again: half of the levels are enough as long as the other half is empty."""
+        """After a peak the queue is short again: half of the levels are enough if the other half is empty."""
         levels = self.p.shape[0]
-        while levels > _LEVELS_MIN and np.abs(self.p[levels // 4 :]).sum() < _EMPTY_MAX:
+        while levels > _LEVELS_MIN and np.abs(self.p[levels // 2 :]).sum() < _EMPTY_MAX:
             levels //= 2
         self.p = self.p[:levels]
 
@@ -190,49 +189,67 @@ class _Solver:
     """Steps of TR-BDF2: second order, and stable for the fast rates however long the step.
 
     The error of a step is that of the embedded third-order formula (Hosea and Shampine 1996), damped by the implicit
-    matrix, for it would else see the fast rates that the method itself damps.
+    matrix, for it would else see the fast rates that the method itself damps. A level has to do with those next to it
+    alone, so the matrix has a band of two levels, and its factors cost no more than a few steps.
     """
 
     def __init__(self, queue: IntermittentQueue, rate: float, levels: int) -> None:
-        self._transposed = _generator(queue, rate, levels).T.tocsc()
-        self._identity = sparse.identity(self._transposed.shape[0], format="csc")
-        self._factors: dict[float, SuperLU] = {}
+        self._queue, self._rate = queue, rate
+        self._reach = 2 * queue.phases - 1
+        self._band = _band(queue, rate, levels)
+        self._factors: dict[float, tuple[Floats, Floats]] = {}
 
     def step(self, p: Floats, step_s: float) -> _Step:
-        solve = self._factored(step_s).solve
-        before = p.ravel()
-        change = self._transposed @ before
-        middle = solve(before + _GAMMA * step_s / 2 * change)
+        change = self._change(p)
+        middle = self._solved(p + _GAMMA * step_s / 2 * change, step_s)
         weight = 1 / (_GAMMA * (2 - _GAMMA))
-        after = solve(weight * middle - (weight - 1) * before)
+        after = self._solved(weight * middle - (weight - 1) * p, step_s)
         third = (
             change / _GAMMA
-            - (self._transposed @ middle) / (_GAMMA * (1 - _GAMMA))
-            + (self._transposed @ after) / (1 - _GAMMA)
+            - self._change(middle) / (_GAMMA * (1 - _GAMMA))
+            + self._change(after) / (1 - _GAMMA)
         )
-        error = solve(2 * _ERROR * step_s * third)
-        return _Step(*(np.reshape(law, p.shape) for law in (middle, after, error)))
+        return _Step(middle, after, self._solved(2 * _ERROR * step_s * third, step_s))
 
-    def _factored(self, step_s: float) -> SuperLU:
+    def _change(self, p: Floats) -> Floats:
+        """How fast the probabilities change. Arrivals at the last level are turned away; `_TOP_MASS_MAX` guards that."""
+        change = p @ self._queue.busy
+        change[0] = p[0] @ self._queue.idle
+        arriving = self._rate * p[:-1]
+        change[:-1] += p[1:] @ self._queue.completions - arriving
+        change[1:] += arriving
+        return np.asarray(change, dtype=np.float64)
+
+    def _solved(self, right: Floats, step_s: float) -> Floats:
+        """The law whose change, over the implicit part of a step, leads to `right`."""
+        reach = self._reach
         if step_s not in self._factors:
-            implicit = self._identity - (_GAMMA * step_s / 2) * self._transposed
-            self._factors[step_s] = splu(implicit.tocsc(), permc_spec="NATURAL")
-        return self._factors[step_s]
+            implicit = -(_GAMMA * step_s / 2) * self._band
+            implicit[2 * reach] += 1
+            factors, pivots, failed = dgbtrf(implicit, reach, reach, overwrite_ab=True)
+            assert not failed, "the matrix of an implicit step is never singular"
+            self._factors[step_s] = factors, pivots
+        factors, pivots = self._factors[step_s]
+        solved, _ = dgbtrs(factors, reach, reach, right.ravel(), pivots)
+        return np.reshape(solved, right.shape)
 
 
-def _generator(queue: IntermittentQueue, rate: float, levels: int) -> sparse.csr_matrix:
-    """Levels 0 to `levels` - 1; arrivals at the last level are turned away, which `_TOP_MASS_MAX` guards."""
+def _band(queue: IntermittentQueue, rate: float, levels: int) -> Floats:
+    """The transposed generator, diagonal by diagonal, as LAPACK wants a band, with room for the factors above."""
     m = queue.phases
-    is_first = np.eye(levels, 1).ravel()
-    is_last = is_first[::-1]
-    local = (
-        sparse.kron(sparse.diags_array(is_first), queue.idle)
-        + sparse.kron(sparse.diags_array(1 - is_first), queue.busy)
-        - rate * sparse.kron(sparse.diags_array(1 - is_last), np.eye(m))
-    )
-    up = sparse.kron(sparse.diags_array(np.ones(levels - 1), offsets=1), rate * np.eye(m))
-    down = sparse.kron(sparse.diags_array(np.ones(levels - 1), offsets=-1), queue.completions)
-    return sparse.csr_matrix(local + up + down)
+    reach = 2 * m - 1
+    band = np.zeros((3 * reach + 1, levels * m), order="F")
+    for before in range(m):
+        for after in range(m):
+            row, columns = 2 * reach + after - before, slice(before, None, m)
+            own = np.full(levels, queue.busy[before, after])
+            own[0] = queue.idle[before, after]
+            if before == after:
+                own[:-1] -= rate
+                band[row + m, columns][:-1] = rate
+            band[row, columns] = own
+            band[row - m, columns][1:] = queue.completions[before, after]
+    return band
 
 
 class _Responses:
@@ -249,7 +266,7 @@ class _Responses:
         while known.shape[0] < levels:
             # After as many services as there are levels known, the phase has moved on by this power.
             moved = np.linalg.matrix_power(self._phase_after, known.shape[0])
-            known = np.vstack([known, known[-1] + known @ moved.T])
+            known = np.vstack([known, np.asarray(known[-1] + known @ moved.T, dtype=np.float64)])
         self._known = known
         return known[:levels]
 

@@ -9,6 +9,7 @@ import msgspec
 from roamq.cli.plan.answer import Answer
 from roamq.cli.plan.question import about
 from roamq.cli.plan.warnings import careful, warned
+from roamq.cli.suggest import did_you_mean
 from roamq.report.exhibits import Cell, Figure, Series, Table
 
 if TYPE_CHECKING:
@@ -110,8 +111,7 @@ def answer_network(spec: NetworkSpec, percentiles: Sequence[float], ttl_s: float
         rows.append([pair.publisher, pair.subscriber, pair.rate, mean, *more, ", ".join(pair.saturated_by)])
     known = [(f"{p.publisher} → {p.subscriber}", p.response_s) for p in pairs if p.response_s is not None]
     notes = careful(warnings)
-    if not pairs:
-        notes.append("no subscriber wants a topic that somebody publishes")
+    notes += _unheard(spec)
     if any(peer.off_s > 0 for peer in spec.publishers):
         notes.append(
             f"bursts of a pair's own publisher are computed for the {PAIRS_WITH_BURSTS} slowest pairs that have them, "
@@ -144,6 +144,17 @@ def answer_network(spec: NetworkSpec, percentiles: Sequence[float], ttl_s: float
     )
 
 
+def _unheard(spec: NetworkSpec) -> list[str]:
+    """Subscribers that wait for topics in vain. Topics are names here: the model knows no wildcards."""
+    published = {topic for peer in spec.publishers for topic, rate in peer.rates.items() if rate > 0}
+    return [
+        f"{peer.name} wants {topic}, which nobody publishes{did_you_mean(topic, sorted(published))}"
+        for peer in spec.subscribers
+        for topic in dict.fromkeys(peer.topics)
+        if topic not in published
+    ]
+
+
 def _slowest_with_bursts(network: "PubSubNetwork", pairs: "Sequence[Pair]") -> set[int]:
     """The places of the slowest pairs whose publisher disconnects."""
     mobile = {peer.name for peer in network.publishers if peer.t_off_s > 0}
@@ -158,13 +169,19 @@ def make_network(spec: NetworkSpec) -> "PubSubNetwork":
     from roamq.models.network import PublishingPeer, PubSubNetwork, SubscribingPeer
 
     links: dict[str, list[str]] = {}
-    for peer, other in spec.links:
-        if peer == other:
-            raise ValueError(f"links: {peer} is linked with itself")
-        links.setdefault(peer, []).append(other)
-        links.setdefault(other, []).append(peer)
-    for home in (*(peer.broker for peer in spec.publishers), *(peer.broker for peer in spec.subscribers)):
-        links.setdefault(home, [])
+    for broker, other in spec.links:
+        if broker == other:
+            raise ValueError(f"links: {broker} is linked with itself")
+        links.setdefault(broker, []).append(other)
+        links.setdefault(other, []).append(broker)
+    if not links:  # a single broker has none
+        for peer in (*spec.publishers, *spec.subscribers):
+            links.setdefault(peer.broker, [])
+    for peer in (*spec.publishers, *spec.subscribers):
+        if peer.broker not in links:
+            raise ValueError(
+                f"{peer.name}: broker {peer.broker} is not in links{did_you_mean(peer.broker, list(links))}"
+            )
     return PubSubNetwork(
         links=links,
         publishers=[

@@ -39,6 +39,8 @@ SCV_QUICK: Final = 0.2
 
 LEVELS_QUICK: Final = 50_000
 
+BINS_QUICK: Final = 12
+
 FIGURE_POINTS: Final = 80
 
 
@@ -133,6 +135,8 @@ def _slow(question: ResponseTimeQuestion) -> list[str]:
         reasons.append("periods that hardly vary have many phases (on_scv, off_scv)")
     if question.ttl_s is not None and away and question.rate * question.ttl_s > LEVELS_QUICK:
         reasons.append(f"up to {question.rate * question.ttl_s:,.0f} events live at a time (rate, ttl_s)")
+    if len(question.day_rates) > BINS_QUICK:
+        reasons.append(f"the queue is followed through {len(question.day_rates)} bins (day_rates)")
     if question.simulate:
         reasons.append("the path is simulated (simulate)")
     return reasons
@@ -254,9 +258,10 @@ def _day(
     queue = next((solution.queue for solution in reversed(solved) if solution.queue is not None), None)
     if queue is None:
         raise ValueError("day_rates: need a subscriber or publisher that disconnects (subscriber_off_s)")
-    if min(question.day_rates) < 0 or max(question.day_rates) <= 0:
-        raise ValueError("day_rates: must not be negative, and some must be positive")
-    bins = through_bins(queue, question.day_rates, question.bin_s)
+    try:
+        bins = through_bins(queue, question.day_rates, question.bin_s)
+    except ValueError as error:
+        raise ValueError(f"day_rates: {str(error).removeprefix('rates: ')}") from error
     begins = [i * question.bin_s for i in range(len(bins))]
     columns = ["begin s", "events/s", "utilisation", "bin alone s", "with carry-over s", "left over"]
     rows: list[list[Cell]] = [
