@@ -86,6 +86,8 @@ class Parts:
         self._parts: list[Part] = []
         self.listeners: list[tuple[Sized, Part]] = []
         """The parts that care for events, and what each looks through then."""
+        self.of_subscriptions: list[Part] = []
+        """The parts that care for what clients subscribe to."""
         for part in parts:
             self.add(part)
 
@@ -96,6 +98,9 @@ class Parts:
         self._parts.append(part)
         if type(part).on_event is not Part.on_event:
             self.listeners.append((part.pending, part))
+        kind = type(part)
+        if (kind.on_subscribe, kind.on_unsubscribe) != (Part.on_subscribe, Part.on_unsubscribe):
+            self.of_subscriptions.append(part)
 
     def on_passed(self) -> None:
         for part in self._parts:
