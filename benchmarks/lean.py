@@ -5,7 +5,10 @@
 Clients of one process connect to a broker and subscribe to two filters each, a bounded number of them at once. Memory
 is what the broker's process grew by (RSS), for each client; our broker writes no records, whose buffers have nothing to
 do with the number of clients. Processor time for each client stands beside the rate, because other programs disturb it
-less. Mosquitto takes turns with us where it is installed.
+less. Mosquitto and NATS take turns with us where they are installed.
+
+The clients are a program as well: `clients` is what part of a core they used while they came. Where that is nearly all
+of one, the rate is theirs and not the broker's, and the processor time of the brokers is what tells them apart.
 """
 
 import argparse
@@ -20,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from roamq.net.bench.brokers import MOSQUITTO, BenchBroker, Running, UnavailableError, running
+from roamq.net.bench.brokers import MOSQUITTO, NATS, BenchBroker, Running, UnavailableError, running
 from roamq.net.bench.load import CONNACK, connect_packet, subscribe_packet
 from roamq.net.ops.configuration import load_network
 from roamq.net.ops.local import local_network
@@ -54,6 +57,8 @@ class LeanResult(NamedTuple):
     rate: float
     """Clients that connected and subscribed in a second."""
     cpu_us_each: float
+    clients_busy: float
+    """What part of a core the clients used meanwhile."""
     idle_cpu: float
     """What part of a core the broker used while nobody said anything."""
 
@@ -104,15 +109,17 @@ async def measured(candidate: BenchBroker, broker: Running, clients: int) -> Lea
     await guests.come("warm", WARM)
     await guests.go()
     memory, cpu_s, began = rss_bytes(broker), broker.cpu_s(), time.perf_counter()
+    clients_cpu_s = time.process_time()
     await guests.come("client", clients)
     took_s = time.perf_counter() - began
+    busy = (time.process_time() - clients_cpu_s) / took_s
     cpu_each = (broker.cpu_s() - cpu_s) / clients
     bytes_each = (rss_bytes(broker) - memory) / clients
     cpu_s, began = broker.cpu_s(), time.perf_counter()
     await asyncio.sleep(IDLE_S)
     idle = (broker.cpu_s() - cpu_s) / (time.perf_counter() - began)
     await guests.go()
-    return LeanResult(candidate.name, bytes_each, clients / took_s, cpu_each * 1e6, idle)
+    return LeanResult(candidate.name, bytes_each, clients / took_s, cpu_each * 1e6, busy, idle)
 
 
 def allow_files(count: int) -> None:
@@ -155,11 +162,24 @@ def main(argv: list[str]) -> dict[str, object]:
     allow_files(options.clients + WARM + SPARE_FILES)
     print(f"{options.clients:,} clients, two subscriptions each")
     results: dict[str, object] = {}
-    for result in compare((ROAMQ, MOSQUITTO), options.clients, options.rounds):
+    found = compare((ROAMQ, MOSQUITTO, NATS), options.clients, options.rounds)
+    for result in found:
         results[result.broker] = result._asdict()
         print(
-            f"{result.broker:<10} {result.bytes_each / 1024:6.1f} KiB/client  {result.rate:7,.0f} clients/s  "
-            f"{result.cpu_us_each:7,.0f} us/client  idle {result.idle_cpu:6.2%} of a core",
+            f"{result.broker:<16} {result.bytes_each / 1024:6.1f} KiB/client  {result.rate:7,.0f} clients/s  "
+            f"{result.cpu_us_each:7,.0f} us/client  clients {result.clients_busy:4.0%}  idle {result.idle_cpu:6.2%} of "
+            "a core",
             flush=True,
         )
+    ours = next((result for result in found if result.broker == ROAMQ.name), None)
+    for other in found if ours is not None else ():
+        if other is not ours and ours is not None:
+            results[f"beside {other.broker}"] = {
+                "rate": ours.rate / other.rate,
+                "processor time": ours.cpu_us_each / other.cpu_us_each,
+            }
+            print(
+                f"roamq: {ours.rate / other.rate:.2f} of the rate of {other.broker}, and "
+                f"{ours.cpu_us_each / other.cpu_us_each:.1f} times its processor time for a client"
+            )
     return results

@@ -111,7 +111,7 @@ def assert_empty(index: MatchIndex[int]) -> None:
     assert root.plus is None
     assert root.is_empty
     assert not index.shapes
-    assert not (index._entries or index._holders or index._came or index._held)
+    assert not (index._entries or index._came or index._held)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from roamq.net import shell as shell_module
 from roamq.net.clients import turns
 from roamq.net.clients.mqtt.codec import Connack, Connect, Decoder, Packet, Pingreq, Publish, Version, encode
 from roamq.net.clients.transports import connect_end
-from roamq.net.durable.inputs import LiveBroker
+from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.durable.journal import Journal, Reader
 from roamq.net.ops.options import Durability
 from roamq.net.outputs import Login
@@ -188,6 +188,33 @@ def test_outputs_gather_while_there_is_more_to_read_but_for_clients_that_send_li
     shell.hurry(number, told)
     turn(loop)
     assert len(client.sent) == 2, "a client that sends little does not wait for the others"
+
+    shell.received(number, encode(Pingreq(), Version.V5))
+    shell.feed(InputKind.LINK_ACKED, "b2", 1, hurries=False)
+    turn(loop)
+    assert len(client.sent) == 2, "nobody waits for what a neighbour has acknowledged"
+    shell.feed(InputKind.LINK_ACKED, "b2", 1)
+    turn(loop)
+    assert len(client.sent) == 3
+
+
+def test_a_login_that_is_known_at_once_is_answered_in_the_same_turn(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    """One group of the journal has CONNECT and the verdict: with a disk, CONNACK waits for it once."""
+    shell, client = make_shell(loop, tmp_path, Durability.PROCESS), FakeClient(tmp_path)
+
+    join(shell, client)
+    turn(loop)
+
+    assert [type(packet).__name__ for packet in packets(client)] == ["Connack"]
+    assert client.journaled == [3]
+    assert [InputKind(entry[0]) for entry in Reader(tmp_path, 1)] == [
+        InputKind.OPENED,
+        InputKind.RECEIVED,
+        InputKind.AUTHENTICATED,
+    ]
+    shell.stop()
 
 
 def test_the_journal_never_sees_a_password(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:

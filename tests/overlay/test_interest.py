@@ -18,6 +18,7 @@ from roamq.schemes.messages.handover import Release
 from tests.overlay.test_topology import connected_graphs
 from tests.support.events import event
 from tests.support.overlay_net import OverlayNet
+from tests.support.recording_host import RecordingHost
 
 FILTERS = [
     Filter.parse("t"),
@@ -438,3 +439,32 @@ def test_a_fence_that_is_passed_on_to_a_third_broker_passes_there(
     )
     net.settle()
     assert net.routers[third].passed(fence)
+
+
+def test_a_broker_that_was_alone_knows_what_its_filters_cover_when_another_comes() -> None:
+    """While it is alone it keeps no index of what covers what; the first neighbour is told what counts."""
+    me, other = BrokerId("b0"), BrokerId("e")
+    topology, host = Topology([me], []), RecordingHost(me=me)
+    router = ByInterest(me, host, topology)
+    wide, narrow, gone = Filter.parse("t/#"), Filter.parse("t/a"), Filter.parse("u")
+    for filter in (wide, narrow, gone, narrow):
+        router.subscribe(filter)
+    router.unsubscribe(gone)
+    assert not host.effects
+
+    topology.attach(other, [me])
+    router.broker_joined(other, "e@1")
+    router.neighbour_forgot(other)
+    asked = [message.filter for *_, message in host.effects if isinstance(message, SubscribeFrom)]
+    assert set(asked) == {wide}
+    host.effects.clear()
+    router.unsubscribe(wide)
+    told = [(type(message), message.filter) for *_, message in host.effects]
+    assert told == [(SubscribeFrom, narrow), (UnsubscribeFrom, wide)]
+
+    topology.depart(other)
+    router.broker_departed(other)
+    for _ in range(2):
+        router.unsubscribe(narrow)
+    router.subscribe(wide)
+    router.unsubscribe(wide)

@@ -58,6 +58,8 @@ Plan = tuple[AccessStep, ...]
 
 def plan_access(predicates: Predicates) -> Plan:
     """The steps by which a filter with these predicates is found."""
+    if not predicates:
+        return ()
     steps = [step for name, constraint in predicates for step in _steps(name, constraint)]
     steps.sort(key=_breadth)
     bounds = [bound for name, constraint in predicates for bound in _bounds(name, constraint)]

@@ -50,7 +50,8 @@ class Filter:
         if predicates is None:
             levels = ("#",)
         put = object.__setattr__  # the way into a frozen value
-        put(self, "topic", print_topic_filter(levels))
+        printed = print_topic_filter(levels)
+        put(self, "topic", topic if topic == printed else printed)  # one text, where there can be one
         put(self, "predicates", predicates or ())
         put(self, "group", group)
         put(self, "satisfiable", predicates is not None)

@@ -12,8 +12,8 @@ both.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
-from typing import Final, Generic, TypeVar
+from collections.abc import Collection, Hashable, Iterator
+from typing import Any, Final, Generic, TypeVar
 
 from roamq.core.branches import Branch, Entry, collect, hang, hung, unhang, unhung
 from roamq.core.events import Event
@@ -37,7 +37,6 @@ class MatchIndex(Generic[K]):
         self._pairs = 0
         self._serial = 0
         self._entries: dict[Filter, Entry] = {}
-        self._holders: dict[Entry, dict[K, None]] = {}
         self._came: dict[K, int] = {}  # the order of the keys
         self._held: dict[K, int] = {}  # how many filters a key holds
         self._by_topic: dict[object, Branch] = {}
@@ -52,20 +51,24 @@ class MatchIndex(Generic[K]):
     def __contains__(self, pair: tuple[K, Filter]) -> bool:
         key, filter_ = pair
         entry = self._entries.get(filter_)
-        return entry is not None and key in self._holders[entry]
+        return entry is not None and key in _keys(entry)
 
     def add(self, key: K, filter: Filter) -> None:
         """Add a pair; one that is already there changes nothing."""
         entry = self._entries.get(filter)
         if entry is None:
-            entry = self._entries[filter] = Entry(filter, self._next_serial())
-            self._holders[entry] = {}
+            entry = self._entries[filter] = Entry(filter, self._next_serial(), key)
             if filter.satisfiable:
                 self._insert(entry)
-        holders = self._holders[entry]
-        if key in holders:
-            return
-        holders[key] = None
+        else:
+            holders = entry.holders
+            if not isinstance(holders, dict):
+                if holders == key:
+                    return
+                holders = entry.holders = {holders: None}
+            elif key in holders:
+                return
+            holders[key] = None
         if key not in self._came:
             self._came[key] = self._next_serial()
         self._held[key] = self._held.get(key, 0) + 1
@@ -76,11 +79,16 @@ class MatchIndex(Generic[K]):
     def remove(self, key: K, filter: Filter) -> None:
         """Remove a pair. `KeyError` if it is not there."""
         entry = self._entries[filter]
-        holders = self._holders[entry]
-        del holders[key]
-        if not holders:
+        holders = entry.holders
+        if isinstance(holders, dict):
+            del holders[key]
+            is_held = bool(holders)
+        elif holders == key:
+            is_held = False
+        else:
+            raise KeyError(key)
+        if not is_held:
             del self._entries[filter]
-            del self._holders[entry]
             if filter.satisfiable:
                 self._delete(entry)
         self._held[key] -= 1
@@ -94,7 +102,7 @@ class MatchIndex(Generic[K]):
         """Each key with its filters, in the order in which the keys came: added again, they match in that order."""
         held: dict[K, list[Filter]] = {key: [] for key in self._came}
         for filter, entry in self._entries.items():
-            for key in self._holders[entry]:
+            for key in _keys(entry):
                 held[key].append(filter)
         return iter(held.items())
 
@@ -126,13 +134,17 @@ class MatchIndex(Generic[K]):
                 collect(branch, attributes, found)
         if not found:
             return []
-        holders = self._holders
+        keys: list[K]
         if len(found) == 1:
-            keys = list(holders[found[0]])
+            keys = list(_keys(found[0]))
         else:
             distinct: dict[K, None] = {}
             for entry in found:
-                distinct.update(holders[entry])
+                holders = entry.holders
+                if isinstance(holders, dict):
+                    distinct.update(holders)
+                else:
+                    distinct[holders] = None  # type: ignore[index]  # as `add` was given it
             keys = list(distinct)
         if len(keys) > 1:
             keys.sort(key=self._came.__getitem__)
@@ -187,3 +199,9 @@ class MatchIndex(Generic[K]):
     def _next_serial(self) -> int:
         self._serial += 1
         return self._serial
+
+
+def _keys(entry: Entry) -> Collection[Any]:
+    """Who has the filter, in the order in which they came."""
+    holders = entry.holders
+    return holders if isinstance(holders, dict) else (holders,)

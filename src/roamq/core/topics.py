@@ -113,7 +113,7 @@ def _check_text(text: str, what: str) -> None:
         raise SelectorError(f"{what} has at least one character", text=text, position=0)  # [MQTT-4.7.3-1]
     if (position := text.find("\0")) >= 0:
         raise SelectorError(f"{what} has no null character", text=text, position=position)  # [MQTT-4.7.3-2]
-    if len(text) > LENGTH_MAX_BYTES or len(text.encode(errors="surrogatepass")) > LENGTH_MAX_BYTES:
+    if len(text) > LENGTH_MAX_BYTES // 4 and len(text.encode(errors="surrogatepass")) > LENGTH_MAX_BYTES:
         shown = text[:40] + "..."
         raise SelectorError(f"{what} is longer than {LENGTH_MAX_BYTES} bytes", text=shown, position=40)
 

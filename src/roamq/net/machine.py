@@ -138,6 +138,8 @@ class Machine:
         self._failure: Exception | None = None
         """Why the input that is being handled failed."""
         self._named = 0
+        self._name_client = self.new_client_id
+        """Made once for all connections: a bound method takes 64 bytes."""
         broker.contexts.works_in_slices = broker.contexts.sends_heads = True
         set_quotas(self, self.settings)
         if settings.classes and in_force is None:
@@ -184,7 +186,7 @@ class Machine:
 
     def opened(self, connection: int, now: float, listener: str, peer: str) -> None:
         self.host.time = now
-        mqtt = ServerConnection(self.settings.limits, self.new_client_id)
+        mqtt = ServerConnection(self.settings.limits, self._name_client)
         self.connections.add(Connection(connection, mqtt, listener, peer))
 
     def received(self, connection: int, data: bytes, now: float) -> None:

@@ -70,6 +70,5 @@ class Staged:
 
     writes: list[tuple[int, bytes]] = field(default_factory=list)
     closing: list[int] = field(default_factory=list)
-    logins: list[Login] = field(default_factory=list)
     links: Any = None
     admitted: list[int] = field(default_factory=list)

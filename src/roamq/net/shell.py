@@ -108,15 +108,16 @@ class Shell:
 
     # --- inputs ------------------------------------------------------------------------------------------------
 
-    def feed(self, kind: InputKind, *details: Any) -> None:
-        """Apply an input that happens now, and write it down for the journal."""
+    def feed(self, kind: InputKind, *details: Any, hurries: bool = True) -> None:
+        """Apply an input that happens now, and write it down for the journal. `hurries`: what it causes leaves soon,
+        whatever others send."""
         entry = (int(kind), self.now(), *details)
         if self._pending is not None:
             self._pending.append(entry)
         error = self.live.apply(entry)
         if error is not None:
             self._fault(entry, error)
-        self._hurries = True
+        self._hurries = self._hurries or hurries
         if not self._scheduled:
             self._schedule()
 
@@ -168,6 +169,9 @@ class Shell:
             mqtt = self.mqtt(number)
             self._pending.append((_RECEIVED, now, number, without_password(mqtt, data, end)))
             leave_out_second_connect(self._pending, number, mqtt)
+        logins = self.live.machine.out.logins
+        while logins:
+            self._check(logins.pop(0))  # the answer is an input of its own, behind CONNECT in the journal
         if not self._scheduled:
             self._schedule()
 
@@ -276,7 +280,7 @@ class Shell:
         """Take the outputs of the live broker."""
         self._gathering_since, self._hurries = None, False
         out = self.live.take()
-        staged = Staged(closing=out.closing, logins=out.logins)
+        staged = Staged(closing=out.closing)
         writes = staged.writes
         clients = self.clients
         for number, mqtt in out.dirty.items():
@@ -320,12 +324,10 @@ class Shell:
                 client.close()
         if self.neighbours is not None:
             self.neighbours.release(staged.links)
-        for login in staged.logins:
-            self._check(login)
 
     def _check(self, login: Login) -> None:
         client = self.clients.get(login.connection)
-        if client is not None:
+        if client is not None and client.certified_user is not None:
             login = login._replace(certified=client.certified_user)
         verdict = self._logins.check(login)
         if isinstance(verdict, (bool, UserIdentity)):

@@ -87,7 +87,7 @@ class ByInterest(TreeUnicast):
         self._sent_index: dict[BrokerId, CoverIndex] = {}
         """Neighbour -> what this broker asked it for."""
         self._wanted_index = CoverIndex()
-        """What is wanted at this broker, and what its neighbours asked it for."""
+        """What is wanted at this broker, and what its neighbours asked it for; nothing while it has no neighbour."""
         self._put_offs: list[PutOff] = []
         self._index: MatchIndex[tuple[BrokerId, Filter]] = MatchIndex()
         self._routes: dict[tuple[BrokerId, bool, Hashable], tuple[BrokerId, ...]] = {}
@@ -154,8 +154,9 @@ class ByInterest(TreeUnicast):
     # --- subscriptions ------------------------------------------------------------------------------------
 
     def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
-        self._here[filter] += 1
-        if self._here[filter] == 1:
+        count = self._here.get(filter, 0)
+        self._here[filter] = count + 1
+        if not count and self._from:
             self._wanted_index.add(filter)
             for neighbour, origins in self._from.items():
                 self._ask(neighbour, filter, origins, mobile)
@@ -165,7 +166,8 @@ class ByInterest(TreeUnicast):
         self._here[filter] -= 1
         if not self._here[filter]:
             del self._here[filter]
-            self._wanted_index.remove(filter)
+            if self._from:
+                self._wanted_index.remove(filter)
             for neighbour, origins in self._from.items():
                 self._ask_no_more(neighbour, filter, origins, mobile)
 
@@ -352,7 +354,7 @@ class ByInterest(TreeUnicast):
     def _index_filters(self) -> None:
         """Make the indexes anew, from what is wanted and was asked for."""
         self._wanted_index = CoverIndex()
-        for filters in (self._here, *self._asked.values()):
+        for filters in (self._here, *self._asked.values()) if self._from else ():
             for filter in filters:
                 self._wanted_index.add(filter)
         self._sent_index = {neighbour: CoverIndex() for neighbour in self._sent}

@@ -183,13 +183,13 @@ class Scheme(ABC):
 
     def on_subscribe(self, client: ClientId, filter: Filter) -> None:
         context = self.contexts[client]
-        for part in self.parts:
+        for part in self.parts.of_subscriptions:
             part.on_subscribe(context, filter)
         self.contexts.add_filter(context, filter)
 
     def on_unsubscribe(self, client: ClientId, filter: Filter) -> None:
         context = self.contexts[client]
-        for part in self.parts:
+        for part in self.parts.of_subscriptions:
             part.on_unsubscribe(context, filter)
         self.contexts.remove_filter(context, filter)
 

@@ -83,7 +83,7 @@ def test_a_slice_is_as_long_as_its_time_allows(monkeypatch: pytest.MonkeyPatch) 
             sizes.append(len(data))
             now[0] += cost_s * len(data)
 
-        slices.handle(slices.next(), act)
+        slices.size = slices.handle(slices.next(), act)
 
     assert sizes[:3] == [2048, 4096, 8192], "what costs nothing may be long"
     assert all(size * 1e-6 <= turns.SLICE_S for size in sizes[-5:])

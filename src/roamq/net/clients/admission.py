@@ -17,7 +17,7 @@ from roamq.net.clients.connections import Connection, Connections
 from roamq.net.clients.mqtt.codec import Connect, ReasonCode
 from roamq.net.clients.mqtt.inputs import ClientInput, ConnectRequested
 from roamq.net.clients.mqtt.outbound import PACKET_ID_MAX
-from roamq.net.clients.mqtt.state import RETAINED, SessionState
+from roamq.net.clients.mqtt.state import RETAINED, SESSION_BYTES, SessionState, will_bytes
 from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
 from roamq.net.clients.quota import SessionQuota
 from roamq.net.clients.sessions import ANOTHERS, SESSION_TIMER, Sessions
@@ -297,8 +297,7 @@ class Admission:
             return True
         if not connect.clean_start and self._previous_broker(client, connect) is not None:
             return True
-        now, will = self._host.time, connect.will
-        cost_bytes = SessionState(client_id=client, will=will).cost_bytes
+        now, cost_bytes = self._host.time, SESSION_BYTES + will_bytes(connect.will)
         if not self._quota.has_room(now) or not self._quota.has_room_for(cost_bytes, now):
             return False
         self._quota.begin()
@@ -438,9 +437,12 @@ class Admission:
         if session is not None and session.expired(host.time):
             session = None
             self._sessions.discard(context)
-        epoch = contexts.epoch_of(client)
-        ticket = f"{epoch.connected_at!r}@{epoch.broker}" if epoch is not None else ""
-        inputs = mqtt.accept(session, host.time, user_properties=((TICKET_PROPERTY, ticket),))
+        told: tuple[tuple[str, str], ...] = ()
+        if mqtt.connect.properties.user_properties:
+            epoch = contexts.epoch_of(client)
+            ticket = f"{epoch.connected_at!r}@{epoch.broker}" if epoch is not None else ""
+            told = ((TICKET_PROPERTY, ticket),)
+        inputs = mqtt.accept(session, host.time, user_properties=told)
         connection.client = client
         context.session = mqtt.state
         if session is None:

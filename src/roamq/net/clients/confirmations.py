@@ -53,6 +53,10 @@ class Confirmations:
 
     def hold(self, to: Connection | BrokerId, answer: Suback | Message) -> None:
         """Send SUBACK as soon as the network knows of all that was subscribed to here so far."""
+        asked = self._router.confirm() if self._asked is None else self._asked
+        if not asked:
+            self.send(to, answer)  # there is nobody to ask
+            return
         self._next.append((to, answer))  # type: ignore[arg-type]
         if self._asked is None:
             self._ask()

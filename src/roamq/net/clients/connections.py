@@ -8,7 +8,7 @@ from roamq.core.events import BrokerId, ClientId
 from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
 from roamq.net.outputs import Claims
 
-CONNECTION_BYTES: Final = 3000
+CONNECTION_BYTES: Final = 2500
 """What a connection costs of the memory beside its session; `bounds.connections_max` bounds their number."""
 
 

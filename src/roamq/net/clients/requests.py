@@ -34,6 +34,7 @@ from roamq.net.topics.replays import Replays
 
 DENIED_CHARACTERS_MAX: Final = 300
 """A topic of which nobody has heard may be 64 kB long: of such, a record tells the beginning."""
+_GRANTED: Final = (ReasonCode.GRANTED_QOS_0, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2)
 LOCATION_TOPIC: Final = "$roamq/location"
 """A client publishes its cell here; nobody else sees it."""
 
@@ -154,14 +155,15 @@ class Requests:
     def subscribe(self, connection: Connection, packet: Subscribe) -> None:
         client = connection.client
         assert client is not None
+        access = self._access
         examined = connection.mqtt.examine(packet)
         reasons = []
         shapes = set[str]()
         for wanted in examined.wanted:
-            allowed = self._access.may_subscribe(
+            allowed = access.is_open or access.may_subscribe(
                 connection.user, client, wanted.subscription.topic_filter, connection.claims
             )
-            reason = ReasonCode(wanted.subscription.qos) if allowed else ReasonCode.NOT_AUTHORIZED
+            reason = _GRANTED[wanted.subscription.qos] if allowed else ReasonCode.NOT_AUTHORIZED
             if allowed and wanted.is_new and not self._has_room_for(client, wanted, shapes):
                 reason = ReasonCode.QUOTA_EXCEEDED
             reasons.append(reason)
@@ -185,7 +187,7 @@ class Requests:
         if host.choked is not None:
             bound = "outbox_messages_bytes_max"
         elif self._quota.has_room_for_shape(shape, shapes):
-            if self._quota.has_room_for(wanted.subscription.cost_bytes, host.time):
+            if self._quota.has_room_for(wanted.cost_bytes, host.time):
                 if shape and shape not in self._broker.contexts.watched.index.shapes:
                     shapes.add(shape)
                 return True
@@ -199,7 +201,7 @@ class Requests:
         """SUBACK, when the network knows; and the other brokers are told of places in shared groups."""
         context = self._broker.contexts[client]
         places = tuple(filter for filter in granted if filter.group is not None)
-        if any(filter not in context.filters for filter in granted):
+        if not context.filters.keys() >= set(granted):
             self._visitors.hold(connection, client, suback, places)
             return
         for filter in places:

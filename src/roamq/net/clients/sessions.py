@@ -223,6 +223,8 @@ class Sessions:
         session is left anywhere.
         """
         client, session = context.client, context.session
+        if session is None and _is_blank(context):
+            return
         context.session = None
         connection = self._connections.by_client.get(client)
         epoch = context.epoch if connection is None else max(context.epoch, connection.epoch)
@@ -344,3 +346,16 @@ class Sessions:
             self._broker.on_leave(client)
         self._broker.on_ended(client, message.epoch)
         self._memberships.end_all(client, message.epoch)
+
+
+def _is_blank(context: Context) -> bool:
+    """Has the context just been made, so that there is nothing in it?"""
+    return not (
+        context.filters
+        or context.reach
+        or context.position
+        or context.stored
+        or context.sent_early
+        or context.local_queue is not None
+        or context.late is not None
+    )

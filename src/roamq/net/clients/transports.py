@@ -19,7 +19,7 @@ from websockets.typing import Subprotocol
 from roamq.net.clients.certificates import user_of
 from roamq.net.clients.mqtt.limits import Limits
 from roamq.net.clients.mqtt.session import ConnectionPhase
-from roamq.net.clients.turns import Slices
+from roamq.net.clients.turns import NOTHING_WAITS, Slices
 from roamq.net.durable.inputs import InputKind
 from roamq.net.ops.options import Bounds, Listener
 from roamq.net.shell import Shell
@@ -116,10 +116,11 @@ class ClientSocket(asyncio.Protocol):
         self._closing_at: float | None = None
         self._paused: frozenset[str] = _NOT_PAUSED
         """Why the connection is not read from."""
-        self._first = bytearray()
-        self._slices = Slices()
+        self._first: bytearray | None = None
+        """What has come of a CONNECT that is not whole."""
+        self._slices = NOTHING_WAITS
         """What was read and not looked at."""
-        self._mqtt = Slices()
+        self._mqtt = NOTHING_WAITS
         """What was looked at and is not with the machine: behind CONNECT, or in a long WebSocket frame."""
         self._has_turn = False
         """Whether the connection is in the queue of those that take turns."""
@@ -165,12 +166,14 @@ class ClientSocket(asyncio.Protocol):
         if not slices.waits and len(data) <= slices.size and not self._paused:
             if self.door.turns:
                 told = self.shell.told
-                slices.handle(data, self._take)
+                size = slices.handle(data, self._take)
                 self.shell.hurry(self.number, told)
             else:
-                slices.handle(data, self._take)
+                size = slices.handle(data, self._take)
+            if size != slices.size:
+                self._own_slices().size = size
         else:
-            slices.add(data)
+            self._own_slices().add(data)
             self._wait_for_turn()
         if not self._is_in:
             self._note_gathered()
@@ -178,16 +181,27 @@ class ClientSocket(asyncio.Protocol):
     def take_turn(self) -> bool:
         """Handle one slice; whether there is more that may be handled now."""
         if self._may_go_on():
-            if self._mqtt.waits:
-                self._mqtt.handle(self._mqtt.next(), self._pass_on)
-            else:
-                self._slices.handle(self._slices.next(), self._take)
+            slices, act = (self._mqtt, self._pass_on) if self._mqtt.waits else (self._slices, self._take)
+            slices.size = slices.handle(slices.next(), act)
             if not self._is_through or self.waits_for_login:
                 self._note_gathered()
         self._has_turn = self._may_go_on()
         if not self._has_turn and not self._waits:
             self.resume(TURN)
         return self._has_turn
+
+    def _own_slices(self) -> Slices:
+        """`_slices`, to be changed."""
+        if self._slices is NOTHING_WAITS:
+            self._slices = Slices()
+        return self._slices
+
+    def _keep(self, data: bytes) -> None:
+        """Keep what was looked at until the machine may have it."""
+        if self._mqtt is NOTHING_WAITS:
+            self._mqtt = Slices()
+        self._mqtt.add(data)
+        self._wait_for_turn()
 
     def _may_go_on(self) -> bool:
         is_paused = not self._paused <= _ONLY_TURN
@@ -205,9 +219,7 @@ class ClientSocket(asyncio.Protocol):
             self.door.turns.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_first()
-        self._slices.clear()
-        self._mqtt.clear()
+        self._forget_read()
         if self.number:
             counts = self.shell.counts
             counts["received_bytes"] += self.received_bytes
@@ -240,8 +252,7 @@ class ClientSocket(asyncio.Protocol):
         if not self._is_through:
             self._take_first(data)
         elif self.waits_for_login or self._mqtt.waits:
-            self._mqtt.add(data)
-            self._wait_for_turn()
+            self._keep(data)
         else:
             self._pass_on(data)
 
@@ -253,30 +264,46 @@ class ClientSocket(asyncio.Protocol):
 
     def _take_first(self, data: bytes) -> None:
         """Gather CONNECT. What is none goes to the machine as it is, which knows what to say."""
-        self._first += data
-        end = connect_end(self._first)
-        if end is None or end > len(self._first):
+        first: bytes | bytearray = data
+        if self._first is not None:
+            self._first += data
+            first = self._first
+        end = connect_end(first)
+        if end is None or end > len(first):
+            if self._first is None:
+                self._first = bytearray(data)
             self._expected_bytes = end or 0
             return
-        whole = bytes(self._first)
+        whole = bytes(first)
         self._forget_first()
         self._is_through = True
+        self.shell.connect(self.number, whole[:end] if end else whole, end)
         if not end:
-            self.shell.connect(self.number, whole, end)
             return
-        self.shell.connect(self.number, whole[:end], end)
         mqtt = self.shell.mqtt(self.number)
         if mqtt is not None and mqtt.reading_paused:
             self.waits_for_login = True
             self._login_bytes = end
             self.pause("login")
+        else:
+            self._watch_keep_alive()
         if len(whole) > end:
-            self._mqtt.add(whole[end:])
-            self._wait_for_turn()
+            self._keep(whole[end:])
+
+    def _watch_keep_alive(self) -> None:
+        """The client is in. It will be looked at when its CONNECT had to be whole; one that may not be silent for so
+        long, before."""
+        deadline = self._deadline()
+        if deadline is not None and deadline < self._opened_at + self.door.bounds.connect_timeout_s:
+            self.shell.watch(self.number, deadline)
+
+    def _deadline(self) -> float | None:
+        mqtt = self.shell.mqtt(self.number)
+        return None if mqtt is None else mqtt.keep_alive_deadline()
 
     def _gathering_bytes(self) -> int:
         """What is held of a CONNECT that is not whole."""
-        return len(self._first)
+        return 0 if self._first is None else len(self._first)
 
     def _note_gathered(self) -> None:
         """So much is held of a client that is not let in: a stranger gets no more, and all of them share a bound."""
@@ -292,16 +319,18 @@ class ClientSocket(asyncio.Protocol):
             bound = "connects_bytes_max"
         if bound is not None:
             self.shell.counts[f"refused {bound}"] += 1
-            self._slices.clear()
-            self._mqtt.clear()
-            self._forget_first()
+            self._forget_read()
             self.abort()
+
+    def _forget_read(self) -> None:
+        self._slices = self._mqtt = NOTHING_WAITS
+        self._forget_first()
 
     def _forget_first(self) -> None:
         self.door.gathered_bytes -= self._gathered
         self._gathered = 0
         self._expected_bytes = self._login_bytes = 0
-        self._first = bytearray()
+        self._first = None
 
     def _take_limited(self, data: bytes) -> None:
         """Count what was published; who is over the rate is not read from until it is within again."""
@@ -403,8 +432,7 @@ class ClientWebSocket(ClientSocket):
     def _take_frame(self, data: bytes) -> None:
         """A frame may be longer than a slice of what was read: it is cut into slices of its own."""
         if self._is_through and len(data) > self._mqtt.size:
-            self._mqtt.add(data)
-            self._wait_for_turn()
+            self._keep(data)
         else:
             self._take_mqtt(data)
 

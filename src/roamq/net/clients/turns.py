@@ -81,15 +81,17 @@ class Slices:
         self._at = 0
         self.waits = bool(self._data)
 
-    def handle(self, data: bytes, act: Callable[[bytes], None]) -> None:
-        """Handle a slice, and learn from the time it takes how long the next one may be."""
+    def handle(self, data: bytes, act: Callable[[bytes], None]) -> int:
+        """Handle a slice; how long the next one may be, by the time that this one took."""
         began = time.perf_counter()
         act(data)
         took = time.perf_counter() - began
+        size = self.size
         if took > SLICE_S:
-            self.size = max(SLICE_BYTES_MIN, self.size // 2)
-        elif took < SLICE_S / 2 and self.size < SLICE_BYTES_MAX and len(data) >= self.size:
-            self.size *= 2
+            return max(SLICE_BYTES_MIN, size // 2)
+        if len(data) >= size and took < SLICE_S / 2 and size < SLICE_BYTES_MAX:
+            return size * 2
+        return size
 
     def next(self) -> bytes:
         data = self._data[self._at : self._at + self.size]
@@ -102,3 +104,7 @@ class Slices:
         self._data = b""
         self._at = 0
         self.waits = False
+
+
+NOTHING_WAITS: Final = Slices()
+"""What connections share that have sent little at a time, as most. Nobody adds to it."""

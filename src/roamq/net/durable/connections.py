@@ -74,7 +74,7 @@ def said(packer: Packer, mqtt: Any) -> dict[str, Any]:
     return {
         "phase": packer.pack(mqtt.phase),
         "received_at": mqtt.received_at,
-        "early": [[PACKET_NAMES[packet.__class__], _encode(packet)] for packet in mqtt._early],
+        "early": [[PACKET_NAMES[packet.__class__], _encode(packet)] for packet in mqtt._early or ()],
         "connect": None if connect is None else _encode(msgspec.structs.replace(connect, password=None)),
         "terms": None if terms is None else _encode(terms),
         "decoder": [packer.pack(getattr(decoder, name)) for name in DECODER_FIELDS],
@@ -103,7 +103,7 @@ def _fill(unpacker: Unpacker, mqtt: ServerConnection, row: Row) -> None:
     mqtt.__init__(machine.settings.limits, machine.new_client_id)  # type: ignore[misc]
     mqtt.phase = unpacker.unpack(plain["phase"])
     mqtt.received_at = plain["received_at"]
-    mqtt._early = list(_early(plain["early"]))
+    mqtt._early = list(_early(plain["early"])) or None
     version = None if plain["version"] is None else Version(plain["version"])
     decoder = mqtt._decoder = Decoder(version, max_packet_size=mqtt.limits.maximum_packet_size)
     for name, value in zip(DECODER_FIELDS, plain["decoder"], strict=True):

@@ -246,7 +246,10 @@ def _but(*names: str) -> frozenset[str]:
 
 PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     LiveBroker: ("live", _NOTHING),
-    Machine: ("machine", _but("settings", "made_of", "me", "_failure", "_handlers", "_timers")),
+    Machine: (
+        "machine",
+        _but("settings", "made_of", "me", "_failure", "_handlers", "_timers", "_name_client"),
+    ),
     Connections: ("connections", _NOTHING),
     Outboxes: ("outboxes", _but("_encoded")),
     Resuming: ("resuming", _NOTHING),

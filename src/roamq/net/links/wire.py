@@ -23,20 +23,25 @@ from roamq.core.events import NO_ATTRIBUTES, BrokerId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.net.clients.mqtt import state
-from roamq.net.clients.mqtt.codec.publishing import EncodedMessage, cost_of
+from roamq.net.clients.mqtt.codec.publishing import EVENT_BYTES, EncodedMessage, cost_of
 from roamq.net.clients.mqtt.subscriptions import asked_for
 
 EVENT_VALUES: Final = 13
 _EXT_8: Final = 0xC7
 """MessagePack: an extension of up to 255 bytes; its length, its type and its bytes follow."""
 _EXT_8_HEADER: Final = 3
+_EXT_8_MAX: Final = 255
 Plain = Any
 """What MessagePack has a form for."""
 _FILTER, _EVENT, _MESSAGE, _SESSION, _EPOCH, _EVENT_ID = range(1, 7)
+_EVENT_HEADERS: Final = tuple(bytes((_EXT_8, length, _EVENT)) for length in range(_EXT_8_MAX + 1))
+"""What most frames begin with, by the length of what follows."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _encode: Final = _ENCODER.encode
 _decode_plain: Final = msgspec.msgpack.Decoder().decode
 """Of values without extensions of ours."""
+_event_id: Final = tuple.__new__
+"""Makes an `EventId` without a call of its own: one for every event that comes."""
 _PLAIN: Final = frozenset((str, int, float, bool, bytes, type(None)))
 """Kinds of values that MessagePack has: they are sent as they are."""
 
@@ -59,7 +64,10 @@ def message_type(name: str) -> type[Message] | None:
 
 def encode(message: Message | Event) -> bytes:
     if message.__class__ is Event:
-        return _encode(Ext(_EVENT, _encode(event_values(message))))
+        body = _encode(event_values(message))
+        if len(body) <= _EXT_8_MAX:
+            return _EVENT_HEADERS[len(body)] + body
+        return _encode(Ext(_EVENT, body))
     return _encode(_pack(message))
 
 
@@ -134,11 +142,16 @@ def event_of_values(values: Sequence[Plain], cost_bytes: int | None = None) -> E
         assigned,
         carried,
         is_handed_on,
-    ) = values[:EVENT_VALUES]
+    ) = values if len(values) == EVENT_VALUES else values[:EVENT_VALUES]
+    if cost_bytes is None:
+        if attributes or retain or carried:
+            cost_bytes = cost_of(topic, payload, carried or b"", attributes or (), retain=retain)
+        else:
+            cost_bytes = EVENT_BYTES + 2 * (len(payload) + len(topic))  # `cost_of`, without a call
     # By position, as in `event_of`: id, topic, attributes, payload, published_at, expires_at, publisher, qos, retain,
     # properties, assigned, is_handed_on, cost_bytes.
     return Event(
-        EventId(origin, sequence),
+        _event_id(EventId, (origin, sequence)),
         topic,
         attributes or NO_ATTRIBUTES,
         payload,
@@ -150,9 +163,7 @@ def event_of_values(values: Sequence[Plain], cost_bytes: int | None = None) -> E
         None if carried is None else EncodedMessage(topic, payload, carried),
         assigned,
         is_handed_on,
-        cost_of(topic, payload, carried or b"", attributes or (), retain=retain)
-        if cost_bytes is None
-        else cost_bytes,
+        cost_bytes,
     )
 
 

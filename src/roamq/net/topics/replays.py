@@ -32,6 +32,9 @@ class Replays:
 
     def begin(self, client: ClientId, filters: Iterable[Filter]) -> None:
         """The client has subscribed: it gets what the filters match ([MQTT-3.3.1-9])."""
+        filters = [filter for filter in filters if self._retained.may_match(filter)]
+        if not filters:
+            return
         is_under_way = client in self._waiting
         searches = self._waiting.setdefault(client, deque())
         searches.extend(self._retained.search(filter) for filter in filters)

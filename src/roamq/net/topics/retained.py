@@ -198,6 +198,11 @@ class RetainedMessages:
             if node.event is not None:
                 yield node.event
 
+    def may_match(self, filter: Filter) -> bool:
+        """Whether a search may find something, by the first level."""
+        first = filter.levels[0]
+        return first in ("+", "#") or first in self._root.below
+
     def search(self, filter: Filter) -> Search:
         """Begin to look for what the filter matches."""
         return Search(filter, self._root, self._number)

@@ -88,6 +88,8 @@ class Parts:
         """The parts that care for events."""
         self.pending: list[Sized] = []
         """What each of them looks through then; most of the time there is nothing in any."""
+        self.of_subscriptions: list[Part] = []
+        """The parts that care for what clients subscribe to."""
         for part in parts:
             self.add(part)
 
@@ -99,6 +101,9 @@ class Parts:
         if type(part).on_event is not Part.on_event:
             self._listeners.append(part)
             self.pending.append(part.pending)
+        kind = type(part)
+        if (kind.on_subscribe, kind.on_unsubscribe) != (Part.on_subscribe, Part.on_unsubscribe):
+            self.of_subscriptions.append(part)
 
     def on_event(self, event: Event) -> None:
         """An event reached this broker, for the first time, and something is `pending`."""

@@ -49,7 +49,6 @@ def test_bytes_are_forwarded_once_the_route_is_known() -> None:
         (lambda: (connected(), event(retain=True)), "RETAIN depends on the subscription"),
         (lambda: (connected(Properties(maximum_packet_size=100)), event()), "the client takes only so much"),
         (lambda: (connected(Properties(topic_alias_maximum=5)), event()), "aliases are the connection's"),
-        (lambda: (connected(version=Version.V311), event()), "encoded for the other version only"),
     ],
 )
 def test_what_is_not_that_simple_takes_the_long_way(
@@ -59,6 +58,17 @@ def test_what_is_not_that_simple_takes_the_long_way(
     connection.subscriptions.route(said)
     assert not connection.outbound.deliver_at_once(said), why
     assert connection.take_output() == []
+
+
+def test_the_first_receiver_of_a_version_has_the_message_encoded() -> None:
+    """As with an event that came over a link. The long way counts what one input sends to a client, and the first of
+    twenty receivers had to rest while the others got everything."""
+    connection, said = connected(version=Version.V311), event()
+    connection.subscriptions.route(said)
+
+    assert connection.outbound.deliver_at_once(said)
+
+    assert connection.take_output() == [encode(Publish("t", b"hello"), Version.V311)]
 
 
 def test_qos_1_to_a_subscription_at_qos_0_needs_no_acknowledgement() -> None:

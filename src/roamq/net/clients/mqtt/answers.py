@@ -24,6 +24,8 @@ EXPLANATION_MAX: Final = 256
 def encode_answer(packet: Packet, terms: Terms) -> bytes | None:
     """The packet on the wire, or `None` if even without its explanations the client would not take it."""
     properties: Properties = getattr(packet, "properties", NO_PROPERTIES)
+    if properties is NO_PROPERTIES and terms.packet_size_max is None:
+        return encode(packet, terms.version)
     may_explain = terms.problem_information or isinstance(packet, _MAY_EXPLAIN)  # [MQTT-3.1.2-29]
     if properties is not NO_PROPERTIES and not may_explain:
         packet = _without_explanation(packet, properties)

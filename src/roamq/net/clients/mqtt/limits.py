@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions_max: int = 10_000
     """Per session; more get 0x97 (Quota exceeded)."""
     subscriptions_bytes_max: int = 32 * 1024 * 1024
-    """What the subscriptions of a session may cost of the memory: about 2,000 bytes and twice the topic filter each,
+    """What the subscriptions of a session may cost of the memory: about 1,600 bytes and twice the topic filter each,
     16 to 76 for a level, and twelve times a selector. More get 0x97."""
     shared_subscriptions_max: int = 64
     """Of them, shared ones: they cost more, for every end of one looks at all that is stored. More get 0x97."""

@@ -176,7 +176,10 @@ class Outbound:
         assert isinstance(message, EncodedMessage)
         whole = message.whole_5 if self._v5 else message.whole_311
         if not whole:
-            return False  # the first receiver of this version has it encoded
+            try:
+                whole = message.qos_0(self._v5)  # for the first receiver of this version
+            except OverflowError:
+                return False
         self._output.append(whole)
         return True
 

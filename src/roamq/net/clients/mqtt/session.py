@@ -65,6 +65,8 @@ from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
 _SUCCESS: Final = ReasonCode.SUCCESS
 _acknowledgement: Final = struct.Struct(">BBH").pack
 """PUBACK or PUBREC in its shortest form: first byte, remaining length, packet id."""
+_suback_of_one: Final = struct.Struct(">BBHB").pack
+"""SUBACK of 3.1.1 for one topic filter, which is what most SUBSCRIBEs ask for."""
 
 
 class ConnectionPhase(Enum):
@@ -112,7 +114,7 @@ class ServerConnection:
         """When the last packet came."""
         self._new_client_id = new_client_id
         self._decoder = Decoder(max_packet_size=limits.maximum_packet_size)
-        self._early: list[Packet] = []
+        self._early: list[Packet] | None = None
         """What the client sent before we answered its CONNECT."""
         # Known from CONNECT on, and from `accept` on.
         self.connect: Connect
@@ -200,6 +202,8 @@ class ServerConnection:
             raise _auth_without_method()
         elif isinstance(packet, Connect):
             raise _second_connect()
+        elif self._early is None:
+            self._early = [packet]
         else:
             self._early.append(packet)
 
@@ -282,17 +286,20 @@ class ServerConnection:
         self._plain_qos = 1 if terms.version is Version.V311 and self.limits.maximum_qos else 0
         self.phase = ConnectionPhase.OPEN
         self.received_at = now
-        known = {name for name, _ in self.connect.properties.user_properties}
-        told = tuple(pair for pair in user_properties if pair[0] in known)
+        told = user_properties
+        if told:
+            known = {name for name, _ in self.connect.properties.user_properties}
+            told = tuple(pair for pair in told if pair[0] in known)
         connack = negotiation.connack(self.connect, terms, self.limits, session_present=present)
         if told:
             properties = msgspec.structs.replace(connack.properties, user_properties=told)
             connack = msgspec.structs.replace(connack, properties=properties)
         self._send(connack)
         self.outbound.resume()
-        early, self._early = self._early, []
         inputs: list[ClientInput] = []
-        self._handle_all(early, inputs, now)
+        if self._early is not None:
+            early, self._early = self._early, None
+            self._handle_all(early, inputs, now)
         return inputs
 
     def join(self, earlier: SessionState) -> None:
@@ -352,6 +359,11 @@ class ServerConnection:
 
     def answer(self, suback: Suback) -> None:
         """Send what `grant` gave."""
+        if len(suback.reasons) == 1 and self.terms.version is Version.V311:
+            if self.phase is not ConnectionPhase.CLOSED:
+                (reason,) = suback.reasons  # [MQTT-3.9.3-2] of 3.1.1: one code for every failure
+                self.output.append(_suback_of_one(0x90, 3, suback.packet_id, min(reason, 0x80)))
+            return
         self._send(suback)
 
     def subscribed(self, examined: Examined, reasons: Sequence[ReasonCode], reason_string: str = "") -> None:

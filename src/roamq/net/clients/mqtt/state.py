@@ -18,9 +18,9 @@ RETAINED: Final = BrokerId("$retained")
 that they never disturb the read position of the broker where they were published."""
 
 
-SESSION_BYTES: Final = 2200
+SESSION_BYTES: Final = 1700
 """What a session costs of the memory, without what is in it. `python -m benchmarks memory` compares all of these."""
-SUBSCRIPTION_BYTES: Final = 2000
+SUBSCRIPTION_BYTES: Final = 1600
 LEVEL_BYTES: Final = 16
 """A level of a topic filter: its place in the filter and in the indexes."""
 LEVEL_TEXT_BYTES: Final = 60
@@ -28,12 +28,12 @@ LEVEL_TEXT_BYTES: Final = 60
 WILL_BYTES: Final = 400
 
 
-def will_bytes(will: Will) -> int:
+def will_bytes(will: Will | None) -> int:
     """What a will costs of the memory."""
-    return WILL_BYTES + len(will.payload) + 2 * len(will.topic)
+    return 0 if will is None else WILL_BYTES + len(will.payload) + 2 * len(will.topic)
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class Subscription(msgspec.Struct, frozen=True, gc=False):
     """A topic filter as granted, with its options (section 3.8.3.1)."""
 
     topic_filter: str
@@ -74,6 +74,8 @@ class InFlight(msgspec.Struct, gc=False):
 
 NO_IDS: Final = set[int]()
 """What sessions share that have received nothing at QoS 2: an empty set takes 216 bytes. Nobody adds to it."""
+NOTHING_EARLY: Final = dict[BrokerId, dict[int, None]]()
+"""Likewise, of clients that got nothing before older events."""
 
 
 class SessionState(msgspec.Struct, kw_only=True):
@@ -103,7 +105,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     replays: int = 0
     """How many retained messages were replayed: the last sequence of the origin `RETAINED`."""
 
-    sent_early: dict[BrokerId, dict[int, None]] = {}
+    sent_early: dict[BrokerId, dict[int, None]] = msgspec.field(default_factory=lambda: NOTHING_EARLY)
     """Events that the client got before older ones, by origin: it must not get them again when the older ones come."""
     is_provisional: bool = False
     """Whether an earlier session may still be on its way here, for which the client was not made to wait."""
@@ -111,7 +113,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     @property
     def cost_bytes(self) -> int:
         """What the session costs of the memory, within a factor of two; stored events are charged apart."""
-        return SESSION_BYTES + self.subscription_bytes + (0 if self.will is None else will_bytes(self.will))
+        return SESSION_BYTES + self.subscription_bytes + will_bytes(self.will)
 
     @property
     def is_unused(self) -> bool:
@@ -127,14 +129,20 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.subscription_bytes = sum(one.cost_bytes for one in self.subscriptions.values())
         self.outbound = {**earlier.outbound, **self.outbound}
         for origin, sequences in earlier.sent_early.items():
-            self.sent_early.setdefault(origin, {}).update(sequences)
+            self._early_of(origin).update(sequences)
         self.last_packet_id = max(self.last_packet_id, earlier.last_packet_id)
         self.replays = max(self.replays, earlier.replays)
         self.is_provisional = self.is_provisional and earlier.is_provisional
 
     def note_sent_early(self, event_id: EventId) -> None:
         """The client got this event before older ones."""
-        self.sent_early.setdefault(event_id[0], {})[event_id[1]] = None
+        self._early_of(event_id[0])[event_id[1]] = None
+
+    def _early_of(self, origin: BrokerId) -> dict[int, None]:
+        """What the client got of an origin before older events, to be added to."""
+        if self.sent_early is NOTHING_EARLY:
+            self.sent_early = {}
+        return self.sent_early.setdefault(origin, {})
 
     def take_sent_early(self, event_id: EventId) -> bool:
         """Whether the client got this event before older ones. The event's turn has come: its note is removed."""

@@ -1,6 +1,6 @@
 """What a SUBSCRIBE asks for, filter by filter, and the SUBACK that answers it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -30,6 +30,8 @@ class Subscribing(msgspec.Struct, frozen=True):
     """Send the retained messages that match ([MQTT-3.3.1-9] to -11)."""
     replaced: Filter | None
     """What the same topic filter stood for before, if its selector was another."""
+    cost_bytes: int
+    """Of the subscription."""
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -53,36 +55,49 @@ def examine(packet: Subscribe, subscriptions: SubscriptionSet, limits: Limits) -
     if unreadable is not None:
         return Examined(packet.packet_id, (), (unreadable,) * len(packet.requests), told)
     selector_bytes, costs = subscriptions.selector_bytes, subscriptions.cost_bytes
+    identifiers = packet.properties.subscription_identifiers
     for request in packet.requests:
         try:
+            topic_filter = request.topic_filter
             refusal = _unsupported(packet, request, limits)
-            selector_bytes += len(selector or "")
-            if selector and selector_bytes > limits.selectors_bytes_max:
-                refusal = refusal or ReasonCode.QUOTA_EXCEEDED
-            is_more = (
-                request.topic_filter not in new and subscriptions.filter_of(request.topic_filter) is None
+            subscription = Subscription(
+                topic_filter,
+                min(request.qos, limits.maximum_qos),  # [MQTT-3.2.2-10]
+                request.no_local,
+                request.retain_as_published,
+                identifiers[0] if identifiers else 0,
+                selector,
             )
-            if is_more and len(subscriptions) + len(new) >= limits.subscriptions_max:
-                refusal = refusal or ReasonCode.QUOTA_EXCEEDED
-            costs += Subscription(request.topic_filter, selector=selector).cost_bytes
-            if is_more and costs > limits.subscriptions_bytes_max:
-                refusal = refusal or ReasonCode.QUOTA_EXCEEDED
-            if is_more and request.topic_filter.startswith("$share/"):
-                begun = sum(topic_filter.startswith("$share/") for topic_filter in new)
-                if subscriptions.shared + begun >= limits.shared_subscriptions_max:
+            if selector:
+                selector_bytes += len(selector)
+                if selector_bytes > limits.selectors_bytes_max:
                     refusal = refusal or ReasonCode.QUOTA_EXCEEDED
+            held = subscriptions.filter_of(topic_filter)
+            is_more = held is None and topic_filter not in new
+            cost_bytes = subscription.cost_bytes
+            costs += cost_bytes
+            if is_more:
+                if len(subscriptions) + len(new) >= limits.subscriptions_max:
+                    refusal = refusal or ReasonCode.QUOTA_EXCEEDED
+                if costs > limits.subscriptions_bytes_max:
+                    refusal = refusal or ReasonCode.QUOTA_EXCEEDED
+                if topic_filter.startswith("$share/"):
+                    begun = sum(other.startswith("$share/") for other in new)
+                    if subscriptions.shared + begun >= limits.shared_subscriptions_max:
+                        refusal = refusal or ReasonCode.QUOTA_EXCEEDED
             if refusal is None:
-                subscribing = _subscribing(packet, request, selector, subscriptions, new, limits)
+                before = new.get(topic_filter) or held
+                subscribing = _subscribing(request, subscription, before, cost_bytes, limits)
                 shape = subscribing.filter.shape
                 if shape and not subscriptions.has_shape(shape):
                     shapes.add(shape)
-                if shape in shapes and subscriptions.shapes + len(shapes) > limits.wildcard_shapes_max:
-                    shapes.discard(shape)
-                    refusal = ReasonCode.QUOTA_EXCEEDED
+                    if subscriptions.shapes + len(shapes) > limits.wildcard_shapes_max:
+                        shapes.discard(shape)
+                        refusal = ReasonCode.QUOTA_EXCEEDED
             if refusal is None:
                 wanted.append(subscribing)
-                if is_more or request.topic_filter in new:
-                    new[request.topic_filter] = subscribing.filter
+                if is_more or topic_filter in new:
+                    new[topic_filter] = subscribing.filter
         except SelectorError as error:
             refusal, told = ReasonCode.TOPIC_FILTER_INVALID, str(error)
         reasons.append(refusal)
@@ -110,10 +125,9 @@ def _unsupported(packet: Subscribe, request: SubscriptionRequest, limits: Limits
     """Sections 3.2.2.3.11 to 3.2.2.3.13: what CONNACK said is not available."""
     if request.topic_filter.count("/") >= limits.topic_levels_max:
         return ReasonCode.TOPIC_FILTER_INVALID
-    shared = request.topic_filter.startswith("$share/")
-    if shared and not limits.shared_subscription_available:
+    if not limits.shared_subscription_available and request.topic_filter.startswith("$share/"):
         return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-    if has_wildcard(request.topic_filter) and not limits.wildcard_subscription_available:
+    if not limits.wildcard_subscription_available and has_wildcard(request.topic_filter):
         return ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
     if packet.properties.subscription_identifiers and not limits.subscription_identifier_available:
         return ReasonCode.SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED
@@ -121,33 +135,25 @@ def _unsupported(packet: Subscribe, request: SubscriptionRequest, limits: Limits
 
 
 def _subscribing(
-    packet: Subscribe,
     request: SubscriptionRequest,
-    selector: str | None,
-    subscriptions: SubscriptionSet,
-    new: Mapping[str, Filter],
+    subscription: Subscription,
+    before: Filter | None,
+    cost_bytes: int,
     limits: Limits,
 ) -> Subscribing:
-    identifiers = packet.properties.subscription_identifiers
-    filter_ = asked_for(request.topic_filter, selector)
-    before = new.get(request.topic_filter) or subscriptions.filter_of(request.topic_filter)
+    """`before`: what the topic filter stands for already, by an earlier packet or an earlier place in this one."""
+    filter_ = asked_for(subscription.topic_filter, subscription.selector)
     # [MQTT-3.3.1-9] always, [MQTT-3.3.1-10] if it is new, [MQTT-3.3.1-11] never; a shared one never (4.8.2).
     replay = filter_.group is None and (
         request.retain_handling == 0 or (request.retain_handling == 1 and before is None)
     )
     return Subscribing(
-        subscription=Subscription(
-            request.topic_filter,
-            min(request.qos, limits.maximum_qos),  # [MQTT-3.2.2-10]
-            request.no_local,
-            request.retain_as_published,
-            identifiers[0] if identifiers else 0,
-            selector,
-        ),
+        subscription=subscription,
         filter=filter_,
         is_new=before is None,
         replay=replay and limits.retain_available,
-        replaced=before if before != filter_ else None,
+        replaced=before if before is not None and before != filter_ else None,
+        cost_bytes=cost_bytes,
     )
 
 
@@ -160,8 +166,12 @@ def grant(
     """
     for subscribing, reason in zip(examined.wanted, reasons, strict=True):
         if not reason.failed:
-            granted = msgspec.structs.replace(subscribing.subscription, qos=int(reason))
+            granted = subscribing.subscription
+            if granted.qos != reason:
+                granted = msgspec.structs.replace(granted, qos=int(reason))
             subscriptions.add(granted, subscribing.filter)
-    decided = iter(reasons)
-    answers = tuple(next(decided) if reason is None else reason for reason in examined.reasons)
+    answers = tuple(reasons)
+    if len(answers) < len(examined.reasons):
+        decided = iter(reasons)
+        answers = tuple(next(decided) if reason is None else reason for reason in examined.reasons)
     return Suback(examined.packet_id, answers, explanation(examined.reason_string or reason_string))

@@ -113,11 +113,15 @@ class SubscriptionSet:
     @property
     def shapes(self) -> int:
         """In how many ways the subscriptions place their wildcards."""
-        return len(self._count_shapes() if self._shapes is None else self._shapes)
+        if self._shapes is not None:
+            return len(self._shapes)
+        return len({filter.shape for filter in self._filters.values() if filter.shape})
 
     def has_shape(self, shape: str) -> bool:
         """Does any subscription place its wildcards so?"""
-        return shape in (self._count_shapes() if self._shapes is None else self._shapes)
+        if self._shapes is not None:
+            return shape in self._shapes
+        return any(filter.shape == shape for filter in self._filters.values())
 
     def _count_shapes(self) -> Counter[str]:
         return Counter(filter.shape for filter in self._filters.values() if filter.shape)

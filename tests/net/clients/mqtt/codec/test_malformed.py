@@ -180,5 +180,5 @@ def test_a_large_packet_in_small_reads_is_joined_once() -> None:
 
     for at in range(0, len(encoded) - 1, 100):
         assert decoder.feed(encoded[at : min(at + 100, len(encoded) - 1)]) == []
-    assert len(decoder._held) > 9_000
+    assert len(decoder._held or ()) > 9_000
     assert decoder.feed(encoded[-1:]) == [packet]

@@ -39,7 +39,8 @@ class Decoder:
         self.max_packet_size = max_packet_size
         self._v5 = version is Version.V5
         self._connect_seen = False
-        self._held: list[bytes] = []
+        self._held: list[bytes] | None = None
+        """What has come of a packet that is not whole."""
         self._held_bytes = 0
         self.unread_connect: int | None = None
         """Bytes at the end of the last read that begin with a second CONNECT, which is not read: it has a password."""
@@ -54,7 +55,7 @@ class Decoder:
             if self._held_bytes < self._needed_bytes:
                 return []
             data = b"".join(self._held)
-            self._held.clear()
+            self._held = None
         packets: list[Packet] = []
         try:
             rest, self._needed_bytes = self._parse(data, packets)
@@ -62,7 +63,7 @@ class Decoder:
             error.decoded = packets
             raise
         if rest < len(data):
-            self._held.append(data[rest:] if rest else data)
+            self._held = [data[rest:] if rest else data]
             self._held_bytes = len(data) - rest
         return packets
 

@@ -14,17 +14,25 @@ VARIABLE_INTEGER_MAX: Final = 268_435_455
 def _need(count: int, position: int, end: int) -> int:
     stop = position + count
     if stop > end:
-        raise MqttError(f"packet ends {stop - end} bytes too early")
+        raise _too_short(stop, end)
     return stop
 
 
+def _too_short(stop: int, end: int) -> MqttError:
+    return MqttError(f"packet ends {stop - end} bytes too early")
+
+
 def read_byte(data: bytes, position: int, end: int) -> tuple[int, int]:
-    stop = _need(1, position, end)
+    stop = position + 1
+    if stop > end:
+        raise _too_short(stop, end)
     return data[position], stop
 
 
 def read_u16(data: bytes, position: int, end: int) -> tuple[int, int]:
-    stop = _need(2, position, end)
+    stop = position + 2
+    if stop > end:
+        raise _too_short(stop, end)
     return data[position] << 8 | data[position + 1], stop
 
 
@@ -50,9 +58,13 @@ def read_variable(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def read_binary(data: bytes, position: int, end: int) -> tuple[bytes, int]:
-    length, position = read_u16(data, position, end)
-    stop = _need(length, position, end)
-    return data[position:stop], stop
+    start = position + 2
+    if start > end:
+        raise _too_short(start, end)
+    stop = start + (data[position] << 8 | data[position + 1])
+    if stop > end:
+        raise _too_short(stop, end)
+    return data[start:stop], stop
 
 
 def read_string(data: bytes, position: int, end: int) -> tuple[str, int]:

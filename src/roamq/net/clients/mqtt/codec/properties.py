@@ -50,6 +50,8 @@ class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     def user_property(self, name: str) -> str | None:
         """The first user property of that name."""
+        if not self.user_properties:
+            return None
         return next((value for key, value in self.user_properties if key == name), None)
 
 

@@ -8,6 +8,7 @@ remaining expiry - costs an encoding of its own.
 """
 
 from collections.abc import Sized
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -26,6 +27,9 @@ LEVEL_BYTES: Final = 300
 """A level of a retained message's topic, which has a place of its own in the table. Topics share the first two, or
 nearly so: they are part of `EVENT_BYTES`."""
 FREE_LEVELS: Final = 2
+REMEMBERED_CHARACTERS_MAX: Final = 256
+REMEMBERED_HEADS_MAX: Final = 4096
+"""Of packets to topics that are not longer: what is remembered stays small, whoever fills it."""
 RETAIN: Final = 0x01
 DUP: Final = 0x08
 _V5: Final = Version.V5
@@ -62,6 +66,13 @@ def cost_of(
     said = len(payload) + len(topic) + len(carried)
     levels = max(0, topic.count("/") + 1 - FREE_LEVELS) if retain else 0
     return EVENT_BYTES + 2 * said + ATTRIBUTE_BYTES * len(attributes) + LEVEL_BYTES * levels
+
+
+@lru_cache(maxsize=REMEMBERED_HEADS_MAX)
+def _plain_head(topic: str, v5: bool, payload_bytes: int) -> bytes:
+    """What stands before the payload at QoS 0, without properties: publishers repeat themselves."""
+    fields = string(topic) + (b"\0" if v5 else b"")
+    return _FIRST_BYTES[PUBLISH_QOS_0] + variable(len(fields) + payload_bytes) + fields
 
 
 class Receiver(msgspec.Struct, frozen=True, gc=False):
@@ -156,9 +167,13 @@ class EncodedMessage(msgspec.Struct, gc=False, eq=False):
         return variable(len(self.carried)) + self.carried if self.carried else b"\0"
 
     def _encode_whole(self, v5: bool) -> bytes:
-        topic, fields = self._topic_field(), self._properties(v5)
-        length = variable(len(topic) + len(fields) + len(self.payload))
-        whole = b"".join((_FIRST_BYTES[PUBLISH_QOS_0], length, topic, fields, self.payload))
+        payload = self.payload
+        if self.carried or len(self.topic) > REMEMBERED_CHARACTERS_MAX:
+            topic, fields = self._topic_field(), self._properties(v5)
+            length = variable(len(topic) + len(fields) + len(payload))
+            whole = b"".join((_FIRST_BYTES[PUBLISH_QOS_0], length, topic, fields, payload))
+        else:
+            whole = _plain_head(self.topic, v5, len(payload)) + payload
         if v5:
             self.whole_5 = whole
         else:

@@ -35,12 +35,24 @@ def seen_topic_name(raw: bytes) -> str:
 def check_filter(topic_filter: str) -> None:
     """Raise if the topic filter is not valid; `$share/...` is looked into as well."""
     share = parse_share(topic_filter)
+    if share is None and _is_well_formed(topic_filter):
+        return
     try:
         parse_topic_filter(
             share.topic_filter if share else topic_filter
         )  # [MQTT-4.7.1-1], -2, [MQTT-4.7.3-1]
     except SelectorError as error:
         raise MqttError(f"topic filter: {error}", ReasonCode.TOPIC_FILTER_INVALID) from None
+
+
+def _is_well_formed(topic_filter: str) -> bool:
+    """Whether a text that came as a string of MQTT is a topic filter. Who says no finds out what is wrong elsewhere."""
+    if not topic_filter:
+        return False
+    rest = topic_filter.find("#")
+    if rest >= 0 and (rest != len(topic_filter) - 1 or (rest and topic_filter[rest - 1] != "/")):
+        return False
+    return "+" not in topic_filter or topic_filter.count("+") == topic_filter.split("/").count("+")
 
 
 class Share(NamedTuple):
