@@ -13,6 +13,7 @@ from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import Ledger
 from roamq.pipeline.runner import run_pipeline
 from roamq.pipeline.store import Store
+from roamq.pipeline.upkeep import remove_what
 from tests.pipeline.incremental import play
 from tests.pipeline.warehouses import differences, small_traces
 
@@ -79,6 +80,27 @@ def test_rows_of_new_clients_leave_the_files_of_silver_tables_as_they_are(
     add_source(tmp_path / "again", str(folder), "associations", "d", {})
     run_pipeline(spark, tmp_path / "again")
     assert differences(tmp_path / "again", warehouse) == {}
+
+
+def test_a_line_in_quarantine_comes_and_goes_with_its_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Where no line is or was refused, nobody looks for one."""
+    folder, warehouse, ledger = tmp_path / "in", tmp_path / "w", Ledger(Store.at(tmp_path / "w"))
+    folder.mkdir()
+    good = "".join(f"{1_704_067_200 + 300 * n},c,s{n // 3}\n" for n in range(12))
+
+    def refused() -> list[tuple[str, int]]:
+        add_source(warehouse, str(folder), "associations", "d", {})
+        run_pipeline(spark, warehouse)
+        rows = ledger.read(ledger.latest(), "quarantine")
+        return [] if rows is None else [(row["file"], row["line"]) for row in rows.to_pylist()]
+
+    (folder / "good.csv").write_text(good)
+    assert refused() == []
+    (folder / "torn.csv").write_text("1704167200,c,s1\n17041\n")
+    assert refused() == [("torn.csv", 2)]
+    (folder / "torn.csv").unlink()
+    remove_what(warehouse, "torn.csv")
+    assert refused() == []
 
 
 @pytest.mark.parametrize(("many", "files_max"), [(2, 48), (1000, 0)], ids=["made whole", "merged"])

@@ -7,7 +7,9 @@ from collections import Counter
 from datetime import date
 
 import pytest
+from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from roamq.pipeline import online_prediction, prediction
 from roamq.pipeline.schemas import MOVES, RANKED_TESTS
@@ -163,6 +165,20 @@ def test_predictors_that_learn_on_know_the_moves_before_and_no_others(spark: Spa
         [("d", name, date(2024, 1, 8), trained, rank, size, n) for (name, rank, size), n in expected.items()],
         RANKED_TESTS,
     )
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.99])
+def test_days_that_are_known_divide_the_moves_as_days_that_are_looked_for(
+    spark: SparkSession, share: float
+) -> None:
+    moves = frame(spark, [("", "A", "B", day) for day in (0, 0, 2, 3, 7)])
+    days = moves.select("dataset", F.to_date("time").alias("day")).distinct()
+
+    actual = prediction.split_by_day(moves, "UTC", share, days)
+
+    looked_for = prediction.split_by_day(moves, "UTC", share)
+    assert_df_equality(actual, looked_for, ignore_row_order=True, ignore_nullable=True)
+    assert {row.is_test for row in actual.collect()} == {True, False}
 
 
 def test_no_test_day_is_ever_trained_on(spark: SparkSession) -> None:

@@ -135,7 +135,12 @@ def connectivity(measured: DataFrame, fit_samples: int) -> DataFrame:
 
 def described(counts: DataFrame, only: DataFrame | None = None) -> DataFrame:
     """Counts of durations -> numbers, mean and quantiles of every group; `only` of some, by their columns."""
-    rows = _in_groups(counts, _groups(), "duration_s", "ended", "cut")
+    # Added up over sites first, few lengths are left to be put into the wide groups.
+    over_sites = counts.groupBy("dataset", "period", "client_class", "duration_s").agg(
+        F.sum("ended").alias("ended"), F.sum("cut").alias("cut")
+    )
+    wide = _in_wide_groups(over_sites, "duration_s", "ended", "cut")
+    rows = wide.unionByName(_at_sites(counts, "duration_s", "ended", "cut"))
     if only is not None:
         rows = rows.join(F.broadcast(only), list(_GROUP), "left_semi")
     return group_counts(rows)
@@ -155,13 +160,21 @@ def fitted(measured: DataFrame, groups: DataFrame, fit_samples: int) -> DataFram
     return conform(fits.select(*known, F.inline("fits")), CONNECTIVITY)
 
 
-def _in_groups(rows: DataFrame, groups: Column, *columns: str) -> DataFrame:
-    return rows.select("dataset", "period", *columns, F.inline(groups)).where("value is not null")
+def _in_wide_groups(rows: DataFrame, *columns: str) -> DataFrame:
+    return rows.select("dataset", "period", *columns, F.inline(_wide_groups())).where("value is not null")
+
+
+def _at_sites(rows: DataFrame, *columns: str) -> DataFrame:
+    named = rows.select(
+        "dataset", "period", *columns, F.lit("site").alias("grouping"), F.col("site").alias("value")
+    )
+    return named.where("value is not null")
 
 
 def groups_of(measured: DataFrame) -> DataFrame:
     """The groups that some durations belong to."""
-    return _in_groups(measured, _groups()).select(*_GROUP).distinct()
+    wide = measured.select("dataset", "period", "client_class").distinct()
+    return _in_wide_groups(wide).unionByName(_at_sites(measured)).distinct()
 
 
 def ccdf(counts: DataFrame) -> DataFrame:
@@ -253,8 +266,8 @@ def group_counts(rows: DataFrame) -> DataFrame:
     return counted.where("n > 0").select(*_GROUP, "n", "censored", mean.alias("mean_s"), *quantiles)
 
 
-def _groups() -> Column:
-    """The groups a duration may belong to, as structs (grouping, value); a missing class or site makes none.
+def _wide_groups() -> Column:
+    """The groups that a duration may belong to beside its site, as structs (grouping, value); no class makes none.
 
     A class of the form `path=1, provider=a` also belongs to the group `path` of value 1 and to `provider` of value a.
     """
@@ -262,11 +275,7 @@ def _groups() -> Column:
     named = F.regexp_extract_all("client_class", F.lit(_NAMED), F.lit(0))
     return F.concat(
         F.array(
-            *(
-                F.struct(F.lit(name).alias("grouping"), value.alias("value"))
-                for name, value in values.items()
-            ),
-            _site_group(),
+            *(F.struct(F.lit(name).alias("grouping"), value.alias("value")) for name, value in values.items())
         ),
         F.transform(
             F.coalesce(named, F.array().cast("array<string>")),
@@ -278,21 +287,20 @@ def _groups() -> Column:
     )
 
 
-def _site_group() -> Column:
-    return F.struct(F.lit("site").alias("grouping"), F.col("site").alias("value"))
-
-
 def chosen_samples(measured: DataFrame, groups: DataFrame, at_most: int) -> DataFrame:
     """For each described group about `at_most` durations, complete and censored, or all, with what describes it.
 
-    One pass over the durations: the groups are small and are brought to the rows. A duration that is in the sample of
-    no class is looked up for its site alone.
+    The groups are small and are brought to the rows. Few durations are drawn for a wide group, and only those are put
+    into all of theirs.
     """
-    wide = groups.where("grouping != 'site'").groupBy("dataset", "period")
-    reach = wide.agg(F.max(_threshold(at_most)).alias("reach"))
-    near = measured.join(F.broadcast(reach), ["dataset", "period"])
-    mine = F.when(F.col("draw") < F.col("reach"), _groups()).otherwise(F.array(_site_group()))
-    rows = _in_groups(near, mine, "draw", "duration_s", "complete")
+    reach = (
+        groups.where("grouping != 'site'")
+        .groupBy("dataset", "period")
+        .agg(F.max(_threshold(at_most)).alias("reach"))
+    )
+    near = measured.join(F.broadcast(reach), ["dataset", "period"]).where(F.col("draw") < F.col("reach"))
+    columns = ("draw", "duration_s", "complete")
+    rows = _in_wide_groups(near, *columns).unionByName(_at_sites(measured, *columns))
     return rows.join(F.broadcast(groups), list(_GROUP)).where(F.col("draw") < _threshold(at_most))
 
 

@@ -11,8 +11,9 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,7 @@ from roamq.pipeline.definitions.silver import changed_clients, has_clients, hole
 from roamq.pipeline.definitions.table import CLIENT, PLACE, union, with_keys
 from roamq.pipeline.jobs import code_digest, file_digest
 from roamq.pipeline.ledger import DataFile, TableChange
-from roamq.pipeline.schemas import DERIVED, TABLE_SUMMARY, arrow_schema
+from roamq.pipeline.schemas import BRONZE, DERIVED, TABLE_SUMMARY, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +41,13 @@ MANY_CLIENTS: Final = 1000
 """Up to so many changed clients are named in queries; of more, a run counts how many of all they are."""
 FILES_MAX: Final = 48
 """Runs add files to silver tables; a run that finds more of them writes the tables as few files again."""
+FEW_ROWS: Final = 1 << 20
+"""So many rows are read by one task: what is made of them then needs no exchange between tasks, and one stage only."""
+FEW_LINES: Final = 1 << 16
+"""The same for bronze rows, which cost more each."""
+EXCHANGED_ROWS: Final = 4_000_000
+"""Rows behind one partition of an exchange, where datasets changed in part: few of them are exchanged."""
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 SILVER: Final = ("sojourns", "moves", "durations", "publications", "deliveries", "traffic")
 NOT_DERIVING: Final = frozenset(
     {
@@ -110,7 +118,8 @@ def derive(
         if clients is not None:
             scope.clients = scope.keep(clients)  # every table asks for them
             _look_at_clients(scope)
-        made = _make_tables(shelf, scope, gone, tables, report)
+        with _exchanging(spark, None if scope.whole else _partitions(shelf)):
+            made = _make_tables(shelf, scope, gone, tables, report)
     finally:
         scope.forget()
     for dataset in scope.whole:
@@ -137,11 +146,11 @@ def _scope(
     store = shelf.ledger.store
 
     def old(table: str) -> DataFrame:
-        return read_files(spark, store, table, shelf.ledger.files(shelf.snapshot, table))
+        return _read(spark, shelf, table, shelf.ledger.files(shelf.snapshot, table))
 
     def came(source: TraceSource) -> DataFrame:
         found = by_name[source.dataset]
-        return read_files(spark, store, found.table, found.came)
+        return _read(spark, shelf, found.table, found.came)
 
     def left(source: TraceSource) -> DataFrame | None:
         found = by_name[source.dataset]
@@ -159,10 +168,37 @@ def _scope(
         left,
         {name: found.urls for name, found in by_name.items()},
         {name: shelf.book(name).line_shifts() for name in by_name},
+        faultless={name for name in by_name if _is_faultless(shelf, name)},
     )
     known = shelf.ledger.read(shelf.snapshot, "summary")
     before = set(known.column("dataset").to_pylist()) if known is not None else set()
     return scope, before - set(by_name)
+
+
+def _partitions(shelf: Shelf) -> int:
+    """How many partitions an exchange needs that takes all rows of a silver table at most."""
+    rows = [shelf.snapshot.tables[name].rows_out for name in SILVER if name in shelf.snapshot.tables]
+    return 1 + max(rows, default=0) // EXCHANGED_ROWS
+
+
+@contextmanager
+def _exchanging(spark: "SparkSession", partitions: int | None) -> Iterator[None]:
+    """Tasks exchange rows in so many partitions at most."""
+    usual = str(spark.conf.get(SHUFFLE_PARTITIONS))
+    if partitions is None or int(usual) <= partitions:
+        yield
+        return
+    spark.conf.set(SHUFFLE_PARTITIONS, str(partitions))
+    try:
+        yield
+    finally:
+        spark.conf.set(SHUFFLE_PARTITIONS, usual)
+
+
+def _is_faultless(shelf: Shelf, dataset: str) -> bool:
+    """Whether no line of a dataset is or was in quarantine."""
+    held = any(file.may_hold([dataset]) for file in shelf.ledger.files(shelf.snapshot, "quarantine"))
+    return not held and not shelf.book(dataset).totals()["quarantined"]
 
 
 def _other_holes(scope: Scope, found: Arrivals) -> bool:
@@ -210,14 +246,15 @@ def _make_tables(
                     why = f"{reason_of(error)}{shelf.ledger.store.why_full()}"
                     raise PipelineFailedError(f"table {name}: {why}") from error
                 made[name] = future.result()
-                _enter(scope.spark, shelf, name, made[name])
+                if any(name in table.reads for table in waiting):
+                    _enter(scope.spark, shelf, name, made[name])
                 report(name, "COMPLETED")
     return made
 
 
 def _make(shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery) -> list[DataFile]:
     """The files of a table: new ones, and those that stay."""
-    mine = {source.dataset for source in scope.touched if table.concerns(source)}
+    mine = {source.dataset for source in scope.touched if table.concerns(source)} - table.idle(scope)
     changed = (mine - scope.partly if table.appends else mine) | gone
     before = shelf.ledger.files(shelf.snapshot, table.name)
     staying = [file for file in before if not file.may_hold(changed)]
@@ -225,7 +262,7 @@ def _make(shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery) -> list
     keys = table.keys(scope) if scope.partly & mine else None
     if table.key == CLIENT:
         made = _write(shelf, table, [table.query(scope, keys)] if mine else [])
-        scope.fresh[table.name] = read_files(scope.spark, shelf.ledger.store, table.name, made)
+        scope.fresh[table.name] = _read(scope.spark, shelf, table.name, made)
         if keys is not None:
             held = _holding(shelf, scope, table, rewritten)
             if len(rewritten) <= FILES_MAX:
@@ -251,13 +288,20 @@ def _make(shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery) -> list
 
 def _holding(shelf: Shelf, scope: Scope, table: TableQuery, files: Sequence[DataFile]) -> list[DataFile]:
     """The files that hold rows of changed clients; the scope remembers those rows."""
+    if table.past is not None:
+        if "sojourns" not in scope.past:
+            return []  # clients without sojourns have no moves and no durations
+        scope.past[table.name] = scope.keep(table.past(scope.past["sojourns"]))
     if not files:
         return []
     rows = read_files(scope.spark, shelf.ledger.store, table.name, files)
     placed = rows.withColumn(PLACE, F.col("_metadata.file_path"))
-    mine = placed.where(F.col("dataset").isin(*scope.partly))
-    past = scope.past[table.name] = scope.keep(scope.of_changed_clients(mine))
-    places = [bare_url(row[PLACE]) for row in past.select(PLACE).distinct().collect()]
+    mine = scope.of_changed_clients(placed.where(F.col("dataset").isin(*scope.partly)))
+    if table.past is None:
+        mine = scope.keep(mine if scope.names is None else mine.repartition(1))
+    places = [bare_url(row[PLACE]) for row in mine.select(PLACE).distinct().collect()]
+    if places and table.past is None:
+        scope.past[table.name] = mine.drop(PLACE)
     return [file for file in files if any(place.endswith(f"/{table.name}/{file.path}") for place in places)]
 
 
@@ -290,7 +334,7 @@ def _kept(
     ]
     if not staying:
         return []
-    rows = read_files(scope.spark, shelf.ledger.store, table.name, staying)
+    rows = _read(scope.spark, shelf, table.name, staying)
     if leaving:
         rows = rows.where(~F.col("dataset").isin(*leaving))
     if keys is None:
@@ -300,8 +344,15 @@ def _kept(
     return [with_keys(rows, keys, table.key, without=True)]
 
 
+def _read(spark: "SparkSession", shelf: Shelf, table: str, files: Sequence[DataFile]) -> DataFrame:
+    """The rows of some files; few of them as one partition."""
+    rows = read_files(spark, shelf.ledger.store, table, files)
+    few = FEW_LINES if table.startswith(BRONZE) else FEW_ROWS
+    return rows.coalesce(1) if sum(file.rows for file in files) <= few else rows
+
+
 def _enter(spark: "SparkSession", shelf: Shelf, table: str, files: Sequence[DataFile]) -> None:
-    read_files(spark, shelf.ledger.store, table, files).createOrReplaceTempView(table)
+    _read(spark, shelf, table, files).createOrReplaceTempView(table)
 
 
 def _with_summary(

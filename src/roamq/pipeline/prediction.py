@@ -25,26 +25,36 @@ CONTEXTS: Final[tuple[tuple[str, ...], ...]] = ((), ("from",), ("before", "from"
 PREDICTORS: Final = ("order-0", "order-1", "order-2", "order-1-backoff", "order-2-backoff")
 
 
-def split_by_day(moves: DataFrame, time_zone: str, test_share: float) -> DataFrame:
+def split_by_day(
+    moves: DataFrame, time_zone: str, test_share: float, days: DataFrame | None = None
+) -> DataFrame:
     """Add `is_test` and `first_test_day`: the last share of the days is for testing, at least one of them.
 
-    A trace of a single day is split at the moment when that share of its moves is still to come.
+    A trace of a single day is split at the moment when that share of its moves is still to come. `days`: the days of
+    the moves (dataset, day), where they are known, and several of each dataset: they are then not looked for.
     """
-    local = F.from_utc_timestamp("time", time_zone)
-    days = F.array_sort(F.collect_set(F.to_date(local)))
-    index = F.least(F.greatest(F.floor(F.size(days) * (1 - test_share)), F.lit(1)), F.size(days) - 1)
-    first_day = F.element_at(days, (index + 1).cast("int"))
-    by_day = moves.groupBy("dataset").agg(
-        first_day.alias("first_test_day"), (F.size(days) > 1).alias("several")
+    known = days
+    if known is None:
+        local = F.from_utc_timestamp("time", time_zone)
+        known = moves.select("dataset", F.to_date(local).alias("day"))
+    in_order = F.array_sort(F.collect_set("day"))
+    number = F.size(in_order)
+    index = F.least(F.greatest(F.floor(number * (1 - test_share)), F.lit(1)), number - 1)
+    by_day = known.groupBy("dataset").agg(
+        F.element_at(in_order, (index + 1).cast("int")).alias("first_test_day"),
+        (number > 1).alias("several"),
     )
-    lone = by_day.where(~F.col("several")).select("dataset")
-    moment = _moment(moves.join(F.broadcast(lone), "dataset", "left_semi"), 1 - test_share)
     midnight = F.to_utc_timestamp(F.col("first_test_day").cast("timestamp"), time_zone)
-    cut = by_day.join(F.broadcast(moment), "dataset", "left").select(
-        "dataset",
-        "first_test_day",
-        F.when(F.col("several"), midnight).otherwise(F.col("moment")).alias("cut"),
-    )
+    if days is not None:
+        cut = by_day.select("dataset", "first_test_day", midnight.alias("cut"))
+    else:
+        lone = by_day.where(~F.col("several")).select("dataset")
+        moment = _moment(moves.join(F.broadcast(lone), "dataset", "left_semi"), 1 - test_share)
+        cut = by_day.join(F.broadcast(moment), "dataset", "left").select(
+            "dataset",
+            "first_test_day",
+            F.when(F.col("several"), midnight).otherwise(F.col("moment")).alias("cut"),
+        )
     return moves.join(F.broadcast(cut), "dataset").withColumn("is_test", F.col("time") >= F.col("cut"))
 
 
@@ -58,12 +68,13 @@ def _moment(moves: DataFrame, share: float) -> DataFrame:
     return found.select("dataset", F.timestamp_seconds("second").alias("moment"))
 
 
-def trigrams(moves: DataFrame, time_zone: str, test_share: float) -> DataFrame:
+def trigrams(moves: DataFrame, time_zone: str, test_share: float, days: DataFrame | None = None) -> DataFrame:
     """Moves -> gold `trigrams`: how often each path over three sites was taken, on training and on test days.
 
-    The one pass over the moves that all counts by context start from; what follows is as small as the network.
+    The one pass over the moves that all counts by context start from; what follows is as small as the network. `days`
+    as in `split_by_day`.
     """
-    split = split_by_day(moves, time_zone, test_share)
+    split = split_by_day(moves, time_zone, test_share, days)
     counted = split.groupBy("dataset", "before", "from", "to", "first_test_day").agg(
         F.count_if(~F.col("is_test")).alias("trained"),
         F.count_if("is_test").alias("tested"),

@@ -47,7 +47,9 @@ NOTHING_TO_COMPILE = {
 """For a few rows: Spark interprets expressions, and neither writes nor compiles Java for each stage of each query."""
 FIRST_CALL_RETRIES = 3
 LOG_TAIL_LINES = 5
-FIXED_AT_START = frozenset({"spark.sql.catalogImplementation", "spark.sql.warehouse.dir"})
+FIXED_AT_START = frozenset(
+    {"spark.sql.catalogImplementation", "spark.sql.codegen.cache.maxEntries", "spark.sql.warehouse.dir"}
+)
 """Settings with the prefix of a session's that a server takes only when it starts."""
 
 
@@ -148,6 +150,8 @@ def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[
         "spark.sql.artifact.isolation.enabled": "true",
         # Progress bars move twice a second.
         "spark.connect.progress.reportInterval": "500ms",
+        # A run has some hundred pieces of code: a session that remembers them all compiles none again in the next run.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         # Python workers outlive a task: the next run of a campaign starts at once.
         "spark.python.worker.reuse": "true",
         **settings.config,

@@ -29,6 +29,7 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
             "quarantine",
             tuple(map(table_of, formats)),
             lambda scope, keys: quarantine(scope),
+            idle=lambda scope: scope.faultless,
             key=("dataset", "file"),
             keys=changed_files,
         )

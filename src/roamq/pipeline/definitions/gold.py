@@ -27,7 +27,8 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
     tables: list[TableQuery] = []
     if observed:
         tables += [
-            _by_dataset("trigrams", ["moves"], ["time_zone", "test_share"], prediction.trigrams),
+            TableQuery("days", ("sojourns", "moves"), _days, has_clients),
+            TableQuery("trigrams", ("moves", "days"), _trigrams, has_clients),
             _of_one("ranked_tests", "trigrams", prediction.ranked_tests),
             TableQuery("duration_counts", ("durations",), _duration_counts, has_clients),
             TableQuery(
@@ -50,7 +51,6 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
             _of_one("prediction", "ranked_tests", prediction.prediction),
             _of_one("prediction_sets", "ranked_tests", prediction.prediction_sets),
             _of_one("ccdf", "duration_counts", connectivity.ccdf),
-            TableQuery("days", ("sojourns", "moves"), _days, has_clients),
             TableQuery(
                 "sites",
                 ("sojourns",),
@@ -140,6 +140,22 @@ def by_rules(
 # --- one function per table --------------------------------------------------------------------------------------
 
 
+def _trigrams(scope: Scope, _: DataFrame | None) -> DataFrame:
+    """Most datasets have moves on several days, which `days` knows: they are found without a look at all moves."""
+    moves, days = scope.new("moves"), scope.new("days").where("moves > 0")
+    counted = days.groupBy("dataset").count().where("count > 1").collect()
+    several = {row.dataset for row in counted}
+    rules = ["time_zone", "test_share"]
+    long = [source for source in _observed(scope) if source.dataset in several]
+    short = [source for source in _observed(scope) if source.dataset not in several]
+    return union(
+        [
+            *by_rules(long, [moves], rules, prediction.trigrams, days.select("dataset", "day")),
+            *by_rules(short, [moves], rules, prediction.trigrams),
+        ]
+    )
+
+
 def _neighbor_graph(scope: Scope, keys: DataFrame | None) -> DataFrame:
     rows = scope.of_keys(scope.new("moves"), keys, ("dataset", "from"))
     return union(by_rules(_observed(scope), [rows], ["half_life_days"], gold.neighbor_graph))
@@ -176,7 +192,7 @@ def _days(scope: Scope, _: DataFrame | None) -> DataFrame:
     if partly := [source for source in observed if source.dataset in scope.partly]:
         frames = [scope.old("days"), scope.arrived("sojourns"), scope.arrived("moves")]
         if "sojourns" in scope.past:
-            frames += [scope.past["sojourns"], scope.past.get("moves", scope.old("moves"))]
+            frames += [scope.past["sojourns"], scope.past["moves"]]
         parts += by_rules(partly, frames, ["time_zone"], _corrected_days)
     return union(parts)
 

@@ -30,10 +30,14 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
             keys=lambda scope: scope.clients,
         )
 
+    def of_sojourns(name: str, transform: Callable[[DataFrame], DataFrame]) -> TableQuery:
+        table = of_clients(name, ("sojourns",), lambda scope: transform(scope.fresh["sojourns"]))
+        return table._replace(past=transform)
+
     return [
         of_clients("sojourns", bronze_tables, sojourns),
-        of_clients("moves", ("sojourns",), lambda scope: silver.moves(scope.fresh["sojourns"])),
-        of_clients("durations", ("sojourns",), lambda scope: connectivity.durations(scope.fresh["sojourns"])),
+        of_sojourns("moves", silver.moves),
+        of_sojourns("durations", connectivity.durations),
         *(
             TableQuery(name, (table_of("records"),), _recorded(transform), are_records, appends=True)
             for name, transform in records.SILVER.items()

@@ -41,6 +41,8 @@ class Scope:
     """Input files of a dataset whose rows came or left."""
     line_shifts: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
     """What makes the positions of a dataset's bronze rows numbers of lines (`Book.line_shifts`)."""
+    faultless: set[str] = field(default_factory=set)
+    """Datasets of which no line is or was in quarantine."""
     clients: DataFrame | None = None
     """The changed clients (dataset, client) of datasets that changed in part."""
     names: dict[str, list[str]] | None = None
@@ -49,8 +51,8 @@ class Scope:
     fresh: dict[str, DataFrame] = field(default_factory=dict)
     """By silver table, the rows that this run made: those of whole datasets and of changed clients."""
     past: dict[str, DataFrame] = field(default_factory=dict)
-    """By silver table, the rows of changed clients as they were, with the files that held them in the column `PLACE`.
-    They are found once: the table is written without them, and several tables ask for their keys."""
+    """By silver table, the rows of changed clients as they were; no entry: there were none. They are found once:
+    several tables are corrected by them, or ask for their keys."""
     kept: list[DataFrame] = field(default_factory=list)
     """What stays in memory until the run ends."""
 
@@ -80,7 +82,7 @@ class Scope:
         if not self.partly or self.clients is None:
             return None
         now, past = self.arrived(table), self.past.get(table)
-        return now if past is None else past.drop(PLACE).unionByName(now)
+        return now if past is None else past.unionByName(now)
 
     def of_changed_clients(self, rows: DataFrame, *, without: bool = False) -> DataFrame:
         """Rows of changed clients, or of all others, in datasets that changed in part."""
@@ -141,8 +143,12 @@ class TableQuery(NamedTuple):
     """The rows of whole datasets and of the changed keys."""
     concerns: Callable[[TraceSource], bool] = lambda source: True
     """Whether the table has rows of a dataset."""
+    idle: Callable[[Scope], set[str]] = lambda scope: set()
+    """Datasets of which the table has no rows in this run, although it may have some."""
     key: tuple[str, ...] = DATASET
     keys: Callable[[Scope], DataFrame | None] = lambda scope: None
     """The keys that changed in datasets that changed in part; None: all of such a dataset."""
+    past: Callable[[DataFrame], DataFrame] | None = None
+    """Tables of clients that are made of sojourns: rows as they were from sojourns as they were."""
     appends: bool = False
     """Rows are made of bronze rows one by one: where rows only came, theirs are added to those that are there."""
