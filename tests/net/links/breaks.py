@@ -100,7 +100,7 @@ class End:
         )
         self.links = LinkSockets(shell, self.outboxes, options)
 
-    def feed(self, kind: InputKind, peer: BrokerId, what: Any) -> None:
+    def feed(self, kind: InputKind, peer: BrokerId, what: Any, *, hurries: bool = True) -> None:
         if kind is InputKind.LINK_FRAMES:
             self.taken += [number for number, _ in what if self.outboxes.is_news(peer, number)]
         else:
