@@ -9,7 +9,7 @@ Brokers die, and stay dead for as long as the ride wants.
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from random import Random
 
 from roamq.core.events import BrokerId
@@ -172,7 +172,11 @@ class CarriedFleet(GrowingFleet):
     # --- links come and go ----------------------------------------------------------------------------------------
 
     def look_after_links(self) -> None:
+        """Who has departed is told that its last word was heard, and the link ends (`LinkSockets._part`)."""
         for pair in sorted((pair for pair in self.up if not self._is_known(pair)), key=sorted):
+            for source, target in permutations(sorted(pair)):
+                while self._acks[source, target] and target in self.machines:
+                    self._ack(source, target)
             self._go_down(pair)
 
     def _is_known(self, pair: Pair) -> bool:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 
 from roamq.core.events import BrokerId
+from roamq.schemes.parts.late import LateParts
 from tests.net.carried import CarriedFleet, random_connections
 from tests.net.fleet import FleetClient
 from tests.net.growing import GrowingFleet
@@ -156,7 +157,14 @@ class Ride(GrowingRide):
         if self.rough:
             return running if len(fleet.serving) > 2 else []
         homes = set(self.homes.values()) if self.random.random() < 0.5 else set()
-        return [name for name in running if name not in homes and self._stay_linked(name)]
+        return [
+            name for name in running if name not in homes and self._stay_linked(name) and not self._owes(name)
+        ]
+
+    def _owes(self, name: BrokerId) -> bool:
+        """Whether a broker has to send on what was late when the client left it: who waits for that waits for it."""
+        late: LateParts = self.fleet.machines[name].broker.scheme.handover.late  # type: ignore[attr-defined]
+        return any(client == "mover" for client, _, _ in late.owing)
 
     def _stay_linked(self, *without: BrokerId) -> bool:
         fleet = self.fleet
@@ -180,7 +188,7 @@ class Ride(GrowingRide):
             while self.mover.at in (name, None):
                 self._move(self.mover)
             self._let_in()
-            if not self._is_whole():
+            if not self._is_whole() or self._owes(name):
                 return
         self.fleet.kill(name)
         self.fresh = []

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from roamq.core.events import BrokerId
 from roamq.net.ops.activity import Activity
 from roamq.net.shell import Shell
 
@@ -19,6 +20,8 @@ WITHIN_S: Final = 60.0
 FULL_SHARE: Final = 0.8
 GUESSES_MAX: Final = 20
 """Refused logins within `WITHIN_S`."""
+NAMED_MAX: Final = 64
+"""In larger networks it is not said who is behind a broker that is down: to find all paths takes time."""
 WARNING: Final = "warning"
 CRITICAL: Final = "critical"
 
@@ -92,6 +95,8 @@ class Alarms:
             yield _Condition("stalled", None, CRITICAL, f"the broker answers nobody, {reason}")
         for peer in health["links_down"]:
             text = f"{peer} is not reachable; {status.outbox_frames.get(peer, 0):,} frames wait for it"
+            if behind := self._behind(peer):
+                text += f"; what is for {', '.join(behind)} goes through it, and waits as well"
             yield _Condition("link_down", peer, CRITICAL, text, LASTS_S)
         for peer in sorted(status.cut_off):
             text = (
@@ -124,6 +129,14 @@ class Alarms:
             )
         if (count := self._lately("login_refused")) >= GUESSES_MAX:
             yield _Condition("logins", None, WARNING, f"{count:,} logins were refused within a minute")
+
+    def _behind(self, peer: str) -> list[BrokerId]:
+        """Brokers that this one sends to through a neighbour: with direct paths, those of which both joined later."""
+        machine = self._shell.live.machine
+        names = machine.others.names
+        if len(names) > NAMED_MAX:
+            return []
+        return [name for name in names if name != peer and machine.broker.router.next_hop(name) == peer]
 
     def _lately(self, name: str) -> int:
         """How often it happened within the last minute."""
