@@ -212,7 +212,7 @@ class _Solver:
         return _Step(middle, after, self._solved(2 * _ERROR * step_s * third, step_s))
 
     def _change(self, p: Floats) -> Floats:
-        """How fast the probabilities change. Arrivals at the last level are turned away; `_TOP_MASS_MAX` guards that."""
+        """How fast the probabilities change. Arrivals at the last level are turned away; `_TOP_MASS_MAX` guards."""
         change = p @ self._queue.busy
         change[0] = p[0] @ self._queue.idle
         arriving = self._rate * p[:-1]

@@ -303,6 +303,8 @@ def field_named(question: type[msgspec.Struct], key: str, measures: Measures) ->
     field = measures.aliases.get(key, key.replace("-", "_"))
     kinds = get_type_hints(question)
     known = [name for name, kind in kinds.items() if kind in (int, float, float | None)]
+    if not field:
+        raise ConfigError("--sweep: name a number of this question, as rate=0.5:4:8")
     if field not in known:
         raise ConfigError(
             f"{key}: no number of this question{did_you_mean(field, [*known, *measures.aliases])}"
