@@ -251,6 +251,15 @@ def test_periods_of_any_variability_are_simulated_as_they_are_modelled() -> None
         (["--sweep", "rate=0:1:3"], "rate: 0 is out of its limits"),
         (["--sweep", "rate=1:2:3", "--solve-for", "rate", "--target", "p95=9"], "give one of them"),
         (["--uncertain", "rate=0.1,rate=0.2"], "uncertain: rate is given twice"),
+        (["--uncertain", "rate=0.1,rate=0.2", "--sweep", "rate=1:2:3"], "uncertain: rate is given twice"),
+        (
+            ["--uncertain", "rate=0.1", "--sweep", "rate=1:2:3"],
+            "uncertain: has an error of rate, which takes",
+        ),
+        (
+            ["--uncertain", "demand=0.1", "--solve-for", "demand_s", "--target", "p95=9"],
+            "uncertain: has an error of demand_s, which takes values of its own here; leave it out",
+        ),
         (
             [
                 *(
