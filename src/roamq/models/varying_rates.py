@@ -256,9 +256,9 @@ class _Responses:
     """Mean response times of an event that finds (level, phase): level + 1 services, one after the other."""
 
     def __init__(self, queue: IntermittentQueue) -> None:
-        self._one_service = np.linalg.solve(-queue.busy, np.ones(queue.phases))
+        one_service = np.linalg.solve(-queue.busy, np.ones(queue.phases))
         self._phase_after = np.linalg.solve(-queue.busy, queue.completions)
-        self._known = self._one_service[None, :]
+        self._known: Floats = np.asarray(one_service[None, :], dtype=np.float64)
 
     def up_to(self, levels: int) -> Floats:
         """Of the first `levels` levels; a level is computed once."""

@@ -128,7 +128,7 @@ def _is_last(kind: NDArray[np.int32], broker: NDArray[np.int32]) -> NDArray[np.b
     if not connects.size:
         return np.ones(kind.size, dtype=bool)
     before = np.searchsorted(connects, np.arange(kind.size), side="right") - 1
-    return (before < 0) | (broker == broker[connects[np.maximum(before, 0)]])
+    return np.asarray((before < 0) | (broker == broker[connects[np.maximum(before, 0)]]), dtype=bool)
 
 
 def _history(
