@@ -23,7 +23,7 @@ def records(seed: int, clients: int, stored_later_s: float = 0.0) -> list[dict[s
 
     def add(kind: str, time_s: float, client: str | None = None, **more: Any) -> None:
         empty = dict.fromkeys(("detail", "count", "duration_s"))
-        rows.append({"kind": kind, "time_s": time_s, "client": client, **empty, **more})
+        rows.append({"kind": kind, "time_s": time_s, "broker": "b1", "client": client, **empty, **more})
 
     for number in range(clients):
         client, now, is_on = f"c{number}", 0.0, True
@@ -171,6 +171,30 @@ def test_records_of_live_brokers_need_no_table_of_runs(tmp_path: Path) -> None:
 
     assert (part["scheme"], part["kind"]) == ("office", "live")
     assert part["measures"]["p50"]["verdict"] == "agrees"
+
+
+def test_a_broker_that_notices_late_that_a_client_is_gone_ends_no_connection_elsewhere(
+    tmp_path: Path,
+) -> None:
+    """Every client connects at another broker each time, and the one before says `disconnected` a second too late."""
+    rows = records(4, 20)
+    late = list[dict[str, Any]]()
+    place: dict[str, int] = {}
+    for row in rows:
+        if row["kind"] == "connected":
+            place[row["client"]] = place.get(row["client"], 0) + 1
+            if place[row["client"]] > 1:
+                before = f"b{place[row['client']] - 1}"
+                late.append({**row, "kind": "disconnected", "broker": before, "time_s": row["time_s"] + 1.0})
+        if row["client"] is not None:
+            row["broker"] = f"b{place[row['client']]}"
+    write(tmp_path / "in time", "standard", rows, "r1")
+    write(tmp_path / "late", "standard", rows + late, "r1")
+    (one,), (other,) = schemes_of(tmp_path / "in time"), schemes_of(tmp_path / "late")
+
+    assert late
+    assert one["measures"]["mean"]["verdict"] == "agrees"
+    assert other["parameters"] == one["parameters"]
 
 
 def test_few_clients_have_no_interval_and_no_verdict(tmp_path: Path) -> None:

@@ -166,6 +166,32 @@ def test_of_an_overloaded_path_lifetimes_and_buffers_can_be_simulated() -> None:
     assert modelled == pytest.approx(dropped["mean"], abs=2 * dropped["half_width"])
 
 
+@pytest.mark.parametrize(("ttl_s", "share"), [("1e9", 1.0), ("1e-9", 0.0)])
+def test_lifetimes_may_be_as_long_or_short_as_one_likes(ttl_s: str, share: float) -> None:
+    data = answer("response-time", *ON_OFF, "--ttl-s", ttl_s)
+
+    assert data["lifetime"]["delivered_share_if_dropped"] == pytest.approx(share, abs=1e-5)
+    assert data["lifetime"]["in_time_share_if_delivered"] == pytest.approx(share, abs=1e-5)
+    assert all(one == pytest.approx(share, abs=1e-5) for one in data["delivered_share_if_dropped"].values())
+
+
+def test_an_overloaded_centre_with_too_many_events_alive_says_what_is_left_out() -> None:
+    result = plan("response-time", *ON_OFF, "--rate", "50", "--ttl-s", "1e7")
+
+    assert result.exit_code == 0, result.output
+    assert "this takes some seconds: up to 500,000,000 events live at a time" in result.stderr
+    assert "lifetimes that vary are left out: up to 500,268," in result.output
+
+
+def test_periods_that_hardly_vary_are_taken_as_the_least_that_is_solved() -> None:
+    least = answer("response-time", *ON_OFF, "--off-scv", "0.05")
+    fixed = answer("response-time", *ON_OFF, "--off-scv", "0.001")
+
+    assert fixed["response_s"] == least["response_s"]
+    assert "off_scv: 0.001 is taken as 0.05, the least that is solved" in fixed["notes"]
+    assert "notes" not in least
+
+
 def test_which_rate_lets_no_more_than_a_share_expire() -> None:
     """The centre may be overloaded: dropping keeps it finite."""
     asked = ["--subscriber-on-s", "20", "--subscriber-off-s", "20", "--demand-s", "0.0625", "--ttl-s", "60"]
@@ -210,6 +236,7 @@ def test_periods_of_any_variability_are_simulated_as_they_are_modelled() -> None
     [
         (["--sweep", "rate=1:2"], "--sweep: 'rate=1:2' is not of the form"),
         (["--sweep", "speed=1:2:3"], "speed: no number of this question"),
+        (["--sweep", "=1:2:3"], "--sweep: name a number of this question, as rate="),
         (["--solve-for", "rate"], "--solve-for, --target: give both"),
         (["--solve-for", "rate", "--target", "p95"], "--target: 'p95' is not of the form"),
         (["--solve-for", "rate", "--target", "luck=3"], "--target: unknown luck"),
@@ -224,6 +251,15 @@ def test_periods_of_any_variability_are_simulated_as_they_are_modelled() -> None
         (["--sweep", "rate=0:1:3"], "rate: 0 is out of its limits"),
         (["--sweep", "rate=1:2:3", "--solve-for", "rate", "--target", "p95=9"], "give one of them"),
         (["--uncertain", "rate=0.1,rate=0.2"], "uncertain: rate is given twice"),
+        (["--uncertain", "rate=0.1,rate=0.2", "--sweep", "rate=1:2:3"], "uncertain: rate is given twice"),
+        (
+            ["--uncertain", "rate=0.1", "--sweep", "rate=1:2:3"],
+            "uncertain: has an error of rate, which takes",
+        ),
+        (
+            ["--uncertain", "demand=0.1", "--solve-for", "demand_s", "--target", "p95=9"],
+            "uncertain: has an error of demand_s, which takes values of its own here; leave it out",
+        ),
         (
             [
                 *(

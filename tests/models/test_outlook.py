@@ -158,3 +158,14 @@ def test_work_without_messages_is_told_from_work_by_messages() -> None:
 
     assert outlook is not None
     assert outlook.rate_max == pytest.approx(4400, rel=0.1)
+
+
+def test_a_broker_that_was_full_knows_what_it_bears() -> None:
+    """5 us for a message up to 150,000/s; then it falls behind, and bears no more than 140,000/s."""
+    before = [Window(60.0 * n, 10_000.0 * n, 0.05 * n) for n in range(1, 16)]
+    fallen = [Window(60.0 * 16, 140_000.0, 0.96), Window(60.0 * 17, 135_000.0, 1.0)]
+    again = [Window(60.0 * (17 + n), 10_000.0 * n, 0.05 * n) for n in range(1, 8)]
+    told = [load_outlook(windows, full=0.9) for windows in (before, before + fallen, before + fallen + again)]
+
+    bearable = [outlook.rate_max for outlook in told if outlook is not None]
+    assert bearable == pytest.approx([180_000, 140_000, 140_000])

@@ -7,7 +7,12 @@ import pytest
 
 from roamq.models import phase_type as pt
 from roamq.models.intermittent import IntermittentQueue
-from roamq.models.varying_rates import mean_response_s, mean_steady_response_s, through_bins
+from roamq.models.varying_rates import (
+    _Solver,
+    mean_response_s,
+    mean_steady_response_s,
+    through_bins,
+)
 from roamq.sim import queueing as sim
 
 QUEUE = IntermittentQueue(
@@ -60,6 +65,36 @@ def test_every_bin_matches_the_simulation() -> None:
     modelled = np.array([one.response_s for one in bins])
     assert (error < 0.15 * mean).all()
     assert (np.abs(mean - modelled) < 4 * error).all(), (mean, modelled, error)
+
+
+@pytest.mark.parametrize("levels", [3, 40])
+def test_an_implicit_step_solves_the_equation_of_the_chain(levels: int) -> None:
+    """Periods and services with several phases; the chain is written out here as one matrix."""
+    queue = IntermittentQueue(
+        rate=1, service=pt.erlang(2, 0.125), on=pt.with_moments(20, 0.3), off=pt.with_moments(20, 3.0)
+    )
+    m, rate, step_s = queue.phases, 2.0, 0.7
+    chain = np.zeros((levels, m, levels, m))
+    for level in range(levels):
+        chain[level, :, level] = queue.busy if level else queue.idle
+        if level:
+            chain[level, :, level - 1] = queue.completions
+        if level < levels - 1:
+            chain[level, :, level] -= rate * np.eye(m)
+            chain[level, :, level + 1] = rate * np.eye(m)
+    generator = chain.reshape(levels * m, levels * m)
+    before = np.random.default_rng(1).random((levels, m))
+    step = _Solver(queue, rate, levels).step(before, step_s)
+
+    gamma = 2 - math.sqrt(2)
+    implicit = np.eye(levels * m) - gamma * step_s / 2 * generator
+    explicit = np.eye(levels * m) + gamma * step_s / 2 * generator
+    assert generator.sum(axis=1) == pytest.approx(np.zeros(levels * m), abs=1e-12)
+    assert step.middle.ravel() @ implicit == pytest.approx(before.ravel() @ explicit)
+    weight = 1 / (gamma * (2 - gamma))
+    assert step.after.ravel() @ implicit == pytest.approx(
+        (weight * step.middle - (weight - 1) * before).ravel()
+    )
 
 
 @pytest.mark.slow

@@ -34,6 +34,12 @@ FINER: Final = 24
 AGES: Final = 16
 """The events that reach a centre have so many ages, each equally likely."""
 
+NOTHING: Final = 1e-9
+"""A share that is taken as none: centres behind it would hardly ever see an event."""
+
+SHORTEST: Final = 1e-6
+"""In units of the fastest rate: a shorter lifetime is taken as this one, which delivers no larger share."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Slab:
@@ -146,6 +152,8 @@ def _slabs(queue: IntermittentQueue, lifetimes: Floats) -> list[_Slab]:
     # Upwards with time; downwards, at the same speed but in no time, through the gap between two arrivals.
     flow = np.block([[queue.busy, -queue.completions], [rate * one, rate * one]])
     fastest = float(np.abs(flow).sum(axis=1).max())
+    # Within less than this hardly anything is served, and the matrices have no inverse to the digits that there are.
+    lifetimes = np.maximum(lifetimes, SHORTEST / fastest)
     doublings = max(CELLS, math.ceil(math.log2(max(1.0, fastest * float(lifetimes.max())))) + 1)
     thin = (lifetimes / 2**doublings)[:, None, None]
     # The integral of the exponential comes with it, from a matrix with a second block.
@@ -226,7 +234,7 @@ def delivered_in_time(path: Sequence[Flow], lifetime_s: float) -> float:
         queue = replace(flow.queue, rate=own * alive + flow.other_rate)
         survivors = with_fixed_lifetimes(queue, lifetime_s - ages)
         passed = float(survivors.share.mean())
-        if passed <= 0:
+        if alive * passed < NOTHING:
             return 0.0
         ages = _equally_likely((ages[:, None] + survivors.ages_s).ravel(), survivors.weights.ravel())
         ages = np.minimum(ages, lifetime_s * (1 - 1e-9))

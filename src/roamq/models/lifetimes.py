@@ -9,10 +9,16 @@ lifetimes with dropping are for the simulation.
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from roamq.models.intermittent import IntermittentQueue, left_null_vector
+
+NEGLIGIBLE: Final = 1e-12
+"""Probability of more events than are followed."""
+
+LEVELS_MAX: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +50,7 @@ def with_lifetime(queue: IntermittentQueue, mean_lifetime_s: float) -> Expiring:
     def down(level: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
         return queue.completions + expiry * (restart + (level - 1) * identity)
 
-    levels = _levels(queue.rate * mean_lifetime_s)
+    levels = _levels(queue, mean_lifetime_s)
     climbs = []
     climb = up @ np.linalg.inv(-(queue.busy - expiry * levels * identity))
     climbs.append(climb)
@@ -63,6 +69,20 @@ def with_lifetime(queue: IntermittentQueue, mean_lifetime_s: float) -> Expiring:
     return Expiring(delivered_share=served / total / queue.rate, mean_present=present / total)
 
 
-def _levels(offered: float) -> int:
-    """Enough levels to lose nothing: without any service the number present would be Poisson(offered)."""
-    return math.ceil(offered + 12 * math.sqrt(offered) + 30)
+def _levels(queue: IntermittentQueue, mean_lifetime_s: float) -> int:
+    """Enough levels to lose nothing.
+
+    Without any service the number present would be Poisson; without expiry it would be that of the queue itself.
+    """
+    offered = queue.rate * mean_lifetime_s
+    levels = math.ceil(offered + 12 * math.sqrt(offered) + 30)
+    if queue.utilisation < 1:
+        enough = 64
+        while enough < levels and queue.present_above(enough) > NEGLIGIBLE:
+            enough *= 2
+        levels = min(levels, enough)
+    if levels > LEVELS_MAX:
+        raise ValueError(
+            f"mean_lifetime_s: up to {levels:,} events live at a time, and {LEVELS_MAX:,} can be followed"
+        )
+    return levels

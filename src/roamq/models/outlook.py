@@ -187,7 +187,7 @@ def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | Non
     cost = _cost(windows[:-1])
     if cost is None or cost.slope <= 0:
         return None
-    rate_max = (full - cost.at(0.0)) / cost.slope
+    rate_max = _bearable(windows, (full - cost.at(0.0)) / cost.slope, full)
     looks = {min(look, len(windows)) for look in LOOKS}
     trends = [trend for look in looks if (trend := _growing(windows[-look:])) is not None]
     soonest = min(
@@ -196,6 +196,15 @@ def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | Non
     )
     full_in_s, growth = (0.0, soonest[1]) if last.utilisation >= full else soonest
     return LoadOutlook(cost.at(last.rate), rate_max, growth, full_in_s)
+
+
+def _bearable(windows: Sequence[Window], by_cost: float, full: float) -> float:
+    """What the broker can bear: no more than it did when it was full, where it was.
+
+    A broker that falls behind works more for a message than before, which no window tells until then.
+    """
+    borne = [window.rate for window in windows if window.utilisation >= full]
+    return min(by_cost, max(borne)) if borne else by_cost
 
 
 def _cost(windows: Sequence[Window]) -> Line | None:

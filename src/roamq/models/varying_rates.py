@@ -212,7 +212,7 @@ class _Solver:
         return _Step(middle, after, self._solved(2 * _ERROR * step_s * third, step_s))
 
     def _change(self, p: Floats) -> Floats:
-        """How fast the probabilities change. At the last level arrivals are turned away: see `_TOP_MASS_MAX`."""
+        """How fast the probabilities change. Arrivals at the last level are turned away; `_TOP_MASS_MAX` guards."""
         change = p @ self._queue.busy
         change[0] = p[0] @ self._queue.idle
         arriving = self._rate * p[:-1]
@@ -256,9 +256,9 @@ class _Responses:
     """Mean response times of an event that finds (level, phase): level + 1 services, one after the other."""
 
     def __init__(self, queue: IntermittentQueue) -> None:
-        self._one_service = np.linalg.solve(-queue.busy, np.ones(queue.phases))
+        one_service = np.linalg.solve(-queue.busy, np.ones(queue.phases))
         self._phase_after = np.linalg.solve(-queue.busy, queue.completions)
-        self._known = self._one_service[None, :]
+        self._known: Floats = np.asarray(one_service[None, :], dtype=np.float64)
 
     def up_to(self, levels: int) -> Floats:
         """Of the first `levels` levels; a level is computed once."""

@@ -22,7 +22,7 @@ from roamq.pipeline.jobs import SIMULATOR
 
 KINDS: Final = ("published", "delivered", "connected", "disconnected")
 
-COLUMNS: Final = ("kind", "time_s", "client", "count", "duration_s")
+COLUMNS: Final = ("kind", "time_s", "broker", "client", "count", "duration_s")
 
 WARMUP_SHARE: Final = 0.1
 """Of a live recording: how much of its begin is left out; a run of a campaign says so itself."""
@@ -104,27 +104,45 @@ def _histories(table: pa.Table, begin_s: float, until_s: float) -> Iterator[Clie
     names = of_clients["client"].combine_chunks().dictionary_encode()
     client = names.indices.to_numpy(zero_copy_only=False)
     time_s = of_clients["time_s"].to_numpy()
-    delay_s = pc.fill_null(of_clients["duration_s"], np.nan).to_numpy()
+    delay_s = pc.fill_null(of_clients["duration_s"].cast(pa.float64()), np.nan).to_numpy()
     kind = np.asarray(pc.index_in(of_clients["kind"], pa.array(KINDS)).to_numpy())
+    brokers = pc.fill_null(of_clients["broker"].cast(pa.string()), "").combine_chunks().dictionary_encode()
+    broker = brokers.indices.to_numpy(zero_copy_only=False)
     order = np.lexsort((time_s, client))
-    client, time_s, delay_s, kind = client[order], time_s[order], delay_s[order], kind[order]
+    client, time_s, delay_s, kind, broker = (
+        values[order] for values in (client, time_s, delay_s, kind, broker)
+    )
     edges = np.searchsorted(client, np.arange(len(names.dictionary) + 1))
     for begin, end in itertools.pairwise(edges):
         mine = slice(int(begin), int(end))
-        yield _history(time_s[mine], delay_s[mine], kind[mine], begin_s, until_s)
+        left = (kind[mine] == KINDS.index("disconnected")) & _is_last(kind[mine], broker[mine])
+        yield _history(time_s[mine], delay_s[mine], kind[mine], left, begin_s, until_s)
+
+
+def _is_last(kind: NDArray[np.int32], broker: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether each record of a client is of the broker where it last connected.
+
+    A broker may notice that a client is gone when that is connected elsewhere already.
+    """
+    connects = np.flatnonzero(kind == KINDS.index("connected"))
+    if not connects.size:
+        return np.ones(kind.size, dtype=bool)
+    before = np.searchsorted(connects, np.arange(kind.size), side="right") - 1
+    return np.asarray((before < 0) | (broker == broker[connects[np.maximum(before, 0)]]), dtype=bool)
 
 
 def _history(
     time_s: NDArray[np.float64],
     delay_s: NDArray[np.float64],
     kind: NDArray[np.int32],
+    left: NDArray[np.bool_],
     begin_s: float,
     until_s: float,
 ) -> ClientHistory:
     delivered = (kind == KINDS.index("delivered")) & np.isfinite(delay_s)
     return ClientHistory(
         connects_s=time_s[kind == KINDS.index("connected")],
-        disconnects_s=time_s[kind == KINDS.index("disconnected")],
+        disconnects_s=time_s[left],
         deliveries_s=time_s[delivered],
         delays_s=delay_s[delivered],
         begin_s=begin_s,

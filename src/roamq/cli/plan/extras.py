@@ -29,15 +29,19 @@ def add_extras(
         table, data["lifetime"] = _lifetimes(question, solved)
         tables.append(table)
     if question.ttl_s is not None and centres:
-        shares = {name: with_lifetime(queue, question.ttl_s).delivered_share for name, queue in centres}
-        data["delivered_share_if_dropped"] = shares
-        tables.append(
-            Table(
-                title=f"If lifetimes vary (exponential, mean {question.ttl_s:g} s), by each centre alone",
-                columns=["centre", "delivered"],
-                rows=[list(item) for item in shares.items()],
+        try:
+            shares = {name: with_lifetime(queue, question.ttl_s).delivered_share for name, queue in centres}
+        except ValueError as error:
+            notes.append(f"lifetimes that vary are left out: {str(error).partition(': ')[2]}")
+        else:
+            data["delivered_share_if_dropped"] = shares
+            tables.append(
+                Table(
+                    title=f"If lifetimes vary (exponential, mean {question.ttl_s:g} s), by each centre alone",
+                    columns=["centre", "delivered"],
+                    rows=[list(item) for item in shares.items()],
+                )
             )
-        )
     if question.priority_rate is not None:
         table, data["priorities"] = _priorities(question, solved)
         tables.append(table)

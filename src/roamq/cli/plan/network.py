@@ -174,14 +174,13 @@ def make_network(spec: NetworkSpec) -> "PubSubNetwork":
             raise ValueError(f"links: {broker} is linked with itself")
         links.setdefault(broker, []).append(other)
         links.setdefault(other, []).append(broker)
+    homes = [(peer.name, peer.broker) for peer in spec.publishers]
+    homes += [(peer.name, peer.broker) for peer in spec.subscribers]
     if not links:  # a single broker has none
-        for peer in (*spec.publishers, *spec.subscribers):
-            links.setdefault(peer.broker, [])
-    for peer in (*spec.publishers, *spec.subscribers):
-        if peer.broker not in links:
-            raise ValueError(
-                f"{peer.name}: broker {peer.broker} is not in links{did_you_mean(peer.broker, list(links))}"
-            )
+        links = {home: [] for _, home in homes}
+    for name, home in homes:
+        if home not in links:
+            raise ValueError(f"{name}: broker {home} is not in links{did_you_mean(home, list(links))}")
     return PubSubNetwork(
         links=links,
         publishers=[

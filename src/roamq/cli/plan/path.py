@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from roamq.models.bursts import SolvedCentre
     from roamq.models.network import EndToEndPath
 
+SCV_LEAST: Final = 0.05
+"""That of twenty phases: `roamq.models.phase_type.with_moments` has no more."""
+
 ALIASES: Final = {"t_off": "subscriber_off_s", "t_on": "subscriber_on_s", "demand": "demand_s"}
 
 
@@ -207,8 +210,20 @@ def measures(question: ResponseTimeQuestion, names: Sequence[str]) -> Mapping[st
 
 
 def warnings(question: ResponseTimeQuestion) -> list[str]:
-    """Where bursts make the answer an approximation that is not good."""
-    return warned(solve(question), on_scv=question.on_scv, off_scv=question.off_scv)
+    """Where bursts make the answer an approximation that is not good, and what is not taken as it was asked."""
+    bursts = warned(solve(question), on_scv=question.on_scv, off_scv=question.off_scv)
+    return [*bursts, *hardly_varying(question)]
+
+
+def hardly_varying(question: ResponseTimeQuestion) -> list[str]:
+    """A law with the moments of a fixed time would have any number of phases."""
+    if question.publisher_off_s == question.subscriber_off_s == 0:
+        return []
+    return [
+        f"{name}: {value:g} is taken as {SCV_LEAST:g}, the least that is solved"
+        for name, value in (("on_scv", question.on_scv), ("off_scv", question.off_scv))
+        if value < SCV_LEAST
+    ]
 
 
 def _is_percentile(name: str) -> bool:

@@ -15,7 +15,9 @@ from roamq.cli.plan.path import (
     ALIASES,
     ResponseTimeQuestion,
     check_percentiles,
+    hardly_varying,
     measures,
+    path_of,
     solve,
     uncertainties,
     unused,
@@ -115,6 +117,7 @@ def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
         data |= more
         figure = _figure(law)
         notes += careful(warned(solved, on_scv=question.on_scv, off_scv=question.off_scv))
+    notes += hardly_varying(question)
     notes += add_extras(question, solved, data, tables)
     if question.simulate:
         table, data["simulated"] = simulated(question, is_saturated=bool(saturated))
@@ -133,8 +136,11 @@ def _slow(question: ResponseTimeQuestion) -> list[str]:
     away = question.publisher_off_s or question.subscriber_off_s
     if away and min(question.on_scv, question.off_scv) < SCV_QUICK:
         reasons.append("periods that hardly vary have many phases (on_scv, off_scv)")
-    if question.ttl_s is not None and away and question.rate * question.ttl_s > LEVELS_QUICK:
-        reasons.append(f"up to {question.rate * question.ttl_s:,.0f} events live at a time (rate, ttl_s)")
+    live = question.rate * (question.ttl_s or 0.0)
+    if away and live > LEVELS_QUICK and path_of(question).saturated:
+        reasons.append(f"up to {live:,.0f} events live at a time (rate, ttl_s)")
+    if question.buffer_events is not None and question.buffer_events > LEVELS_QUICK:
+        reasons.append(f"a buffer of {question.buffer_events:,} events is followed (buffer_events)")
     if len(question.day_rates) > BINS_QUICK:
         reasons.append(f"the queue is followed through {len(question.day_rates)} bins (day_rates)")
     if question.simulate:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, get_type_hints
 
@@ -95,7 +96,11 @@ def unused_where_varied(
         return unused(question)
     now = getattr(question, varied)
     at_work = msgspec.structs.replace(question, **{varied: now or 1})
-    return {**measures.unused(at_work), **unused(at_work)}
+    reasons = {**measures.unused(at_work), **unused(at_work)}
+    with suppress(ValueError):  # what is wrong with the errors themselves is said where they are used
+        if varied in measures.errors(at_work):
+            reasons["uncertain"] = f"has an error of {varied}, which takes values of its own here"
+    return reasons
 
 
 def sweep(question: Q, text: str, measures: Measures) -> Answer:
@@ -303,6 +308,8 @@ def field_named(question: type[msgspec.Struct], key: str, measures: Measures) ->
     field = measures.aliases.get(key, key.replace("-", "_"))
     kinds = get_type_hints(question)
     known = [name for name, kind in kinds.items() if kind in (int, float, float | None)]
+    if not field:
+        raise ConfigError("--sweep: name a number of this question, as rate=0.5:4:8")
     if field not in known:
         raise ConfigError(
             f"{key}: no number of this question{did_you_mean(field, [*known, *measures.aliases])}"
