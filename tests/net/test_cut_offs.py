@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from roamq.core.events import BrokerId, ClientId
+from roamq.core.messages import Routed
 from roamq.net.clients import confirmations
 from roamq.net.clients.mqtt.codec import Properties, Subscribe, SubscriptionRequest
 from roamq.net.durable import snapshot
 from roamq.net.durable.inputs import LiveBroker
-from roamq.net.links import outboxes
+from roamq.net.links import outboxes, wire
 from roamq.net.links.outboxes import CHOKED
 from roamq.net.machine import Machine
 from roamq.net.ops.settings import Quotas
@@ -71,7 +72,8 @@ def test_what_waits_for_a_dead_broker_has_a_bound(scheme: str, monkeypatch: pyte
     for name in ("b1", "b2"):
         boxes = fleet.machines[BrokerId(name)].outboxes
         assert boxes.cut_offs[DEAD] == 1
-        assert boxes.said[DEAD].cost_bytes <= (CHOKED + 1) * BOUND
+        said = boxes.said[DEAD]
+        assert said.cost_bytes + said.kept_bytes <= (CHOKED + 2) * BOUND
     assert [record.peer for record in fleet.records if record.kind == "cut_off"] == [DEAD, DEAD]
     assert sum("is cut off" in notice for notice in fleet.notices) == 2
     if scheme in WAIT:
@@ -124,6 +126,33 @@ def test_a_broker_that_was_cut_off_hears_what_it_has_missed(scheme: str) -> None
     assert any("is back" in notice for notice in fleet.notices)
     for name in ("b1", "b2"):
         assert not fleet.machines[BrokerId(name)].outboxes.frames[DEAD]
+
+
+def test_what_is_subscribed_to_comes_first_and_markers_come_last() -> None:
+    """A release that was kept, and a marker, say that their sender has subscribed."""
+    fleet = fleet_of("standard", 3_000)
+    known = Visitor(fleet, "known", "u")
+    known.enter(DEAD, expiry=1000)
+    fleet.sever(DEAD)
+    for number in range(4):
+        visit(fleet, number, Random(number), ("b1", "b2"))
+    known.enter("b1", expiry=1000)
+    late = Visitor(fleet, "late", "u")
+    late.enter("b1", expiry=1000)
+    late.say(Subscribe(1, (SubscriptionRequest("late/#", 1),)))
+    machine = fleet.machines[BrokerId("b1")]
+    before = machine.outboxes.sent[DEAD]
+
+    machine.link_acked(DEAD, fleet.machines[DEAD].outboxes.received[BrokerId("b1")], fleet.now)
+
+    told = [wire.decode(data) for number, data in machine.outboxes.frames[DEAD] if number > before]
+    kinds = [(m.message if isinstance(m, Routed) else m).__class__.__name__ for m in told]
+    assert kinds[0] == "RoutingReset"
+    order = list(dict.fromkeys(kinds))
+    assert [kind for kind in order if kind in ORDER] == ORDER
+
+
+ORDER = ["SubscribeFrom", "RoutingTold", "ContextRequest", "TablesTold", "Marker"]
 
 
 def test_what_was_left_out_is_part_of_a_snapshot() -> None:
@@ -195,7 +224,7 @@ def test_a_client_that_claims_to_come_from_a_broker_that_is_down_is_refused_when
     assert machine.outboxes.is_crowded(DEAD)
     refused = [record for record in fleet.records if record.detail == "outbox_messages_bytes_max"]
     assert 0 < len(refused) < 60
-    assert machine.outboxes.said[DEAD].cost_bytes < 2 * 10_000
+    assert machine.outboxes.said[DEAD].kept_bytes < 2 * 10_000
 
     known.enter("b1", expiry=1000)
     assert machine.serves("known")

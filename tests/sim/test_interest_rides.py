@@ -91,7 +91,7 @@ def _never_fenced(self: ByInterest, fence: object) -> bool:
     return True
 
 
-def _nothing_surfaces(self: CoverIndex, filter: Filter) -> list[Filter]:
+def _nothing_surfaces(self: CoverIndex, filter: Filter, nodes: int | None) -> list[Filter]:
     """What a filter covered is forgotten with it."""
     return []
 
@@ -103,7 +103,7 @@ def _no_partings(self: UniquePaths, new: BrokerId, old: BrokerId) -> tuple[Broke
 
 MUTATIONS: list[tuple[type, str, Any]] = [
     (ByInterest, "passed", _never_fenced),
-    (CoverIndex, "covered_by", _nothing_surfaces),
+    (CoverIndex, "covered_by_at_most", _nothing_surfaces),
     (UniquePaths, "partings", _no_partings),
 ]
 

@@ -69,9 +69,18 @@ class CoverIndex:
 
     def covered_by(self, filter: Filter) -> list[Filter]:
         """The filters that this one covers, itself included if it is there; topics that cover others come first."""
+        found = self.covered_by_at_most(filter, None)
+        assert found is not None
+        return found
+
+    def covered_by_at_most(self, filter: Filter, nodes: int | None) -> list[Filter] | None:
+        """`covered_by`, or None if more than `nodes` of the trie would have to be looked at."""
         levels, has_rest = _without_rest(filter.levels)
+        included = self._trie.included(levels, rest=has_rest, at_most=nodes)
+        if included is None:
+            return None
         found: list[Filter] = []
-        for node in sorted(self._trie.included(levels, rest=has_rest), key=_BY_DEPTH):
+        for node in sorted(included, key=_BY_DEPTH):
             if has_rest and node.rest is not None:
                 found += node.rest
             if node.end is not None:

@@ -166,9 +166,14 @@ class LevelTrie(Generic[V]):
                 open_.append(child)
         return found
 
-    def included(self, levels: Levels, *, rest: bool) -> list[LevelNode[V]]:
-        """The nodes whose levels these include, one by one, in the order of `fitting`. `rest`: and any that follow."""
-        found = []
+    def included(
+        self, levels: Levels, *, rest: bool, at_most: int | None = None
+    ) -> list[LevelNode[V]] | None:
+        """The nodes whose levels these include, one by one, in the order of `fitting`. `rest`: and any that follow.
+
+        None if more than `at_most` would have to be looked at.
+        """
+        found: list[LevelNode[V]] = []
         depth_max = len(levels)
         edges: dict[tuple[int, int], _Edge] = {}
         open_ = [self.root]
@@ -179,7 +184,12 @@ class LevelTrie(Generic[V]):
                 found.append(node)
                 if not rest:
                     continue
-            children = self._below(node, levels[depth] if depth < depth_max else "+")
+            name = levels[depth] if depth < depth_max else "+"
+            if at_most is not None:
+                wide = len(node.children) if name == "+" and node.children is not None else 0
+                if len(found) + len(open_) + wide > at_most:
+                    return None
+            children = self._below(node, name)
             deeper = []
             for child in children:
                 if child.depth > depth_max and not rest:

@@ -1,9 +1,13 @@
 """The quotas of a live broker, given to the parts that keep them: when it is made, and when they change."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from roamq.build import Choices, change_schemes, choices_of, several_schemes
-from roamq.net.ops.settings import Settings
+from roamq.core.events import BrokerId
+from roamq.net.links.left_out import left_out
+from roamq.net.links.outboxes import Outboxes
+from roamq.net.ops.settings import Quotas, Settings
 from roamq.net.topics.retained import retained_bounds
 from roamq.schemes.base import Scheme
 from roamq.schemes.by_class import ByClass
@@ -11,6 +15,10 @@ from roamq.schemes.labels import label_of
 
 if TYPE_CHECKING:
     from roamq.net.machine import Machine
+
+
+def make_outboxes(neighbours: Iterable[BrokerId], born: int, quotas: Quotas) -> Outboxes:
+    return Outboxes(neighbours, born, quotas.outbox_bytes_max, quotas.outbox_messages_bytes_max, left_out)
 
 
 def scheme_options(settings: Settings) -> dict[str, Any]:

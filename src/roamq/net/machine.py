@@ -18,8 +18,7 @@ needs (docs/decisions/0053).
     tables, lives  what all brokers know, for one that begins anew
     membership   which brokers the network has
     directory    which broker serves which client
-    outboxes     numbered frames of the links
-    resuming, roll_calls  what a broker has missed that was cut off
+    outboxes, roll_calls  numbered frames of the links; what a broker has missed that was cut off
 """
 
 from collections.abc import Collection, Mapping
@@ -29,7 +28,7 @@ from roamq.core.context import Context
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.messages import Routed
 from roamq.core.ports import TimerKey
-from roamq.net.bounds import scheme_options, set_quotas, set_schemes
+from roamq.net.bounds import make_outboxes, scheme_options, set_quotas, set_schemes
 from roamq.net.clients.access import Access
 from roamq.net.clients.admission import CONNACK_TIMER, Admission, Admitted
 from roamq.net.clients.confirmations import Confirmations
@@ -44,13 +43,10 @@ from roamq.net.clients.sessions import Sessions
 from roamq.net.clients.visitors import Visitors
 from roamq.net.host import LiveHost
 from roamq.net.links import wire
-from roamq.net.links.left_out import left_out
 from roamq.net.links.lives import MICROSECONDS, Lives
 from roamq.net.links.members import Member, NetworkTold
 from roamq.net.links.membership import Membership
 from roamq.net.links.others import OtherBrokers
-from roamq.net.links.outboxes import Outboxes
-from roamq.net.links.resuming import Resuming
 from roamq.net.news import NewsDesk
 from roamq.net.ops.settings import AccessRules, Settings
 from roamq.net.ops.status import BrokerStatus, status_of
@@ -83,8 +79,7 @@ class Machine:
         if settings.at:
             topology.attach(self.me, settings.at)
         self.connections = Connections()
-        bounds = (quotas.outbox_bytes_max, quotas.outbox_messages_bytes_max)
-        self.outboxes = Outboxes(topology.neighbours[self.me], born, *bounds, left_out)
+        self.outboxes = make_outboxes(topology.neighbours[self.me], born, quotas)
         self.access = Access(settings.access)
         self.host = LiveHost(self.me, self.connections, self.outboxes, self.access, now)
         self.broker = build_broker(
@@ -110,7 +105,6 @@ class Machine:
         shared = (self.groups, self.intake, self.others, self.confirmations)
         self.memberships = Memberships(self.host, self.broker, *shared)
         self.tables = Tables(self.broker, self.directory, self.groups, self.retained, self.others, now)
-        self.resuming = Resuming(self.host, self.broker, self.outboxes, self.tables, self.others)
         self.figures = Figures(self.host, self.broker, self.intake, born)
         host, broker, connections = self.host, self.broker, self.connections
         self.sessions = Sessions(
@@ -124,14 +118,12 @@ class Machine:
         self.admission = Admission(host, broker, connections, *known, settings.handoff_timeout_s)
         ties = (self.outboxes, self.others, self.directory, self.memberships, self.confirmations)
         self.membership = Membership(host, broker, topology, *ties, self.admission, self.tables)
-        told = (self.tables, self.retained, self.membership, self.resuming)
-        self.lives = Lives(host, broker, self.outboxes, *told)
+        self.lives = Lives(host, broker, self.outboxes, self.tables, self.retained, self.membership)
         self.news = NewsDesk(connections, self.admission, self.sessions, self.memberships)
         self.steps = Steps(host, broker.contexts, settings.records_steps)
         parts = (self.access, self.sessions, self.intake, self.replays, self.memberships)
-        waits = (self.confirmations, self.visitors)
         self.fullness = Fullness(host, broker.contexts, self.groups, self.others)
-        more = (*waits, self.steps, self.quota, self.fullness)
+        more = (self.confirmations, self.visitors, self.steps, self.quota, self.fullness)
         self.requests = Requests(host, broker, connections, *parts, *more)
         self._handlers, self._timers = handlers_of(self), timers_of(self)
         self.admission.is_stranger = bool(settings.at)

@@ -37,7 +37,7 @@ def handlers_of(machine: "Machine") -> Handlers:
             return
         machine.tables.on_told(sender, message)
         if message.is_all:
-            machine.resuming.called(sender)
+            machine.lives.resuming.called(sender)
         if machine.tables.is_told:
             admission.is_stranger = False
 

@@ -17,7 +17,7 @@ broker in the network has a mark.
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from roamq.core.covering import CoverIndex
 from roamq.core.events import BrokerId, Event
@@ -36,22 +36,13 @@ from roamq.overlay.messages import (
     UnsubscribeFrom,
 )
 from roamq.overlay.topology import Topology
+from roamq.overlay.uncovering import HiddenFilters, PutOff
 
 ROUTE_CACHE_SIZE = 4096
 
 Origins = int
 """A set of origins: one bit each. First come the brokers of the core, in the alphabetical order of their names, then
 edge brokers as this broker heard of them."""
-
-
-class PutOff(NamedTuple):
-    """A filter that is to be taken back from a neighbour when those that it covered have been asked for."""
-
-    neighbour: BrokerId
-    filter: Filter
-    origins: Origins
-    hidden: list[Filter]
-    """What is left to ask for, the first at the end."""
 
 
 class ByInterest(TreeUnicast):
@@ -89,6 +80,7 @@ class ByInterest(TreeUnicast):
         self._wanted_index = CoverIndex()
         """What is wanted at this broker, and what its neighbours asked it for; nothing while it has no neighbour."""
         self._put_offs: list[PutOff] = []
+        self._hidden = HiddenFilters()
         self._index: MatchIndex[tuple[BrokerId, Filter]] = MatchIndex()
         self._routes: dict[tuple[BrokerId, bool, Hashable], tuple[BrokerId, ...]] = {}
         """Origin, whether it is for every broker, and what an event is about -> the neighbours that it goes to."""
@@ -170,6 +162,7 @@ class ByInterest(TreeUnicast):
                 self._wanted_index.remove(filter)
             for neighbour, origins in self._from.items():
                 self._ask_no_more(neighbour, filter, origins, mobile)
+            self._hidden.forget()
 
     def advertise(self, filter: Filter) -> None:
         """Every broker counts as one where anything may be published."""
@@ -185,7 +178,8 @@ class ByInterest(TreeUnicast):
             case RoutingReset():
                 self._telling.add(sender)
                 self._doubt_neighbour(sender)
-                self._tell_all(sender)
+                if message.asks:
+                    self._tell_all(sender)
             case RoutingTold():
                 self._on_told(sender, self._origins(message))
             case _:
@@ -223,6 +217,7 @@ class ByInterest(TreeUnicast):
         for other, theirs in self._from.items():
             if other != neighbour:
                 self._ask_no_more(other, filter, origins & theirs, mobile)
+        self._hidden.forget()
 
     def _ask(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
         """Ask a neighbour for what it does not send already because of a filter that covers this one."""
@@ -253,7 +248,7 @@ class ByInterest(TreeUnicast):
         for earlier in [w for w in self._put_offs if w.neighbour == neighbour and w.filter == filter]:
             self._put_offs.remove(earlier)  # what it has left to ask for is hidden now as well
             origins |= earlier.origins
-        hidden = self._wanted_index.covered_by(filter)
+        hidden = self._hidden.by(filter, self._wanted_index, self._here, *self._asked.values())
         if len(hidden) > self.uncovers_at_once:
             # Until all are asked for, some with each input to come, the neighbour sends more than is wanted. Such an
             # event is an input that brings the end nearer.
@@ -270,9 +265,8 @@ class ByInterest(TreeUnicast):
 
     def _go_on(self) -> None:
         """Ask for some of what the filter that is to be taken back first has covered."""
-        neighbour, filter, origins, hidden = self._put_offs[0]
-        for _ in range(min(self.uncovers_at_once, len(hidden))):
-            other = hidden.pop()
+        neighbour, filter, origins, hidden = put_off = self._put_offs[0]
+        for other in put_off.take(self.uncovers_at_once):
             self._ask(neighbour, other, self._wanted(neighbour, other) & origins, mobile=False)
         if not hidden:
             del self._put_offs[0]
@@ -450,7 +444,7 @@ class ByInterest(TreeUnicast):
 
     def tell_again(self, neighbour: BrokerId) -> None:
         """A neighbour that remembers what it knew has missed some of what it was told since."""
-        self.host.send(neighbour, RoutingReset())
+        self.host.send(neighbour, RoutingReset(asks=False))
         self._tell_all(neighbour)
 
     def _doubt_neighbour(self, neighbour: BrokerId) -> None:

@@ -58,6 +58,8 @@ class RoutingReset(Message):
     """Broker -> neighbour: what I subscribed to and advertised is in doubt; what holds now follows."""
 
     kind: ClassVar[str] = "advertise"
+    asks: bool = True
+    """Whether the neighbour is to do the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,7 @@ WRONG: dict[str, bytes] = {
     "a user who stands for everybody": token(sub="*"),
     "a user who stands for nobody": token(sub="anonymous"),
     "a user that is no text": token("HS256", user=1, sub=None),
+    "an end that is text": token(exp="2000000000"),
     "endless": forged({"alg": "ES256"}, {**NEVER, "exp": float("inf")}),
     "no object": token("HS256")[:3] + b"." + b"W10.AAAA",
     "an extension": token(headers={"crit": ["x"], "x": 1}),

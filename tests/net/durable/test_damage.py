@@ -71,6 +71,29 @@ def test_a_stray_file_is_named(tmp_path: Path, name: str) -> None:
         snapshot.recover(tmp_path, MINE, 2000.0)
 
 
+@pytest.mark.parametrize("what", ["pipe", "folder", "device"])
+@pytest.mark.parametrize("place", ["this segment", "next segment", "snapshot"])
+def test_what_is_no_file_is_named_and_not_waited_for(tmp_path: Path, what: str, place: str) -> None:
+    """A broker that opened a pipe waited for ever, without a word."""
+    segment = with_snapshot(tmp_path)
+    paths = {
+        "this segment": segment_path(tmp_path, segment),
+        "next segment": segment_path(tmp_path, segment + 1),
+        "snapshot": next(tmp_path.glob("*.snapshot")),
+    }
+    path = paths[place]
+    path.unlink(missing_ok=True)
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+
+    with pytest.raises(StorageError, match=f"{path.name}: is no plain file; move it"):
+        snapshot.recover(tmp_path, MINE, 2000.0)
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise OSError(30, "Read-only file system")

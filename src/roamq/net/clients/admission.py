@@ -19,7 +19,7 @@ from roamq.net.clients.mqtt.inputs import ClientInput, ConnectRequested
 from roamq.net.clients.mqtt.outbound import PACKET_ID_MAX
 from roamq.net.clients.mqtt.state import RETAINED, SESSION_BYTES, SessionState, will_bytes
 from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
-from roamq.net.clients.quota import SessionQuota
+from roamq.net.clients.quota import NO_ROOM, SessionQuota
 from roamq.net.clients.sessions import ANOTHERS, SESSION_TIMER, Sessions
 from roamq.net.clients.tickets import TICKET_PROPERTY, shown_epoch
 from roamq.net.host import LiveHost
@@ -43,7 +43,6 @@ SEARCH_TIMER: Final = "search"
 """The timer for brokers that do not say whether they know a client."""
 SEARCH_S_MAX: Final = 0.25
 """How long such an answer is waited for; no longer than the handoff time-out, if that is shorter."""
-TOO_MUCH_WAITS: Final = "too much waits for a broker that is down"
 TAKEN_AWAY: Final = "this broker is being taken away"
 JUST_JOINED: Final = "this broker has just joined the network and is not linked yet; try again"
 
@@ -130,15 +129,11 @@ class Admission:
             return
         if self._refuse_foreign(connection, client):
             return
-        if not self._has_room_for(client, connect):
+        bound = self._bound_reached(client, connect)
+        if bound is not None:
             # Section 3.2.2.2: 0x97
-            self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, "this broker keeps no more sessions")
-            host.record(Record("refused", host.time, host.me, client, detail="sessions_max"))
-            return
-        if self._is_beyond_bounds(client, connect):
-            # Section 3.2.2.2: 0x97
-            self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, TOO_MUCH_WAITS)
-            host.record(Record("refused", host.time, host.me, client, detail="outbox_messages_bytes_max"))
+            self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, NO_ROOM[bound])
+            host.record(Record("refused", host.time, host.me, client, detail=bound))
             return
         connection.entered_at = host.time
         last = self._broker.contexts.epoch_of(client)
@@ -171,8 +166,7 @@ class Admission:
 
     def on_who_serves(self, sender: BrokerId, message: WhoServes) -> None:
         client = message.client
-        known = self._directory.get(client)
-        epoch, home, owner = (None, None, None) if known is None else known
+        epoch, home, owner = self._directory.get(client) or (None, None, None)
         answer = Known(client=client, asked=message.asked, epoch=epoch, home=home, owner=owner)
         self._others.tell(sender, answer)
 
@@ -303,19 +297,17 @@ class Admission:
         self._quota.begin()
         return True
 
-    def _is_beyond_bounds(self, client: ClientId, connect: Connect) -> bool:
-        """Whether too much waits for a broker that is down to let the client in.
-
-        Sessions that are known to be there are claimed; a client's word for it is not enough to claim one more.
-        """
-        if self._host.choked is not None:
-            return True
+    def _bound_reached(self, client: ClientId, connect: Connect) -> str | None:
+        """The quota that keeps the client out. A client's word alone that its session is at a broker that is down does
+        not claim it when too much waits for that broker; sessions that are known to be there are claimed."""
+        host, known = self._host, self._directory.last_epoch(client)
         previous = self._previous_broker(client, connect)
-        if previous is None or previous == self._host.me:
-            return False
-        known = self._directory.last_epoch(client)
-        is_known = known is not None and known.broker == previous
-        return not is_known and self._host.is_crowded(self._broker.router.next_hop(previous))
+        if previous in (host.me, known.broker if known is not None else None):
+            previous = None  # that is known
+        is_down = previous is not None and host.is_crowded(self._broker.router.next_hop(previous))
+        if host.choked is not None or is_down:
+            return "outbox_messages_bytes_max"
+        return None if self._has_room_for(client, connect) else "sessions_max"
 
     def _previous_broker(self, client: ClientId, connect: Connect) -> BrokerId | None:
         """The broker where the client was last.

@@ -7,6 +7,11 @@ from roamq.core.context import Mode
 from roamq.net.clients.mqtt.state import SESSION_BYTES, SessionState, will_bytes
 
 RECOUNT_S: Final = 1.0
+NO_ROOM: Final = {
+    "sessions_max": "this broker keeps no more sessions",
+    "outbox_messages_bytes_max": "too much waits for a broker that is down",
+}
+"""A bound that keeps a client out -> what it is told."""
 
 
 def count_sessions(contexts: Contexts) -> int:

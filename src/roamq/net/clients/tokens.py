@@ -159,6 +159,8 @@ class Tokens:
             raise TokenError(f"its claim {self.options.user_claim!r} names no user")
         if username and username != user:
             raise TokenError("the user name is another's")
+        if not isinstance(claims["exp"], int | float):
+            raise TokenError("its end is no number")  # RFC 7519, section 4.1.4
         expires_at = min(float(claims["exp"]) + self.options.leeway_s, LATEST)
         kept = tuple(
             (name, values) for name in sorted(self._claims) if (values := texts_of(claims.get(name)))

@@ -73,8 +73,9 @@ from roamq.net.topics.roll_calls import Roll, RollCalls
 from roamq.net.topics.shared import Group, SharedGroups
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
-from roamq.overlay.interest import ByInterest, PutOff
+from roamq.overlay.interest import ByInterest
 from roamq.overlay.topology import Topology
+from roamq.overlay.uncovering import HiddenFilters, PutOff
 from roamq.schemes.base import SchemeOptions, Setup
 from roamq.schemes.beside import Beside
 from roamq.schemes.by_class import ByClass
@@ -341,6 +342,7 @@ WIRING: Final = (
         Parts,
         Setup,
         Outputs,
+        HiddenFilters,
     ),
 )
 """What is made of settings or by code, wherever it is met."""

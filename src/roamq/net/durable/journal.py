@@ -176,6 +176,9 @@ def numbered(path: Path, digits: str) -> int:
     """The number in a file's name."""
     if not (digits.isascii() and digits.isdecimal()):
         raise StorageError(f"{path}: is not a file of this broker; move it out of the folder")
+    if path.exists() and not path.is_file():
+        # Opening a pipe would wait for ever, and reading a device would not end.
+        raise StorageError(f"{path}: is no plain file; move it out of the folder")
     return int(digits)
 
 

@@ -5,7 +5,8 @@
     the latest          of markers and the like stands for those before it: it waits apart, and follows the rest
     questions           whoever asked has gone on without an answer
 
-Everything else is kept: the messages of exchanges, each of which somebody waits for.
+Everything else is kept: the messages of exchanges, each of which somebody waits for. What is told to a broker that
+begins anew, or has missed something, is kept as well and counts for nothing, or telling it might cut it off again.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from roamq.net.links.members import Farewell
 from roamq.net.topics.directory import Ended, Known, Serving, WhoServes
 from roamq.net.topics.fullness import NoRoom
 from roamq.net.topics.shared import GroupPlace
-from roamq.net.topics.tables import TablesTold
+from roamq.net.topics.tables import TablesTold, TablesWanted
 from roamq.overlay.messages import (
     Echo,
     MarkAgain,
@@ -41,12 +42,17 @@ class LeftOut(NamedTuple):
     """What the message is the latest of."""
     by: BrokerId | None = None
     """Of a marker: who sent it. It must not come before what its sender told before it."""
+    is_kept: bool = False
+    """Whether it is kept nevertheless."""
+    is_free: bool = False
+    """Whether it counts for nothing."""
 
 
 _SUBSCRIPTIONS: Final = frozenset((SubscribeFrom, UnsubscribeFrom, RoutingTold))
 _NEWS: Final = frozenset((Serving, Ended, GroupPlace))
 _QUESTIONS: Final = frozenset((WhoServes, Known, ConfirmVisitor, VisitorConfirmed))
 _NOTHING: Final = LeftOut()
+_TABLES: Final = LeftOut(is_kept=True, is_free=True)
 
 _LATEST: Final[dict[type[Message], Callable[[Any], LeftOut]]] = {
     Marker: lambda m: LeftOut(latest=f"marker {m.by} {m.peer} {' '.join(sorted(m.targets))}", by=m.by),
@@ -57,7 +63,7 @@ _LATEST: Final[dict[type[Message], Callable[[Any], LeftOut]]] = {
 
 
 def left_out(message: Message) -> LeftOut | None:
-    """Whether a message need not be kept for a neighbour that is cut off; None if it must be."""
+    """What is done with a message for a neighbour that is cut off; None: it is kept like any other."""
     kind = message.__class__
     if kind is Routed:
         assert isinstance(message, Routed)
@@ -70,8 +76,12 @@ def left_out(message: Message) -> LeftOut | None:
 
 def _routed(message: Routed, inner: Message) -> LeftOut | None:
     kind = inner.__class__
-    if kind in _NEWS or (isinstance(inner, TablesTold) and inner.roll is not None):
+    if kind in _NEWS:
         return LeftOut(news=(message.sender, message.to))
+    if isinstance(inner, TablesTold) and inner.roll is not None:
+        return LeftOut(news=(message.sender, message.to), is_free=True)
+    if kind is TablesTold or kind is TablesWanted:
+        return _TABLES
     if kind in _QUESTIONS:
         return _NOTHING
     way = f"{message.sender} {message.to}"

@@ -33,7 +33,6 @@ class Lives:
         tables: Tables,
         retained: RetainedMessages,
         membership: "Membership",
-        resuming: Resuming,
     ) -> None:
         self._host = host
         self._broker = broker
@@ -41,7 +40,7 @@ class Lives:
         self._tables = tables
         self._retained = retained
         self._membership = membership
-        self._resuming = resuming
+        self.resuming = Resuming(host, broker, outboxes, tables)
 
     def begin_again(self, now: float) -> None:
         """The process starts from a store that may be old: the numbers after its last may have been used already."""
@@ -56,7 +55,7 @@ class Lives:
         memory = self._outboxes.acknowledge(peer, sequence)
         is_back = self._outboxes.is_cut_off(peer)
         if is_back:
-            self._resuming.resume(peer)
+            self.resuming.resume(peer)
         if memory is Memory.SAME:
             self._broker.router.in_step(peer)
             return is_back

@@ -29,7 +29,6 @@ from roamq.net.links.members import (
 )
 from roamq.net.links.others import OtherBrokers
 from roamq.net.links.outboxes import Outboxes
-from roamq.net.links.protocol import Frame
 from roamq.net.topics.directory import Directory
 from roamq.net.topics.memberships import Memberships
 from roamq.net.topics.tables import Tables
@@ -271,9 +270,9 @@ class Membership:
 
     # --- messages that cannot arrive ------------------------------------------------------------------------------
 
-    def _return_all(self, frames: list[Frame]) -> None:
-        for _, frame in frames:
-            message = wire.decode(frame)
+    def _return_all(self, unsent: list[bytes]) -> None:
+        for data in unsent:
+            message = wire.decode(data)
             if isinstance(message, Routed) and self._broker.router.is_departed(message.to):
                 self.send_back(message)
 

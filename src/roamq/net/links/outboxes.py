@@ -3,9 +3,9 @@
 A frame stays in the outbox of a neighbour until the neighbour acknowledges it. All numbers count on from the time of
 the broker's birth: a life that remembers no other must not use its numbers again.
 
-Events have a bound, and so have messages. A neighbour for which too many messages wait is *cut off*: those that can be
-told again leave the outbox (`left_out.py`), and their numbers are left out. What is told instead when the neighbour is
-back is in `resuming.py`.
+Events have a bound, and so have messages. A neighbour for which too many messages wait is *cut off*: from then on
+messages that can be told again are left out (`left_out.py`), and others wait apart. When the neighbour is back, it gets
+what was in the outbox, then what is told instead of what was left out, then what waits apart (`resuming.py`).
 """
 
 from collections import Counter, deque
@@ -40,20 +40,24 @@ class Memory(Enum):
 
 @dataclass(slots=True)
 class SaidMessages:
-    """The messages for one neighbour that it has not acknowledged, and what was left out of them."""
+    """The messages for one neighbour that it has not acknowledged, and what has become of those beyond the bound."""
 
-    numbers: deque[tuple[int, int, bool]] = field(default_factory=deque)
-    """Number, cost, and whether it can be told again, of each message in the outbox."""
+    numbers: deque[tuple[int, int]] = field(default_factory=deque)
+    """Number and cost of each message in the outbox."""
     cost_bytes: int = 0
     """What they cost."""
     beyond_bytes: int = 0
     """What they may cost beyond the bound: the neighbour was told everything, which may be more than that."""
-    news: dict[tuple[BrokerId, BrokerId], None] = field(default_factory=dict)
-    """Who told news to whom through this outbox since it was empty."""
-    latest: dict[str, tuple[BrokerId | None, bytes]] = field(default_factory=dict)
-    """The last message of each kind of which the last is enough, since the outbox was empty: its sender if it is a
-    marker, and its bytes."""
     is_cut_off: bool = False
+    kept: deque[bytes] = field(default_factory=deque)
+    """While it is cut off: messages that cannot be told again."""
+    kept_bytes: int = 0
+    """What they cost."""
+    news: dict[tuple[BrokerId, BrokerId], None] = field(default_factory=dict)
+    """While it is cut off: who told news to whom that was left out."""
+    latest: dict[str, tuple[BrokerId | None, bytes]] = field(default_factory=dict)
+    """While it is cut off: the last message of each kind of which the last is enough; its sender if it is a marker, and
+    its bytes."""
     held: dict[str, tuple[BrokerId | None, bytes]] = field(default_factory=dict)
     """Markers whose senders have been asked to call their roll: they follow it."""
     asked: set[BrokerId] = field(default_factory=set)
@@ -106,12 +110,15 @@ class Outboxes:
         for neighbour in self.frames:
             self.said.setdefault(neighbour, SaidMessages())
 
-    def drop(self, neighbour: BrokerId) -> list[Frame]:
+    def drop(self, neighbour: BrokerId) -> list[bytes]:
         """A neighbour is gone for good; gives what it never acknowledged. Nothing if it was no neighbour."""
-        for numbers in (self.bytes, self.sent, self.received, self.acknowledged, self.said, self.cut_offs):
+        unsent = [data for _, data in self.frames.pop(neighbour, ())]
+        if (said := self.said.pop(neighbour, None)) is not None:
+            unsent += said.kept
+        for numbers in (self.bytes, self.sent, self.received, self.acknowledged, self.cut_offs):
             numbers.pop(neighbour, None)
         self._skipped.pop(neighbour, None)
-        return list(self.frames.pop(neighbour, ()))
+        return unsent
 
     def put_first(self, to: BrokerId, message: Message) -> None:
         """A frame ahead of those that wait for a neighbour that begins anew: it has the number of the last one that an
@@ -125,32 +132,25 @@ class Outboxes:
             self.add(to, message)
 
     def add(self, to: BrokerId, message: Message | Event) -> Frame | None:
-        """The frame to send; None for an event that has no room, and for a message that is told again later."""
+        """The frame to send; None for an event that has no room, and for a message that waits, or is told again."""
+        data = self._encode(message)
         if message.__class__ is Event:
-            data = self._encode(message)
             if self.bytes[to] + len(data) > self.bytes_max:
                 return None
             return self._append(to, data)
         assert isinstance(message, Message)
-        said = self.said[to]
-        left_out = self._sort(message)
-        if left_out is not None:
-            if left_out.news is not None:
-                said.news[left_out.news] = None
-            if left_out.latest is not None and self._note_latest(said, left_out, message):
-                return None
-            if said.is_cut_off:
-                return None
-        return self._say(to, self._encode(message), left_out is not None)
-
-    def _note_latest(self, said: SaidMessages, left_out: "LeftOut", message: Message) -> bool:
-        """The last of its kind stands for those before it; True if it is not to be sent now."""
-        assert left_out.latest is not None
-        is_held = left_out.by in said.asked
-        noted = said.held if is_held else said.latest
-        noted.pop(left_out.latest, None)
-        noted[left_out.latest] = (left_out.by, self._encode(message))
-        return is_held
+        said, left_out = self.said[to], self._sort(message)
+        if (said.is_cut_off or said.asked) and self._put_aside(said, left_out, data):
+            return None
+        frame = self._append(to, data)
+        if left_out is None or not left_out.is_free:
+            cost = len(data) + MESSAGE_BYTES
+            said.numbers.append((frame[0], cost))
+            said.cost_bytes += cost
+            if said.cost_bytes > self.messages_bytes_max + said.beyond_bytes:
+                said.is_cut_off = True
+                self.cut_offs[to] += 1
+        return frame
 
     def _encode(self, message: Message | Event) -> bytes:
         if message is self._encoded[0]:  # one encoding of an event for all neighbours
@@ -166,57 +166,51 @@ class Outboxes:
         self.bytes[to] += len(data)
         return frame
 
-    def _say(self, to: BrokerId, data: bytes, can_be_told_again: bool) -> Frame | None:
-        said = self.said[to]
-        frame = self._append(to, data)
-        cost = len(data) + MESSAGE_BYTES
-        said.numbers.append((frame[0], cost, can_be_told_again))
-        said.cost_bytes += cost
-        if said.cost_bytes <= self.messages_bytes_max + said.beyond_bytes or said.is_cut_off:
-            return frame
-        self._cut_off(to)
-        return None if can_be_told_again else frame
-
     # --- a neighbour that is cut off ------------------------------------------------------------------------------
 
-    def _cut_off(self, neighbour: BrokerId) -> None:
-        """Take out what can be told again. Some of it may have arrived: whatever is told instead allows for that."""
-        said = self.said[neighbour]
-        said.is_cut_off = True
-        self.cut_offs[neighbour] += 1
-        dropped = {number for number, _, can_be_told_again in said.numbers if can_be_told_again}
-        frames = self.frames[neighbour]
-        self.bytes[neighbour] -= sum(len(data) for number, data in frames if number in dropped)
-        self.frames[neighbour] = deque(frame for frame in frames if frame[0] not in dropped)
-        said.numbers = deque(entry for entry in said.numbers if not entry[2])
-        said.cost_bytes = sum(cost for _, cost, _ in said.numbers)
+    def _put_aside(self, said: SaidMessages, left_out: "LeftOut | None", data: bytes) -> bool:
+        """Leave a message out, or keep it apart; False if it may go to the neighbour now."""
+        if left_out is not None and left_out.by in said.asked:
+            said.held.pop(left_out.latest or "", None)
+            said.held[left_out.latest or ""] = (left_out.by, data)
+            return True
+        if not said.is_cut_off:
+            return False
+        if left_out is None or left_out.is_kept:
+            said.kept.append(data)
+            said.kept_bytes += 0 if left_out is not None and left_out.is_free else len(data) + MESSAGE_BYTES
+        elif left_out.latest is not None:
+            said.latest.pop(left_out.latest, None)
+            said.latest[left_out.latest] = (left_out.by, data)
+        elif left_out.news is not None:
+            said.news[left_out.news] = None
+        return True
 
     def is_cut_off(self, neighbour: BrokerId) -> bool:
         said = self.said.get(neighbour)
         return said is not None and said.is_cut_off
 
     def is_crowded(self, neighbour: BrokerId) -> bool:
-        """Whether more messages wait for a neighbour than should, though it is cut off: no more exchanges begin."""
+        """Whether too much waits for a neighbour that cannot be told again: no more exchanges begin."""
         said = self.said.get(neighbour)
-        return said is not None and said.is_cut_off and said.cost_bytes > self.messages_bytes_max
+        return said is not None and said.kept_bytes > self.messages_bytes_max
 
     @property
     def choked(self) -> BrokerId | None:
-        """A neighbour for which so many messages wait that nobody may cause more of them."""
+        """A neighbour for which so much of it waits that nobody may cause more."""
         bound = CHOKED * self.messages_bytes_max
-        for neighbour, said in self.said.items():
-            if said.is_cut_off and said.cost_bytes > bound:
-                return neighbour
-        return None
+        return next((one for one, said in self.said.items() if said.kept_bytes > bound), None)
 
     def resume(self, neighbour: BrokerId) -> SaidMessages:
-        """A neighbour that was cut off is back; gives what was left out. Until `resumed`, nothing more is."""
+        """A neighbour that was cut off is back; gives what waits apart. Until `resumed`, the bound does not count."""
         said = self.said[neighbour]
-        was = SaidMessages(news=said.news, latest={**said.held, **said.latest}, asked=said.asked)
-        said.news, said.latest, said.held, said.asked = {}, {}, {}, set()
+        latest = {**said.held, **said.latest}
+        waiting = SaidMessages(kept=said.kept, news=said.news, latest=latest, asked=said.asked)
+        said.kept, said.news, said.latest, said.held, said.asked = deque(), {}, {}, {}, set()
+        said.kept_bytes = 0
         said.is_cut_off = False
         said.beyond_bytes = 1 << 60
-        return was
+        return waiting
 
     def resumed(self, neighbour: BrokerId) -> None:
         """The neighbour has been told all; what comes now has the whole bound to itself."""
@@ -278,6 +272,3 @@ class Outboxes:
             said.cost_bytes -= numbers.popleft()[1]
         if not numbers:
             said.beyond_bytes = 0
-            if not said.is_cut_off:
-                said.news.clear()
-                said.latest.clear()

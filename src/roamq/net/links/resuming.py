@@ -1,14 +1,14 @@
 """A neighbour that was cut off is back: what was left out of its outbox is told in another way.
 
-Order matters for markers alone. A marker says that all that its sender told before it is known (docs/interest.md), so
-it follows the roll call of its sender, and what is subscribed to.
+What is subscribed to goes first. The messages that were kept follow: some of them say that their sender has subscribed,
+and so do markers (docs/interest.md). A marker says besides that all that its sender told before is known, so it
+follows the roll call of its sender.
 """
 
 from roamq.broker.broker import Broker
 from roamq.core.events import BrokerId, Event
 from roamq.net.host import LiveHost
 from roamq.net.links import wire
-from roamq.net.links.others import OtherBrokers
 from roamq.net.links.outboxes import Outboxes
 from roamq.net.topics.tables import Tables, TablesWanted
 from roamq.overlay.interest import ByInterest
@@ -17,32 +17,30 @@ from roamq.overlay.interest import ByInterest
 class Resuming:
     """Tells neighbours of one broker what they have missed."""
 
-    def __init__(
-        self, host: LiveHost, broker: Broker, outboxes: Outboxes, tables: Tables, others: OtherBrokers
-    ) -> None:
+    def __init__(self, host: LiveHost, broker: Broker, outboxes: Outboxes, tables: Tables) -> None:
         self._host = host
         self._broker = broker
         self._outboxes = outboxes
         self._tables = tables
-        self._others = others
 
     def resume(self, neighbour: BrokerId) -> None:
-        """The neighbour answers: call the roll for those behind it, have others call theirs, tell what is wanted."""
+        """The neighbour answers: tell what is wanted, what was kept, who is here; and have others call their roll."""
         router, me = self._broker.router, self._host.me
-        left_out = self._outboxes.resume(neighbour)
+        waiting = self._outboxes.resume(neighbour)
+        if isinstance(router, ByInterest):
+            router.tell_again(neighbour)
+        for data in waiting.kept:
+            self._follow(neighbour, data)
         asked: dict[BrokerId, list[BrokerId]] = {}
-        for sender, to in left_out.news:
+        for sender, to in waiting.news:
             if sender == me:
                 self._tables.call_roll(to)
             elif not router.is_departed(sender):
                 asked.setdefault(sender, []).append(to)
-        waits_for = {*asked, *left_out.asked}
-        self._outboxes.hold(neighbour, waits_for)
+        self._outboxes.hold(neighbour, {*asked, *waiting.asked})
         for sender, others in asked.items():
-            self._others.tell(sender, TablesWanted(roll_for=tuple(others)))
-        if isinstance(router, ByInterest):
-            router.tell_again(neighbour)
-        for _, data in left_out.latest.values():
+            self._broker.unicast(sender, TablesWanted(roll_for=tuple(others)))
+        for _, data in waiting.latest.values():
             self._follow(neighbour, data)
         self._outboxes.resumed(neighbour)
         self._host.out.notices.append(

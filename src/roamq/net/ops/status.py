@@ -50,7 +50,7 @@ def status_of(machine: "Machine") -> BrokerStatus:
         known_clients=len(machine.directory),
         outbox_frames={peer: len(frames) for peer, frames in outboxes.frames.items()},
         outbox_bytes=dict(outboxes.bytes),
-        outbox_messages_bytes={peer: said.cost_bytes for peer, said in outboxes.said.items()},
+        outbox_messages_bytes={p: said.cost_bytes + said.kept_bytes for p, said in outboxes.said.items()},
         cut_offs={peer: outboxes.cut_offs[peer] for peer in outboxes.frames},
         cut_off=frozenset(filter(outboxes.is_cut_off, outboxes.frames)),
         is_draining=machine.admission.draining,

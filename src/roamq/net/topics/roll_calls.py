@@ -77,13 +77,12 @@ class RollCalls:
         def is_over(epoch: Epoch) -> bool:
             return epoch.broker == caller and since <= epoch.connected_at and epoch < roll.as_of
 
-        went = self._broker.scheme.went()
-        known = {client: entry.epoch for client, entry in self._directory.items()}
-        for client, epoch in known.items():
-            # A context that was here may have gone there, on a claim that was kept; the news of it was not.
-            last = max(epoch, went.get(client, epoch))
-            if client not in roll.clients and is_over(last):
-                self._directory.forget(client, last)
+        # A context that was here may have gone there, on a claim that was kept; the news of it was not.
+        went = [(client, epoch) for client, epoch in self._broker.scheme.went().items() if is_over(epoch)]
+        there = [(client, entry.epoch) for client, entry in self._directory.items() if is_over(entry.epoch)]
+        for client, epoch in (*went, *there):
+            if client not in roll.clients:
+                self._directory.forget(client, epoch)
         for place in list(self._groups.all_places()):
             if (str(place.filter), place.client) not in roll.places and is_over(place.epoch):
                 self._groups.learn(replace(place, connected=None))
