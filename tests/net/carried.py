@@ -258,7 +258,8 @@ class CarriedFleet(GrowingFleet):
         self.up.discard(pair)
         way = self.through.pop(pair)
         self._changed += 1
-        for ends in (tuple(pair), tuple(pair)[::-1]):
+        one, other = pair
+        for ends in ((one, other), (other, one)):
             self._acks.pop(ends, None)
             self._news.pop(ends, None)
         for end in sorted(pair) if not way else ():
