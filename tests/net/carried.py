@@ -331,6 +331,10 @@ class CarriedFleet(GrowingFleet):
         waiting = [peer for peer in frames if frames[peer] and self.is_open(name, peer)]
         return any(member is not None and member.is_gone for member in heard) and not waiting
 
+    def check_not_needed(self, name: BrokerId) -> None:
+        if self.apart_without(name):
+            raise ValueError(f"others reach each other through {name}")
+
     def apart_without(self, name: BrokerId) -> bool:
         """Whether others reach each other through this broker alone, as it would say itself."""
         return self._map(name).apart_without_me(self.direct(name)) is not None
