@@ -99,7 +99,8 @@ async def brokers(
     path.write_text(text.replace("[network]", network, 1))
     found = load_network(path)
     used = {table.link_port for table in found.brokers.values()}
-    relays, wires = [], {}
+    relays: list[CountingRelay] = []
+    wires: dict[tuple[str, str], int] = {}
     for a, b in pairs:
         (port,) = free_ports(1, but=used | set(wires.values()))
         caller, called = sorted((a, b))

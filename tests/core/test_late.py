@@ -96,3 +96,20 @@ def test_what_is_owed_is_taken_out_by_origin() -> None:
 
     assert [one.id for one in take_of(ctx, frozenset({LATE}))] == [late(1).id, late(2).id]
     assert [held.event.id for held in ctx.stored] == [event(1).id]
+
+
+def test_what_is_below_what_was_handed_over_does_not_wait_for_what_comes_late() -> None:
+    """The client subscribed at the new broker alone: an event that only matches there lies between the others."""
+    ctx = context()
+    open_local_queue(ctx)
+    for number in (3, 7):
+        admit_later(ctx, late(number))
+    hold_back(ctx, [LATE])
+    for number in (2, 4):
+        ctx.admit(late(number), "transferred")
+
+    close_local_queue(ctx)
+
+    assert ids(ctx) == [2, 3, 4]
+    end_late(ctx, [LATE], [late(6)])
+    assert ids(ctx) == [2, 3, 4, 6, 7]

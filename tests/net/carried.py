@@ -258,7 +258,8 @@ class CarriedFleet(GrowingFleet):
         self.up.discard(pair)
         way = self.through.pop(pair)
         self._changed += 1
-        for ends in (tuple(pair), tuple(pair)[::-1]):
+        one, other = pair
+        for ends in ((one, other), (other, one)):
             self._acks.pop(ends, None)
             self._news.pop(ends, None)
         for end in sorted(pair) if not way else ():
@@ -329,6 +330,10 @@ class CarriedFleet(GrowingFleet):
         heard = [self.machines[peer].membership.members.get(name) for peer in frames if self.is_running(peer)]
         waiting = [peer for peer in frames if frames[peer] and self.is_open(name, peer)]
         return any(member is not None and member.is_gone for member in heard) and not waiting
+
+    def check_not_needed(self, name: BrokerId) -> None:
+        if self.apart_without(name):
+            raise ValueError(f"others reach each other through {name}")
 
     def apart_without(self, name: BrokerId) -> bool:
         """Whether others reach each other through this broker alone, as it would say itself."""

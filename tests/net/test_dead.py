@@ -1,4 +1,4 @@
-"""Rides past brokers that are dead in the middle, where paths are direct (`dead.py`): all goes around them, in order."""
+"""Rides past brokers that are dead in the middle, where paths are direct (`dead.py`): all goes around, in order."""
 
 from itertools import combinations
 

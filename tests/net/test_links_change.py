@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ class Rewired(WiredBrokers):
         for wire in self.wires.values():
             await wire.up()
         for name in names or self.network.brokers:
-            self.servers[name] = Server(self.options_of(name), lambda name=name: self.options_of(name))
+            self.servers[name] = Server(self.options_of(name), partial(self.options_of, name))
             await self.servers[name].start()
 
     def reload(self, *names: str) -> list[bool]:
@@ -53,9 +55,9 @@ def test_a_link_is_added_and_another_removed_while_messages_flow(tmp_path: Path,
         await eventually(lambda: len(site.through("b1", "b3") or ()) == 1, "the link of b1 with b3")
         sent = itertools.count()
 
-        async def publish_until(condition: object) -> None:
+        async def publish_until(condition: Awaitable[None]) -> None:
             writer.publish("t", b"%d" % next(sent), 2)
-            await condition  # type: ignore[misc]
+            await condition
             for _ in range(5):
                 writer.publish("t", b"%d" % next(sent), 2)
 

@@ -61,6 +61,26 @@ def test_what_comes_late_follows_in_every_order(plan: Plan) -> None:
     assert result.finding is None, f"{plan}: {result.finding}"
 
 
+FALLS = [
+    plan
+    for scheme in ("standard", "proactive", "prefetching")
+    for overlay in ("interest", "flooding")
+    for plan in few(
+        replace(one, late_after_s=0.0, falls=1)
+        for one in plans(scheme, moves=1, overlay=overlay)
+        if one.links == "triangle" and one.itinerary[-1] == "go b"
+    )
+]
+
+
+@pytest.mark.parametrize("plan", FALLS, ids=str)
+def test_what_comes_late_follows_though_a_broker_falls_at_any_moment(plan: Plan) -> None:
+    """In a mesh, as direct paths are: the broker falls with what it has, and comes back with it at any later moment."""
+    result = explore(plan.world, max_states=BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "instead", "found"),
     [

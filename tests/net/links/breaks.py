@@ -19,7 +19,6 @@ from unittest.mock import patch
 
 from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
-from roamq.net.links import sockets
 from roamq.net.links.connection import LinkSocket
 from roamq.net.links.outboxes import Memory, Outboxes
 from roamq.net.links.sockets import LinkSockets
@@ -142,9 +141,9 @@ class Breaks:
                     found.append(f"notice {number} {end}")
             if not connection.is_over and self.breaks:
                 found.append(f"break {number}")
-        for me, end in self.ends.items():
-            found += [f"safe {me}"] if end.staged else []
-            found += [f"turn {me}"] if end.turns else []
+        for me, side in self.ends.items():
+            found += [f"safe {me}"] if side.staged else []
+            found += [f"turn {me}"] if side.turns else []
             found += [f"say {me}"] if self.left[me] else []
         if not self.ends[A].is_connected:
             found.append("call")
@@ -172,8 +171,8 @@ class Breaks:
                 for queue in connection.to.values():
                     queue.clear()
             case "safe":
-                end = self.ends[BrokerId(where[0])]  # type: ignore[assignment]
-                end.links.release(end.staged.popleft())  # type: ignore[attr-defined]
+                side = self.ends[BrokerId(where[0])]
+                side.links.release(side.staged.popleft())
             case "turn":
                 turns = self.ends[BrokerId(where[0])].turns
                 (socket,) = turns
@@ -210,13 +209,13 @@ class Breaks:
                 session = socket.session
                 state = (session.phase.value, socket.has_resumed, socket.acknowledged, len(socket._inputs))
                 parts += [tuple(connection.to[end]), state, bytes(session._buffer)]
-        for end in self.ends.values():
-            box, links = end.outboxes, end.links
-            numbers = [number for number, _ in box.frames[end.peer]]
+        for side in self.ends.values():
+            box, links, peer = side.outboxes, side.links, side.peer
+            numbers = [number for number, _ in box.frames[peer]]
             up = [self._place(socket) for socket in links.up.values()]
-            staged = [([self._place(s) for s, _ in one[0]], tuple(one[1].items())) for one in end.staged]
-            parts += [end.taken, numbers, box.acknowledged[end.peer], up, staged, tuple(links.safe.items())]
-            parts += [[repr(list(socket._inputs)) for socket in end.turns]]
+            staged = [([self._place(s) for s, _ in one[0]], tuple(one[1].items())) for one in side.staged]
+            parts += [side.taken, numbers, box.acknowledged[peer], up, staged, tuple(links.safe.items())]
+            parts += [[repr(list(socket._inputs)) for socket in side.turns]]
         return hash(repr(parts))
 
     def _place(self, socket: LinkSocket) -> int:
@@ -252,7 +251,7 @@ def explore(make: Callable[[], Breaks], max_states: int) -> Found:
     seen: set[int] = set()
     pending: list[tuple[str, ...]] = [()]
     world = make()
-    with patch.object(sockets.os, "urandom", lambda size: world.nonce(size)):
+    with patch("roamq.net.links.sockets.os.urandom", lambda size: world.nonce(size)):
         while pending:
             way = pending.pop()
             world = make()

@@ -25,6 +25,8 @@ class Plan:
     """With 0, contexts go without whatever may come late: as if the brokers that it comes from were down, each until
     any later moment."""
     sends_heads: bool = False
+    falls: int = 0
+    """How many brokers fall, each at any moment."""
 
     def world(self) -> World:
         return World(
@@ -37,6 +39,7 @@ class Plan:
             shows_epoch=self.shows_epoch,
             late_after_s=self.late_after_s,
             sends_heads=self.sends_heads,
+            falls=self.falls,
         )
 
     def __str__(self) -> str:
@@ -48,6 +51,8 @@ class Plan:
         ending = " then leaves" if self.itinerary[-1] == "leave" else ""
         if self.sends_heads:
             links += ", heads"
+        if self.falls:
+            links += f", {self.falls} falls"
         return (
             f"{self.scheme} {way}{ending}, events at {self.says or 'none'}, knows {edges}, {shows}, {links}"
         )

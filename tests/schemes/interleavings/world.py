@@ -123,8 +123,11 @@ class World:
         options: Mapping[str, Any] | None = None,
         late_after_s: float | None = None,
         sends_heads: bool = False,
+        falls: int = 0,
     ) -> None:
         self.time = 0
+        self.falls = falls
+        """How many brokers may still fall, and come back with their stores; what is on its way to them waits."""
         self.plan = deque(plan)
         """What the client will do, in this order: `go b`, `vanish`, `leave`."""
         self.says = deque(BrokerId(broker) for broker in says)
@@ -178,6 +181,8 @@ class World:
             found.append("plan")
         if self.says and self.is_confirmed():
             found.append("say")
+        if self.falls and self.subscribed:
+            found += [f"fall {broker}" for broker in self.brokers]
         return found
 
     def touched(self, choice: str) -> frozenset[str]:
@@ -191,6 +196,8 @@ class World:
             return frozenset({where[1]})
         if what == "notice":
             return frozenset(where)
+        if what == "fall":
+            return frozenset({*where, *([self.at] if self.at else []), "client", "plan", "falls"})
         if what == "say":
             return frozenset({self.says[0], "plan"})
         # Where the client is decides what a broker's delivery comes to, so that broker is touched as well.
@@ -207,6 +214,8 @@ class World:
             self.brokers[other].on_message(one, self.links[one, other].popleft()[0])
         elif what == "notice":
             self.notice(BrokerId(where[0]))
+        elif what == "fall":
+            self.fall(BrokerId(where[0]))
         elif what == "read":
             self.consume()
         elif what == "say":
@@ -232,6 +241,16 @@ class World:
             self.at = None
         else:
             raise AssertionError(f"no such action: {action}")
+
+    def fall(self, broker: BrokerId) -> None:
+        """A broker falls; for how long does not matter here. A client that was there comes back to it."""
+        self.falls -= 1
+        self.believed.discard(broker)
+        if self.at == broker:
+            self.at = None
+            self.inbox.clear()
+            self.plan.appendleft(f"go {broker}")
+        self.brokers[broker].on_restart()
 
     def publish(self, broker: BrokerId) -> None:
         event = self.brokers[broker].on_publish(None, "t")
@@ -369,7 +388,7 @@ class World:
         parts = [f"{one}{other}:{text}" for (one, other), queue in self.links.items() for _, text in queue]
         parts.append(
             f"{list(self.plan)} {list(self.says)} {self.at} {self.last} {self.ticket} {sorted(self.believed)} "
-            f"{list(self.inbox)} {self.read}"
+            f"{list(self.inbox)} {self.read} {self.falls}"
         )
         for name, broker in self.brokers.items():
             text = self._texts.get(name)
@@ -382,7 +401,7 @@ class World:
 
 
 CHANGING = (
-    *("time", "plan", "says", "at", "last", "ticket", "gone", "believed"),
+    *("time", "plan", "says", "at", "last", "ticket", "gone", "believed", "falls"),
     *("inbox", "read", "owed", "subscribed", "confirmation"),
 )
 """What a state is besides brokers and links."""

@@ -40,10 +40,24 @@ class Growing:
             position = (latitude, longitude)
         at = tuple(one for one in query.get("at", "").split(",") if one)
         account = self._shell.live.machine.membership
+        self._check_all_can_hear(name)
         member = account.joining(name, at, query.get("reference", ""), position)
         self._shell.feed(InputKind.MEMBER, msgspec.msgpack.encode(member))
         log.info("join: %s joins the network at %s", name, ", ".join(at))
         return {"at": list(member.at), "version": account.version}
+
+    def _check_all_can_hear(self, name: str) -> None:
+        """Under flooding, what a broker publishes before it has heard of another never comes there."""
+        machine = self._shell.live.machine
+        up = getattr(self._shell.neighbours, "up", machine.outboxes.frames)
+        down = [
+            peer for peer in machine.outboxes.frames if peer in machine.made_of.brokers and peer not in up
+        ]
+        if machine.settings.overlay == "flooding" and down:
+            raise ValueError(
+                f"{down[0]!r} is down, and under flooding {name!r} would miss what is published there until it has "
+                "heard of it: start it, or declare it dead (`roamq forget`), and join again"
+            )
 
     def forget(self, name: str) -> dict[str, Any]:
         """Declare a broker dead; tells whose sessions are lost, as far as is known here."""
@@ -59,6 +73,16 @@ class Growing:
     def begin_leaving(self, drain: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Hand everything over, then take this broker out of the network and stop it. `look` tells how far it is."""
         machine = self._shell.live.machine
+        self._check_not_needed()
+        if self._task is None or self._task.done():
+            drained = drain()
+            self._task = self._shell.loop.create_task(self._leave())
+            return drained
+        return {"sessions": machine.status().sessions}
+
+    def _check_not_needed(self) -> None:
+        """Raises ValueError that says who needs this broker, if somebody does."""
+        machine = self._shell.live.machine
         machine.membership.departing(machine.me, "left")
         detours = getattr(self._shell.neighbours, "detours", None)
         if detours is not None and (apart := detours.apart_without_me()):
@@ -66,11 +90,6 @@ class Growing:
                 f"{apart[0]!r} and {apart[1]!r} reach each other through {machine.me!r} alone: add a link to "
                 "network.links that leads around it, and let the two reload their file"
             )
-        if self._task is None or self._task.done():
-            drained = drain()
-            self._task = self._shell.loop.create_task(self._leave())
-            return drained
-        return {"sessions": machine.status().sessions}
 
     async def _leave(self) -> None:
         machine = self._shell.live.machine
@@ -79,8 +98,10 @@ class Growing:
             found = self._draining.look()
             if account.unheard is None and not found["left"] and not found["unconfirmed"]:
                 try:
-                    account.departing(machine.me, "left")
-                except ValueError as error:  # a broker has joined here meanwhile
+                    self._check_not_needed()
+                except (
+                    ValueError
+                ) as error:  # a broker has joined here meanwhile, or another one leaves as well
                     log.warning("%s is drained, and stays: %s", machine.me, error)
                     return
                 self._shell.feed(InputKind.LEAVE)

@@ -123,7 +123,7 @@ class Handed(PrehandoffMessage):
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(map(weight, (*self.held, *(self.unread or ()))))
+        return HEADER_BYTES + sum(map(weight, self.held)) + sum(map(weight, self.unread or ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,18 +29,11 @@ from roamq.schemes.messages.handover import (
     StoredEvents,
     Subscriptions,
 )
+from roamq.schemes.parts import transfers
 from roamq.schemes.parts.inquiries import Inquiries
 from roamq.schemes.parts.late import LATE_TIMER, LateParts
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
 from roamq.schemes.parts.part import Part
-from roamq.schemes.parts.transfers import (
-    addressed,
-    messages_of,
-    one_by_one,
-    record_late,
-    record_transfer,
-    take_head,
-)
 from roamq.schemes.parts.whereabouts import Arriving, Claim, Whereabouts
 
 NOTHING: frozenset[EventId] = frozenset()
@@ -225,7 +218,7 @@ class HandOver(Part):
         self.mailbox.send(claim.new_broker, subscriptions)
         if self.care.followed and self.own.may_send_head(context):
             others = self.leaving.get(context.client, {}).values()  # none, if the new broker is this one
-            for part in take_head(leaving, claim, self.contexts, others):
+            for part in transfers.take_head(leaving, claim, self.contexts, others):
                 self.mailbox.send(claim.new_broker, part)
 
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
@@ -310,21 +303,23 @@ class HandOver(Part):
         to, size = release.new_broker, message.size_bytes
         if self.care.at_once:
             if events or not leaving.head_sent:
-                record_transfer(self.contexts, context.client, to, len(events), size)
-            parts = (message,) if self.own.takes_whole(context) else messages_of(message, self.contexts)
+                transfers.record_transfer(self.contexts, context.client, to, len(events), size)
+            parts = (
+                (message,) if self.own.takes_whole(context) else transfers.messages_of(message, self.contexts)
+            )
             for part in parts:
                 self.mailbox.send(to, part)
         else:
-            for part in one_by_one(message):
+            for part in transfers.one_by_one(message):
                 self.mailbox.send(to, part)
             size = sum(event.size_bytes for event in events)
-            record_transfer(self.contexts, context.client, to, len(events), size)
+            transfers.record_transfer(self.contexts, context.client, to, len(events), size)
 
     def on_stored_events(self, old_broker: BrokerId, message: StoredEvents) -> None:
         arriving = self.whereabouts.arriving.get((message.client, message.epoch))
         if arriving is None:
             if not self.care.followed:
-                record_late(self.host, self.me, message)
+                transfers.record_late(self.host, self.me, message)
             elif message.last:
                 self.late.on_given_up(message.client, message.epoch, message.late)
             return
@@ -419,7 +414,7 @@ class HandOver(Part):
         lead = self.whereabouts.lead(claim)
         if lead.gone is not None:
             to = lead.gone.broker
-            self.mailbox.send(to, addressed(replace(claim, after=lead.gone), to, self.contexts))
+            self.mailbox.send(to, transfers.addressed(replace(claim, after=lead.gone), to, self.contexts))
         elif lead.awaited is not None:
             self.whereabouts.waiting.setdefault(lead.awaited, []).append(claim)
         else:
