@@ -108,16 +108,15 @@ class Shell:
 
     # --- inputs ------------------------------------------------------------------------------------------------
 
-    def feed(self, kind: InputKind, *details: Any, hurries: bool = True) -> None:
-        """Apply an input that happens now, and write it down for the journal. `hurries`: what it causes leaves soon,
-        whatever others send."""
+    def feed(self, kind: InputKind, *details: Any) -> None:
+        """Apply an input that happens now, and write it down for the journal."""
         entry = (int(kind), self.now(), *details)
         if self._pending is not None:
             self._pending.append(entry)
         error = self.live.apply(entry)
         if error is not None:
             self._fault(entry, error)
-        self._hurries = self._hurries or hurries
+        self._hurries = True
         if not self._scheduled:
             self._schedule()
 
