@@ -133,7 +133,7 @@ def test_what_waits_for_a_client_is_sent_in_slices() -> None:
 
 
 def test_what_a_link_brings_at_qos_0_leaves_for_all_receivers_alike() -> None:
-    """The first receiver had each message encoded on the way that stores it, which counts as if a queue were sent: after
+    """The first receiver had each message encoded on the way that stores it, which counts as if a queue went out: after
     175 of them it rested, and had the others stored."""
     machine = Machine(settings("b1", 2, "standard"), 1000.0)
     names = {1: "first", 2: "second"}
