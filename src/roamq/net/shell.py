@@ -44,6 +44,7 @@ REST_S: Final = 0.001
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 CLOCK_OFF_S: Final = 2.0
+_OPENED: Final = int(InputKind.OPENED)
 _RECEIVED: Final = int(InputKind.RECEIVED)
 
 
@@ -175,9 +176,15 @@ class Shell:
             self._schedule()
 
     def opened(self, client: Client, listener: str, peer: str) -> int:
+        """A connection: nothing leaves because of it, and what does so later is journaled behind it."""
         number = self.live.connections + 1
         self.clients[number] = client
-        self.feed(InputKind.OPENED, number, listener, peer)
+        entry = (_OPENED, self.now(), number, listener, peer)
+        if self._pending is not None:
+            self._pending.append(entry)
+        error = self.live.apply(entry)
+        if error is not None:
+            self._fault(entry, error)
         return number
 
     def lost(self, number: int) -> None:
