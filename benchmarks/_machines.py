@@ -148,6 +148,10 @@ def publish_packet(topic: str, packet_id: int, payload: bytes) -> bytes:
     return _packet(0x32, _text(topic) + struct.pack(">H", packet_id) + b"\x00" + payload)
 
 
+def publish_packet_qos_0(topic: str, payload: bytes) -> bytes:
+    return _packet(0x30, _text(topic) + b"\x00" + payload)
+
+
 def puback_packet(packet_id: int) -> bytes:
     return _packet(0x40, struct.pack(">H", packet_id))
 

@@ -189,14 +189,6 @@ def test_outputs_gather_while_there_is_more_to_read_but_for_clients_that_send_li
     turn(loop)
     assert len(client.sent) == 2, "a client that sends little does not wait for the others"
 
-    shell.received(number, encode(Pingreq(), Version.V5))
-    shell.feed(InputKind.LINK_ACKED, "b2", 1, hurries=False)
-    turn(loop)
-    assert len(client.sent) == 2, "nobody waits for what a neighbour has acknowledged"
-    shell.feed(InputKind.LINK_ACKED, "b2", 1)
-    turn(loop)
-    assert len(client.sent) == 3
-
 
 def test_a_login_that_is_known_at_once_is_answered_in_the_same_turn(
     loop: asyncio.AbstractEventLoop, tmp_path: Path

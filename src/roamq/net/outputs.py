@@ -15,6 +15,8 @@ Claims = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 _kind_of: Final = itemgetter(0)
+_NO_KINDS: Final = Counter[str]()
+"""Of outputs without records. Nobody adds to it."""
 
 
 class UserIdentity(NamedTuple):
@@ -61,7 +63,7 @@ class Outputs:
 
     def kinds(self) -> Counter[str]:
         """How many records of each kind there are: whoever only counts need not look at each."""
-        return Counter(map(_kind_of, self.records))
+        return Counter(map(_kind_of, self.records)) if self.records else _NO_KINDS
 
 
 @dataclass

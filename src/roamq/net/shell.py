@@ -44,6 +44,7 @@ REST_S: Final = 0.001
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 CLOCK_OFF_S: Final = 2.0
+_OPENED: Final = int(InputKind.OPENED)
 _RECEIVED: Final = int(InputKind.RECEIVED)
 
 
@@ -108,16 +109,15 @@ class Shell:
 
     # --- inputs ------------------------------------------------------------------------------------------------
 
-    def feed(self, kind: InputKind, *details: Any, hurries: bool = True) -> None:
-        """Apply an input that happens now, and write it down for the journal. `hurries`: what it causes leaves soon,
-        whatever others send."""
+    def feed(self, kind: InputKind, *details: Any) -> None:
+        """Apply an input that happens now, and write it down for the journal."""
         entry = (int(kind), self.now(), *details)
         if self._pending is not None:
             self._pending.append(entry)
         error = self.live.apply(entry)
         if error is not None:
             self._fault(entry, error)
-        self._hurries = self._hurries or hurries
+        self._hurries = True
         if not self._scheduled:
             self._schedule()
 
@@ -176,9 +176,15 @@ class Shell:
             self._schedule()
 
     def opened(self, client: Client, listener: str, peer: str) -> int:
+        """A connection: nothing leaves because of it, and what does so later is journaled behind it."""
         number = self.live.connections + 1
         self.clients[number] = client
-        self.feed(InputKind.OPENED, number, listener, peer)
+        entry = (_OPENED, self.now(), number, listener, peer)
+        if self._pending is not None:
+            self._pending.append(entry)
+        error = self.live.apply(entry)
+        if error is not None:
+            self._fault(entry, error)
         return number
 
     def lost(self, number: int) -> None:

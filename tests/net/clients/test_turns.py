@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from roamq.core.events import BrokerId, ClientId
+from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.net.clients import turns
 from roamq.net.clients.mqtt.codec import (
     Connect,
+    EncodedMessage,
     Pingreq,
     Properties,
     Publish,
@@ -21,6 +22,7 @@ from roamq.net.clients.mqtt.codec import (
 )
 from roamq.net.clients.turns import Slices, Turns
 from roamq.net.host import BURST_BYTES, BURST_TIMER
+from roamq.net.links import wire
 from roamq.net.machine import Machine
 from roamq.net.ops.local import local_network
 from tests.net.live import PlainClient, port_of, running, write_network
@@ -128,6 +130,38 @@ def test_what_waits_for_a_client_is_sent_in_slices() -> None:
     assert sent.count(b"\x00\x01t") == 2000
     assert machine.broker.contexts[ClientId("sleeper")].stored.__len__() == 0
     assert BrokerId("b1") == machine.me
+
+
+def test_what_a_link_brings_at_qos_0_leaves_for_all_receivers_alike() -> None:
+    """The first receiver had each message encoded on the way that stores it, which counts as if a queue went out: after
+    175 of them it rested, and had the others stored."""
+    machine = Machine(settings("b1", 2, "standard"), 1000.0)
+    names = {1: "first", 2: "second"}
+    for number, name in names.items():
+        machine.opened(number, 1000.0, "test", "client")
+        machine.received(number, encode(Connect(client_id=name), Version.V5), 1000.0)
+        machine.authenticated(number, None, 1000.0, allowed=True)
+        machine.received(number, encode(Subscribe(1, (SubscriptionRequest("t", 0),)), Version.V5), 1000.0)
+    machine.take_outputs()
+    for mqtt in map(machine.mqtt, names):
+        assert mqtt is not None
+        mqtt.take_output()
+
+    payload = b"x" * 64
+    for number in range(1, 401):
+        event = Event(
+            EventId(BrokerId("b2"), number),
+            "t",
+            payload=payload,
+            qos=0,
+            properties=EncodedMessage("t", payload),
+        )
+        machine.link_received(BrokerId("b2"), number, wire.encode(event), 1001.0)
+
+    out = machine.take_outputs()
+    assert [len(out.dirty[number].take_output()) for number in names] == [400, 400]
+    assert not any(key[0] == BURST_TIMER for key in out.timers)
+    assert not any(machine.broker.contexts[ClientId(name)].stored for name in names.values())
 
 
 @pytest.mark.live

@@ -6,7 +6,7 @@ from typing import Any
 
 from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
-from roamq.net.links.connection import FEW_FRAMES, LinkSocket
+from roamq.net.links.connection import LinkSocket
 from roamq.net.links.protocol import NONCE_BYTES, Identity, LinkSession
 
 
@@ -38,14 +38,9 @@ class FakeLinks:
         self.fed: list[tuple[Any, ...]] = []
         self.turns: list[LinkSocket] = []
         turns = SimpleNamespace(add=self.turns.append)
-        self.hurried: list[bool] = []
-        self.shell = SimpleNamespace(now=lambda: 1.0, feed=self.feed, turns=turns)
+        self.shell = SimpleNamespace(now=lambda: 1.0, feed=lambda *fed: self.fed.append(fed), turns=turns)
         self.strangers: set[LinkSocket] = set()
         self.is_leaving = self.is_paused = self.has_stopped = False
-
-    def feed(self, *fed: Any, hurries: bool = True) -> None:
-        self.fed.append(fed)
-        self.hurried.append(hurries)
 
     def session_on(self, transport: asyncio.BaseTransport, **more: Any) -> LinkSession:
         return session("b", nonce=b"b" * NONCE_BYTES)
@@ -79,26 +74,5 @@ def test_what_was_not_heeded_before_a_connection_is_given_up_is_never_heeded() -
         assert transport.aborted
         assert not link.take_turn()
         assert links.fed == [(InputKind.LINK_ACKED, "a", 1)]
-
-    asyncio.run(scenario())
-
-
-def test_what_a_few_frames_cause_leaves_soon_and_what_many_cause_gathers() -> None:
-    async def scenario() -> None:
-        links, transport = FakeLinks(), FakeTransport()
-        link = LinkSocket(links)  # type: ignore[arg-type]
-        link.connection_made(transport)
-        peer = session("a", b"a" * NONCE_BYTES, calls=BrokerId("b"))
-        link.data_received(peer.take_output())
-        peer.receive(transport.written, 1.0)
-
-        for count in (1, FEW_FRAMES, FEW_FRAMES + 1):
-            peer.send([(number, b"frame") for number in range(count)])
-            link.data_received(peer.take_output())
-        peer.acknowledge(1)
-        link.data_received(peer.take_output())
-
-        assert [fed[0] for fed in links.fed] == [InputKind.LINK_FRAMES] * 3 + [InputKind.LINK_ACKED]
-        assert links.hurried == [True, True, False, False], "an acknowledgement causes nothing for clients"
 
     asyncio.run(scenario())

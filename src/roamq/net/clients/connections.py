@@ -10,6 +10,8 @@ from roamq.net.outputs import Claims
 
 CONNECTION_BYTES: Final = 2500
 """What a connection costs of the memory beside its session; `bounds.connections_max` bounds their number."""
+_NO_EPOCH: Final = Epoch(0.0, BrokerId(""))
+"""Of a connection whose client has not come in."""
 
 
 class Connection:
@@ -56,7 +58,7 @@ class Connection:
         """When the client was found to be allowed in."""
         self.previous: BrokerId | None = None
         """Where the client was before, until its first message here has gone out."""
-        self.epoch = Epoch(0.0, BrokerId(""))
+        self.epoch = _NO_EPOCH
         """Which of the client's connections in the whole network this is."""
         self.is_blocked = False
         """Whether the client does not read as fast as the broker writes."""

@@ -199,11 +199,12 @@ class Requests:
         self, connection: Connection, client: ClientId, suback: Suback, granted: list[Filter]
     ) -> None:
         """SUBACK, when the network knows; and the other brokers are told of places in shared groups."""
-        context = self._broker.contexts[client]
-        places = tuple(filter for filter in granted if filter.group is not None)
-        if not context.filters.keys() >= set(granted):
-            self._visitors.hold(connection, client, suback, places)
-            return
+        watched = self._broker.contexts[client].filters
+        places = tuple([filter for filter in granted if filter.group is not None])
+        for filter in granted:
+            if filter not in watched:
+                self._visitors.hold(connection, client, suback, places)
+                return
         for filter in places:
             self._memberships.set(filter, client, connection.epoch, True)
         self._confirmations.hold(connection, suback)

@@ -244,17 +244,17 @@ class ClientSocket(asyncio.Protocol):
         """Whether the client was let in: what it sends from now on is its own share."""
         return self._is_through and not self.waits_for_login
 
-    def _take(self, data: bytes) -> None:
-        """Handle a slice of what was read."""
-        self._take_mqtt(data)
-
     def _take_mqtt(self, data: bytes) -> None:
+        """Handle a slice of the bytes of MQTT."""
         if not self._is_through:
             self._take_first(data)
         elif self.waits_for_login or self._mqtt.waits:
             self._keep(data)
         else:
             self._pass_on(data)
+
+    _take = _take_mqtt
+    """Handles a slice of what was read."""
 
     def _pass_on(self, data: bytes) -> None:
         if self.door.publish_rate_max:

@@ -17,9 +17,6 @@ log = logging.getLogger("roamq.links")
 
 WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 CHUNK_FRAMES: Final = 1000
-FEW_FRAMES: Final = 16
-"""What so few frames cause leaves soon. More of them come from somebody who sends much, and gather like what clients
-send who do (docs/decisions/0190): a write to each subscriber for each read of a link costs more than the deliveries."""
 
 
 class LinkSocket(asyncio.Protocol):
@@ -134,10 +131,9 @@ class LinkSocket(asyncio.Protocol):
         if isinstance(said, Frames):
             if not self.links.is_leaving:
                 self.last_received = said.frames[-1][0] if said.frames else self.last_received
-                is_little = len(said.frames) <= FEW_FRAMES
-                shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames, hurries=is_little)
+                shell.feed(InputKind.LINK_FRAMES, self.session.peer, said.frames)
         elif isinstance(said, Acked):
-            shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence, hurries=False)
+            shell.feed(InputKind.LINK_ACKED, self.session.peer, said.sequence)
         elif isinstance(said, Linked):
             self.links.detours.learn(said.entries)
         elif isinstance(said, Asked):

@@ -123,7 +123,8 @@ def _check_selector(selector: str | None, limits: Limits) -> tuple[ReasonCode | 
 
 def _unsupported(packet: Subscribe, request: SubscriptionRequest, limits: Limits) -> ReasonCode | None:
     """Sections 3.2.2.3.11 to 3.2.2.3.13: what CONNACK said is not available."""
-    if request.topic_filter.count("/") >= limits.topic_levels_max:
+    levels_max, topic_filter = limits.topic_levels_max, request.topic_filter
+    if len(topic_filter) >= levels_max and topic_filter.count("/") >= levels_max:
         return ReasonCode.TOPIC_FILTER_INVALID
     if not limits.shared_subscription_available and request.topic_filter.startswith("$share/"):
         return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED

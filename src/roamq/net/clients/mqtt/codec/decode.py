@@ -117,7 +117,9 @@ def _subscribe(data: bytes, start: int, stop: int, v5: bool) -> k.Subscribe:
         properties, position = read_properties(data, position, stop, props.SUBSCRIBE)
     requests = []
     while position < stop:
-        topic_filter, position = _topic_filter(data, position, stop)
+        raw, position = p.read_binary(data, position, stop)  # `_topic_filter`, without a call
+        topic_filter = p.text(raw)
+        check_filter(topic_filter)
         options, position = p.read_byte(data, position, stop)
         if options & (0xC0 if v5 else 0xFC):
             # [MQTT-3.8.3-5]; [MQTT-3.8.3-4] in 3.1.1
