@@ -102,7 +102,8 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             run_pipeline(spark, work / name, progress=told if options.by_table else None)
             result[f"{what} (s)"] = time.perf_counter() - began
             result[f"{what} (processor s)"] = processor_s() - used
-            print(f"{what}: {result[f'{what} (s)']:.1f} s", flush=True)
+            told_s, used_s = result[f"{what} (s)"], result[f"{what} (processor s)"]
+            print(f"{what}: {told_s:.1f} s, {used_s:.1f} processor s", flush=True)
 
         run("all rows at once", "all", first, few, more, later)
         for warehouse, times in (("once", ", first time"), ("w", "")):

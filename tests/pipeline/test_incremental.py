@@ -103,12 +103,22 @@ def test_a_line_in_quarantine_comes_and_goes_with_its_file(spark: SparkSession, 
     assert refused() == []
 
 
-@pytest.mark.parametrize(("many", "files_max"), [(2, 48), (1000, 0)], ids=["made whole", "merged"])
+@pytest.mark.parametrize(
+    ("named", "counted", "files_max"),
+    [(2, 2, 48), (1000, 2, 48), (1000, 100, 0)],
+    ids=["made whole", "named and made whole", "merged"],
+)
 def test_a_row_of_every_client_leaves_what_a_full_run_makes(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int, files_max: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: int,
+    counted: int,
+    files_max: int,
 ) -> None:
     """Where many clients changed the dataset is made whole, and silver tables of many files are written anew."""
-    monkeypatch.setattr(derive, "MANY_CLIENTS", many)
+    monkeypatch.setattr(derive, "MANY_CLIENTS", named)
+    monkeypatch.setattr(derive, "COUNTED_CLIENTS", counted)
     monkeypatch.setattr(derive, "FILES_MAX", files_max)
     folder, warehouse = small_traces(tmp_path / "in", days=range(3)), tmp_path / "w"
     add_source(warehouse, str(folder), "associations", "d", {})

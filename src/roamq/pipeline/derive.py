@@ -38,7 +38,9 @@ MUCH: Final = 0.3
 """If more than this share of a dataset's rows came, or of its clients changed, all of it is made anew, which costs
 less."""
 MANY_CLIENTS: Final = 1000
-"""Up to so many changed clients are named in queries; of more, a run counts how many of all they are."""
+"""Up to so many changed clients are named in queries."""
+COUNTED_CLIENTS: Final = 100
+"""If more clients changed, a run counts how many of all they are."""
 FILES_MAX: Final = 48
 """Runs add files to silver tables; a run that finds more of them writes the tables as few files again."""
 FEW_ROWS: Final = 1 << 20
@@ -211,10 +213,10 @@ def _look_at_clients(scope: Scope) -> None:
     """
     assert scope.clients is not None, "datasets changed in part"
     few = scope.clients.limit(MANY_CLIENTS + 1).collect()
-    if len(few) <= MANY_CLIENTS:
-        if few and all(row.client is not None for row in few):
-            datasets = {row.dataset for row in few}
-            scope.names = {name: sorted(r.client for r in few if r.dataset == name) for name in datasets}
+    if few and len(few) <= MANY_CLIENTS and all(row.client is not None for row in few):
+        datasets = {row.dataset for row in few}
+        scope.names = {name: sorted(r.client for r in few if r.dataset == name) for name in datasets}
+    if len(few) <= COUNTED_CLIENTS:
         return
     for row in scope.clients.groupBy("dataset").count().collect():
         known = scope.old("sojourns").where(F.col("dataset") == row.dataset).select("client").distinct()

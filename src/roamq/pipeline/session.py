@@ -150,7 +150,7 @@ def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[
         "spark.sql.artifact.isolation.enabled": "true",
         # Progress bars move twice a second.
         "spark.connect.progress.reportInterval": "500ms",
-        # A run has some hundred pieces of code: a session that remembers them all compiles none again in the next run.
+        # A run has hundreds of pieces of code: a session that remembers them all compiles none again in the next run.
         "spark.sql.codegen.cache.maxEntries": "2000",
         # Python workers outlive a task: the next run of a campaign starts at once.
         "spark.python.worker.reuse": "true",
