@@ -127,11 +127,9 @@ class Machine:
         self.requests = Requests(host, broker, connections, *parts, *more)
         self._handlers, self._timers = handlers_of(self), timers_of(self)
         self.admission.is_stranger = bool(settings.at)
-        self._failure: Exception | None = None
-        """Why the input that is being handled failed."""
+        self._failure: Exception | None = None  # why the input that is being handled failed
         self._named = 0
-        self._name_client = self.new_client_id
-        """Made once for all connections: a bound method takes 64 bytes."""
+        self._name_client = self.new_client_id  # one for all connections: a bound method takes 64 bytes
         broker.contexts.works_in_slices = broker.contexts.sends_heads = True
         set_quotas(self, self.settings)
         if settings.classes and in_force is None:

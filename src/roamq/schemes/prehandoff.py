@@ -75,7 +75,7 @@ class PreHandoff(Scheme):
             replay=self.step_6_replay,
             completed=self.completed,
             step_aside=self.step_aside,
-            overdue=self.overdue,
+            overdue=lambda client: self.preforwarding.overdue(client),
             close=self.close,
         )
         self.handover = self.hand_over_by(setup, own, may_be_late=True)
@@ -132,8 +132,8 @@ class PreHandoff(Scheme):
         """MHs ∈ Local(ESi): pre-handoff at the servers beyond its cell, and at no others."""
         if context in self.whereabouts.incomplete or context.client not in self.moving:
             return  # what is on its way itself comes back here when it is `completed`
-        if context.late is not None:
-            return  # one that lacks events which come late is requested by whoever wants it
+        if context.late is not None:  # it lacks events: whoever wants it requests it
+            return
         now = self.host.now()
         due = self.expectation.due(context.client, self.table)
         self.cancel_passed(
@@ -411,9 +411,6 @@ class PreHandoff(Scheme):
     def on_replaced(self, server: BrokerId, message: Replaced) -> None:
         self.tell_if_away(message.client, message.successor)
         self.preforwarding.on_replaced(server, message)
-
-    def overdue(self, client: ClientId) -> None:
-        self.preforwarding.overdue(client)
 
     def step_6_replay(self, arriving: Arriving) -> None:
         self.replacements.end(arriving)

@@ -287,15 +287,14 @@ class Admission:
     def _has_room_for(self, client: ClientId, connect: Connect) -> bool:
         """Whether the quota of sessions lets the client in; a session that is here, or moves here, counts already."""
         context = self._broker.contexts.get(client)
-        if context is not None and context.mode is not Mode.PASSIVE:
-            return True
-        if not connect.clean_start and self._previous_broker(client, connect) is not None:
+        is_here = context is not None and context.mode is not Mode.PASSIVE
+        if is_here or (not connect.clean_start and self._previous_broker(client, connect) is not None):
             return True
         now, cost_bytes = self._host.time, SESSION_BYTES + will_bytes(connect.will)
-        if not self._quota.has_room(now) or not self._quota.has_room_for(cost_bytes, now):
-            return False
-        self._quota.begin()
-        return True
+        has_room = self._quota.has_room(now) and self._quota.has_room_for(cost_bytes, now)
+        if has_room:
+            self._quota.begin()
+        return has_room
 
     def _bound_reached(self, client: ClientId, connect: Connect) -> str | None:
         """The quota that keeps the client out. A client's word alone that its session is at a broker that is down does
