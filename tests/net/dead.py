@@ -208,6 +208,9 @@ class Ride(GrowingRide):
             while self.mover.at in (name, None):
                 self._move(self.mover)
             self._let_in()
+            self._pass_time(
+                1.0
+            )  # all have heard where the client is: nobody asks the dead one for its session
             if not self._is_whole() or self._owes(name):
                 return
         self.fleet.kill(name)
