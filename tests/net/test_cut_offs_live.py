@@ -5,8 +5,12 @@ import re
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.net.live import BrokerProcesses, PlainClient
 from tests.support.waiting import WAIT_S, eventually, wait_until
+
+pytestmark = pytest.mark.live
 
 BOUND = 20_000
 
