@@ -22,7 +22,7 @@ POINTS_MAX: Final = 200
 
 INTERVALS: Final = "intervals"
 
-SILENT_S: Final = 3.0
+SILENT_S: Final = 1.0
 """Longer than this, nobody is left without a word; the next one takes twice as long."""
 
 WHOLE_MAX: Final = 64
