@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -250,3 +251,27 @@ def test_an_event_visits_few_levels_of_deep_filters() -> None:
         return counted
 
     assert lines(60) < 1.1 * lines(5)
+
+
+def test_a_wide_node_that_loses_a_child_does_not_look_at_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session with 10,000 filters side by side ends: each of them goes in the same time."""
+    trie: LevelTrie[int] = LevelTrie()
+    for number in range(100):
+        trie.place(("a", str(number), "+")).end = number
+    looked: list[int] = []
+    children = LevelNode.widest_first
+
+    def widest_first(node: LevelNode[int]) -> Iterator[tuple[str, LevelNode[int]]]:
+        for child in children(node):
+            looked.append(node.depth)
+            yield child
+
+    monkeypatch.setattr(LevelNode, "widest_first", widest_first)
+    for number in range(100):
+        node = trie.find(("a", str(number), "+"))
+        assert node is not None
+        node.end = None
+        trie.prune(("a", str(number), "+"))
+
+    assert len(looked) <= 1, "the last one is joined with the way that leads to it"
+    assert trie.root.child("a") is None

@@ -231,9 +231,9 @@ class LevelTrie(Generic[V]):
 
     def _merge(self, parent: LevelNode[V], name: str, node: LevelNode[V]) -> None:
         """If one way leads on from a node where nothing ends, the node becomes a part of that way."""
-        only = list(node.widest_first())
-        if len(only) == 1:
-            following, child = only[0]
+        # Counted, not listed: a node may have thousands of children, and lose them one by one.
+        if len(node.children or ()) + (node.plus is not None) == 1:
+            following, child = next(node.widest_first())
             child.set_path((*node.path, following, *child.path))
             parent.put_child(name, child)
 
