@@ -97,6 +97,9 @@ class Machines:
                     for sequence, frame in frames:
                         self.machines[peer].link_received(name, sequence, frame, self.now)
                     machine.link_acked(peer, frames[-1][0], self.now)
+                for key in [key for key, at in out.timers.items() if key[0] == "tell" and at is not None]:
+                    busy = True
+                    machine.timer(key, self.now)  # more of what a neighbour is told
         return written
 
 

@@ -7,6 +7,8 @@ all clients, so that everything changes.
     python -m benchmarks incremental --rows 1000000
     python -m benchmarks incremental --traces ten-million hundred-thousand  # folders of files, made before
     python -m benchmarks incremental --by-table  # what each table costs, in processor seconds
+    python -m benchmarks incremental --counts  # Spark's queries, jobs and tasks, and the rows that they read and wrote
+    python -m benchmarks incremental --shapes 2 --no-comparison  # the first two kinds of new rows; no table is compared
 
 All in one Spark session. Its virtual machine compiles the code of each kind of run when it meets it first, so every
 run is made twice, in two warehouses, and the second time counts; the first time is printed too. With --commands each
@@ -30,6 +32,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks import _event_log
 from benchmarks.pipeline import ROW_BYTES, ROWS_PER_FILE, timed
 from benchmarks.small_run import processor_s
 from roamq.pipeline import derive
@@ -57,6 +60,9 @@ def main(argv: list[str]) -> dict[str, object]:
     parser.add_argument(
         "--by-table", action="store_true", help="make one table after the other, and say what each costs"
     )
+    parser.add_argument("--counts", action="store_true", help="say what Spark did, by its event log")
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many kinds of new rows come")
+    parser.add_argument("--no-comparison", action="store_true", help="make no tables to compare with")
     options = parser.parse_args(argv)
     work = Path(tempfile.mkdtemp(prefix="roamq-bench-", dir=options.work))
     try:
@@ -75,10 +81,12 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
         work / "w",
         master="local[2]",
         driver_memory=options.driver_memory,
-        config={"spark.local.dir": str(work / "spark")},
+        config={"spark.local.dir": str(work / "spark")}
+        | (_event_log.settings(work / "events") if options.counts else {}),
         input_bytes=size or options.rows * ROW_BYTES,
     )
     result: dict[str, Any] = {}
+    when: dict[str, tuple[float, float]] = {}
     at_once = 1 if options.by_table else derive.TABLES_AT_ONCE
     with mock.patch.object(derive, "TABLES_AT_ONCE", at_once), open_session(settings) as spark:
         if not options.traces:
@@ -96,33 +104,36 @@ def measure(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             at_table = processor_s()
 
         def run(what: str, name: str, *folders: Path) -> None:
-            began, used = time.perf_counter(), processor_s()
+            began, used, at = time.perf_counter(), processor_s(), time.time()
             for folder in folders:
                 add_source(work / name, str(folder), "associations", "city", {})
             run_pipeline(spark, work / name, progress=told if options.by_table else None)
+            when[what] = (at, time.time())
             result[f"{what} (s)"] = time.perf_counter() - began
             result[f"{what} (processor s)"] = processor_s() - used
             told_s, used_s = result[f"{what} (s)"], result[f"{what} (processor s)"]
             print(f"{what}: {told_s:.1f} s, {used_s:.1f} processor s", flush=True)
 
-        run("all rows at once", "all", first, few, more, later)
+        coming = dict(list(zip(SHAPES, (few, more, later), strict=True))[: options.shapes])
+        if not options.no_comparison:
+            run("all rows at once", "all", first, *coming.values())
         for warehouse, times in (("once", ", first time"), ("w", "")):
             run(f"full run{times}", warehouse, first)
-            for name, folder in zip(SHAPES, (few, more, later), strict=True):
+            for name, folder in coming.items():
                 run(f"{name}{times}", warehouse, folder)
-        run("nothing new", "w", later)
-    for name in SHAPES:
+        run("nothing new", "w", first)
+    for what, (begin_s, end_s) in when.items() if options.counts else ():
+        counted = _event_log.counts(work / "events", begin_s, end_s)
+        result[f"{what}, by Spark"] = ", ".join(f"{number:,} {name}" for name, number in counted.items())
+    for name in coming:
         for unit in ("s", "processor s"):
             result[f"{name}, share of full ({unit})"] = (
                 result[f"{name} ({unit})"] / result[f"full run ({unit})"]
             )
-    result["rows"] = sum(
-        file.rows
-        for file in Ledger(Store.at(work / "all")).files(
-            Ledger(Store.at(work / "all")).latest(), "bronze_associations"
-        )
-    )
-    result["tables that differ"] = ", ".join(differing(work / "all", work / "w")) or "none"
+    ledger = Ledger(Store.at(work / "w"))
+    result["rows"] = sum(file.rows for file in ledger.files(ledger.latest(), "bronze_associations"))
+    if not options.no_comparison:
+        result["tables that differ"] = ", ".join(differing(work / "all", work / "w")) or "none"
     if options.commands:
         command = [
             *(sys.executable, "-m", "roamq", "pipeline", "run", "--warehouse", str(work / "by-command")),

@@ -5,7 +5,8 @@ neighbours, in the network's links. Both overlays run in one process with one se
 
 `events` are link crossings of events for each publication, `routing` those of subscriptions and markers for each move,
 `move` those of all control messages for each move, `first` the time from a reconnect to the first message, `filters`
-what a broker keeps about the interests of its neighbours (mean and largest).
+what a broker keeps about the interests of its neighbours (mean and largest). `held` is at how many brokers a filter of
+a client is known, because somebody there wants it or asked for it, itself or covered; last, `move` for each of them.
 """
 
 import argparse
@@ -70,6 +71,8 @@ class Cost(NamedTuple):
     filters: float
     """What a broker knows of its neighbours' interests, on average."""
     filters_max: int
+    held: float
+    """At how many brokers a filter of a client is known, on average; at none under flooding."""
 
 
 def graph(size: int) -> tuple[list[str], list[list[str]]]:
@@ -123,7 +126,22 @@ def cost(overlay: str, size: int, wanted: int, scheme: str, duration_s: float) -
         fmean(waits),
         fmean(kept),
         max(kept),
+        held(simulation),
     )
+
+
+def held(simulation: Simulation) -> float:
+    """At how many brokers each filter is held that a client wants somewhere, on average over clients and filters."""
+    hosts = simulation.network.hosts.values()
+    routers = [host.broker.router for host in hosts if isinstance(host.broker.router, ByInterest)]
+    wanted = [one for host in hosts for context in host.broker.contexts.values() for one in context.filters]
+    counts = {filter: sum(_holds(router, filter) for router in routers) for filter in set(wanted)}
+    return fmean(counts[filter] for filter in wanted)
+
+
+def _holds(router: ByInterest, wanted: Filter) -> bool:
+    tables = (router._here, *router._asked.values())
+    return any(wanted in table or any(other.covers(wanted) for other in table) for table in tables)
 
 
 def filters_at(router: object) -> int:
@@ -139,8 +157,10 @@ def main(argv: list[str]) -> dict[str, object]:
     options = parser.parse_args(argv)
     results: dict[str, object] = {}
     print(f"scheme {options.scheme}, {options.duration_s:.0f} simulated seconds, 2 clients at each broker\n")
-    print("| brokers | wants | overlay | events | kB/s | routing | move | first | filters |")
-    print("| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(
+        "| brokers | wants | overlay | events | kB/s | routing | move | first | filters | held | move/held |"
+    )
+    print("| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for size in options.sizes:
         for name, wanted in (("one site", 1), ("a quarter", max(1, size // 4)), ("all", 0)):
             for overlay in ("flooding", "interest"):
@@ -148,7 +168,8 @@ def main(argv: list[str]) -> dict[str, object]:
                 print(
                     f"| {size} | {name} | {overlay} | {found.events:.2f} | {found.kilobytes:.1f} "
                     f"| {found.routing:.1f} | {found.move:.1f} | {1000 * found.first_s:.0f} ms "
-                    f"| {found.filters:.0f} ({found.filters_max}) |",
+                    f"| {found.filters:.0f} ({found.filters_max}) | {found.held:.1f} "
+                    f"| {f'{found.move / found.held:.2f}' if found.held else '-'} |",
                     flush=True,
                 )
                 results[f"{size}/{name}/{overlay}"] = found._asdict()

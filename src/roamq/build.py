@@ -99,9 +99,10 @@ def build_router(
     confirms: bool = False,
     first_number: int = 0,
 ) -> Router:
-    """The router of one broker. `covering`, `advertisements` and `confirms` are options of the hierarchy."""
+    """The router of one broker. `covering` and `advertisements` are options of the hierarchy; with `confirms`, as in
+    live networks, brokers say what they know of each other also where the papers' do not."""
     if overlay == "flooding":
-        return Flooding(me, host, topology, first_number=first_number)
+        return Flooding(me, host, topology, first_number=first_number, confirms=confirms)
     if overlay == "hierarchy":
         return Hierarchy(
             me,

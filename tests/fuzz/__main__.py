@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 NAMES = (
     "codec",
+    "session",
     "mqtt",
     "websocket",
     "links",
@@ -32,8 +33,8 @@ NAMES = (
 
 
 INPUT_BYTES_MAX = 2048
-BYTES_MAX = {"mqtt": 384}
-"""A step of `mqtt` is what a client sends in one go, and costs a broker's work: long inputs are slow, and say little
+BYTES_MAX = {"mqtt": 384, "session": 384}
+"""A step of these is what a client sends in one go, and costs a broker's work: long inputs are slow, and say little
 that short ones do not."""
 
 

@@ -93,6 +93,17 @@ _ENTRIES: Final = msgspec.msgpack.encode(
     ]
 )
 
+_CLIENTS: Final = [
+    _scenario(V5),
+    _scenario(V311),
+    *(
+        bytes((_CONNECTS[version], len(packet))) + packet
+        for version in _CONNECTS
+        for packet in _packets(version)[1:]
+    ),
+    bytes((0, len(_packets(V5)[0]))) + _packets(V5)[0],
+]
+
 SEEDS: Final[dict[str, list[bytes]]] = {
     "codec": [
         bytes((number,)) + data
@@ -100,16 +111,8 @@ SEEDS: Final[dict[str, list[bytes]]] = {
         for data in [*_packets(version), b"".join(_packets(version)[1:])]
     ]
     + [b"\xf0" + _packets(V5)[0], b"\xf0" + _packets(V311)[0]],
-    "mqtt": [
-        _scenario(V5),
-        _scenario(V311),
-        *(
-            bytes((_CONNECTS[version], len(packet))) + packet
-            for version in _CONNECTS
-            for packet in _packets(version)[1:]
-        ),
-        bytes((0, len(_packets(V5)[0]))) + _packets(V5)[0],
-    ],
+    "session": _CLIENTS,
+    "mqtt": _CLIENTS,
     "websocket": [
         b"\xff" + _frame(_packets(V5)[0]) + _frame(_packets(V5)[1]),
         b"\x03"

@@ -17,8 +17,12 @@ from typing import Any, Final, cast
 from roamq.core.errors import ConfigError, RemoteProtocolError
 from roamq.core.events import BrokerId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.net.clients.mqtt.codec import Connect, Decoder, MqttError, Properties, Version, encode
-from roamq.net.clients.mqtt.codec.packets import Subscribe, SubscriptionRequest, Will
+from roamq.net.clients.mqtt.codec import Connect, Decoder, MqttError, Properties, ReasonCode, Version, encode
+from roamq.net.clients.mqtt.codec.packets import Publish, Subscribe, SubscriptionRequest, Unsubscribe, Will
+from roamq.net.clients.mqtt.inputs import ClientInput, ConnectRequested
+from roamq.net.clients.mqtt.limits import Limits
+from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
+from roamq.net.clients.mqtt.state import SessionState
 from roamq.net.clients.tickets import shown_epoch
 from roamq.net.clients.tokens import TokenError, TokenKey, TokenOptions, Tokens
 from roamq.net.clients.transports import ClientSocket, ClientWebSocket, Doorkeeper
@@ -102,6 +106,62 @@ def _connect(what: int) -> bytes:
         properties=properties,
     )
     return encode(connect, version)
+
+
+_LIMITS: Final = Limits(maximum_packet_size=1000, receive_maximum=3, topic_alias_maximum=2)
+
+
+def session(data: bytes) -> None:
+    """The same at a connection without a broker: what a client says is granted, and its session goes on. An input costs
+    a tenth of one of `mqtt`."""
+    state: SessionState | None = None
+    connection, now, sequence = ServerConnection(_LIMITS, lambda: "made"), NOW, 0
+    for what, piece in _pieces(data):
+        now += 0.001
+        kind = what & 7
+        if kind < 5:
+            _grant(
+                connection,
+                connection.receive((_connect(what) if kind == 4 else b"") + piece, now),
+                state,
+                now,
+            )
+        elif kind == 5:
+            state = connection.state if connection.phase is ConnectionPhase.OPEN else state
+            connection.lost(now)
+            connection = ServerConnection(_LIMITS, lambda: "made")
+        elif kind == 6:
+            now += what
+            connection.check_keep_alive(now)
+        elif connection.phase is ConnectionPhase.OPEN and connection.outbound.quota:
+            sequence += 1
+            topic = "c/" + piece.hex()[:8]
+            event = Event(
+                id=EventId(ME, sequence), topic=topic, payload=piece, published_at=now, qos=what >> 3 & 1
+            )
+            connection.deliver(event, now)
+        written = b"".join(connection.take_output())
+        if written and connection.phase is ConnectionPhase.OPEN:
+            Decoder(connection.terms.version).feed(written)  # what is sent can be read
+    connection.lost(now)
+
+
+def _grant(
+    connection: ServerConnection, inputs: list[ClientInput], state: SessionState | None, now: float
+) -> None:
+    for said in inputs:
+        if isinstance(said, ConnectRequested):
+            if connection.phase is not ConnectionPhase.PENDING:
+                return  # what came behind CONNECT has ended the connection
+            begins = said.connect.clean_start or state is None or state.client_id != said.client_id
+            _grant(connection, connection.accept(None if begins else state, now), None, now)
+        elif isinstance(said, Publish):
+            connection.published(said)
+        elif isinstance(said, Subscribe):
+            examined = connection.examine(said)
+            connection.subscribed(examined, [ReasonCode(one.subscription.qos) for one in examined.wanted])
+        elif isinstance(said, Unsubscribe):
+            connection.unsubscribe(said)
 
 
 def mqtt(data: bytes) -> None:
@@ -206,14 +266,23 @@ class _Shell:
         self.turns = Turns(cast("Any", self.loop))
         self.counts: Counter[str] = Counter()
         self.clients: dict[int, Any] = {}
-        self.live = LiveBroker(_settings("b1"), NOW)
+        self._live: LiveBroker | None = None
+        self._opened = ("", "")
+
+    @property
+    def live(self) -> LiveBroker:
+        """The broker behind the socket, made when a packet comes through: for most inputs none does."""
+        if self._live is None:
+            self._live = LiveBroker(_ALONE, NOW)
+            self._live.machine.opened(1, NOW, *self._opened)
+        return self._live
 
     def now(self) -> float:
         return NOW
 
     def opened(self, client: Any, listener: str, peer: str) -> int:
         self.clients[1] = client
-        self.live.machine.opened(1, NOW, listener, peer)
+        self._opened = (listener, peer)
         return 1
 
     def received(self, number: int, data: bytes) -> None:
@@ -226,7 +295,8 @@ class _Shell:
         return self.live.mqtt(number)
 
     def lost(self, number: int) -> None:
-        self.live.machine.lost(number, NOW)
+        if self._live is not None:
+            self._live.machine.lost(number, NOW)
 
     def watch(self, number: int, at: float) -> None: ...
 
@@ -392,6 +462,7 @@ def _good_group() -> bytes:
 
 TARGETS: Final[dict[str, Target]] = {
     "codec": codec,
+    "session": session,
     "mqtt": mqtt,
     "websocket": websocket,
     "links": links,

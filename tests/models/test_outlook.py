@@ -1,6 +1,7 @@
 """A broker's outlook against the matrix-geometric solution, and lines against numpy."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,6 +159,20 @@ def test_work_without_messages_is_told_from_work_by_messages() -> None:
 
     assert outlook is not None
     assert outlook.rate_max == pytest.approx(4400, rel=0.1)
+
+
+def test_a_broker_whose_messages_are_acknowledged_expects_to_fall_behind_sooner() -> None:
+    """5 us for a message, so that 180,000/s would fill it; once it falls behind, a message costs a quarter more."""
+    plain = [Window(60.0 * n, 10_000.0 * n, 0.05 * n) for n in range(1, 16)]
+    outlooks = [
+        load_outlook([replace(window, acknowledged=share) for window in plain], full=0.9)
+        for share in (0.0, 0.5, 1.0)
+    ]
+
+    bearable = [outlook.rate_max for outlook in outlooks if outlook is not None]
+    assert bearable == pytest.approx([180_000, 160_000, 144_000])
+    full_in_s = [outlook.full_in_s for outlook in outlooks if outlook is not None]
+    assert full_in_s == pytest.approx([180.0, 60.0, 0.0], abs=1e-6)
 
 
 def test_a_broker_that_was_full_knows_what_it_bears() -> None:

@@ -11,9 +11,9 @@ With `rough`, brokers die at any moment, with whatever is there or on its way: w
 import argparse
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from roamq.core.events import BrokerId
-from roamq.overlay.flooding import Flooding
 from roamq.schemes.parts.late import LateParts
 from tests.net.carried import CarriedFleet, random_connections
 from tests.net.fleet import FleetClient
@@ -107,9 +107,10 @@ class Ride(GrowingRide):
             kinds += ["leave", "core leaves"]
         match self.random.choice(kinds):
             case "kill" if names := self._may_die():
-                self._kill(self.random.choice(names))
+                has_left = self.mover.at in names and self.random.random() < 0.5
+                self._kill(self.mover.at if has_left and self.mover.at else self.random.choice(names))
             case "start" if names := [name for name in sorted(fleet.dead) if self._may_start(name)]:
-                self._start(self.random.choice(names))
+                fleet.start(self.random.choice(names))
             case "cut" if pairs := self._may_be_cut():
                 self.count["cuts"] += 1
                 fleet.cut_connection(self.random.choice(pairs))
@@ -117,7 +118,7 @@ class Ride(GrowingRide):
                 fleet.mend()
             case "join" if (
                 up := [name for name in fleet.core if name in fleet.serving]
-            ) and self._may_join():
+            ) and not self._edges():
                 usable = [name for name in ("a", "m", "z") if self._is_free(name)]
                 calls = self.random.sample(up, min(len(up), self.random.choice((1, 2, 2))))
                 if usable:
@@ -133,11 +134,6 @@ class Ride(GrowingRide):
                 fleet.leave(name)
             case "wait":
                 self._wait_long()
-
-    def _may_join(self) -> bool:
-        """Under flooding nobody joins while a broker is dead: `roamq join` refuses it."""
-        is_flooded = isinstance(self.fleet.machines[self.fleet.core[0]].broker.router, Flooding)
-        return not self._edges() and not (is_flooded and self.fleet.dead)
 
     def _edges(self) -> list[BrokerId]:
         """What two of them have for each other goes through the core: with one, everything goes around."""
@@ -187,7 +183,9 @@ class Ride(GrowingRide):
         return is_fine
 
     def _stay_linked(self, *without: BrokerId) -> bool:
+        """Whether others reach each other without these, and without those that are about to leave."""
         fleet = self.fleet
+        without = (*without, *fleet.going)
         others = [name for name in fleet.machines if fleet.is_running(name) and name not in without]
         return len(set(others) & set(fleet.serving)) > 1 and all(
             fleet.reaches(one, other, without) for one in others for other in others if one < other
@@ -208,29 +206,23 @@ class Ride(GrowingRide):
             while self.mover.at in (name, None):
                 self._move(self.mover)
             self._let_in()
-            self._pass_time(
-                1.0
-            )  # all have heard where the client is: nobody asks the dead one for its session
             if not self._is_whole() or self._owes(name):
                 return
         self.fleet.kill(name)
         self.fresh = []
 
-    def _start(self, name: BrokerId) -> None:
-        """Who connects before it has heard where sessions went meanwhile may be led to another dead broker."""
-        self.fleet.start(name)
-        if not self.rough:
-            self._pass_time(1.0)
-
     def _let_in(self) -> None:
-        """The client is where it is with all of its session, however long that takes."""
+        """The client is where it is with all of its session, however long that takes; perhaps nobody else has heard."""
         for _ in range(200):
-            if self.mover.device.is_open and not self._was_sent_away(self.mover) and self._is_whole():
+            if self._is_in():
                 return
             if self.mover.at not in self.fleet.serving or self._was_sent_away(self.mover):
                 self._move(self.mover)
-            self._pass_time(1.0)
+            self._pass_time(1.0, self._is_in)
         raise AssertionError(f"the client is not let in at {self.mover.at}, dead: {self.fleet.dead}")
+
+    def _is_in(self) -> bool:
+        return self.mover.device.is_open and not self._was_sent_away(self.mover) and self._is_whole()
 
     def _is_whole(self) -> bool:
         """No part of the client's session is on its way to it."""
@@ -240,10 +232,10 @@ class Ride(GrowingRide):
                 return False
         return True
 
-    def _pass_time(self, for_s: float) -> None:
+    def _pass_time(self, for_s: float, is_enough: Callable[[], bool] = lambda: False) -> None:
         fleet = self.fleet
         until = fleet.now + for_s
-        while fleet.now < until:
+        while fleet.now < until and not is_enough():
             if not fleet.step():
                 fleet.now = max(fleet.now, min([*fleet.later(for_s), until]))
 
@@ -270,7 +262,7 @@ class Ride(GrowingRide):
 
     def _settle(self) -> None:
         for name in sorted(self.fleet.dead):
-            self._start(name)
+            self.fleet.start(name)
         self.fleet.mend()
         for publisher in self.publishers:
             self._is_at_work(publisher)

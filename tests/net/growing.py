@@ -125,7 +125,7 @@ class GrowingFleet(Fleet):
                 continue
             if then == "empty":
                 self._empty(name)
-            elif machine.membership.unheard is None:
+            elif machine.membership.unheard is None and not machine.membership.has_left:
                 try:
                     machine.membership.departing(name, "left")
                     self.check_not_needed(name)

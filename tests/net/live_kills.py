@@ -240,8 +240,8 @@ class LiveRide:
         if not (self.folder / "records").is_dir():
             return "\n".join(told)
         rows = pyarrow.dataset.dataset(self.folder / "records", format="parquet").to_table().to_pylist()
-        rows.sort(key=lambda row: row["time"])
-        published = [row for row in rows if row["kind"] == "published" and row["topic"] == "t/x"]
+        rows.sort(key=lambda row: row["time_s"])
+        published = [row for row in rows if row["kind"] == "published" and row["detail"] == "t/x"]
         for payload in (*twice, *lost)[:10]:
             for event in published[int(payload) : int(payload) + 1]:
                 name = (event["origin"], event["sequence"])

@@ -1,10 +1,13 @@
 """Real processes whose wall clocks are wrong, or are set while they run: libfaketime makes them so."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
+from roamq.net.clients.mqtt.codec import Disconnect, ReasonCode
+from tests.net.clients.test_tokens import EC, pem, token
 from tests.net.live import BrokerProcesses, PlainClient
 from tests.support.waiting import eventually
 
@@ -90,5 +93,48 @@ def test_a_wall_clock_that_jumps_by_an_hour_and_back_stops_nobody(
                 fake(patch, "FAKETIME", "-3600")  # it comes back before it went
                 brokers.start("b1")
             await served(9)
+
+        asyncio.run(scenario())
+
+
+TOKENS = """
+[access]
+anonymous = "never"
+[access.jwt]
+keys = ["issuer.pem"]
+leeway_s = 0.0
+"""
+
+
+@needs_faketime
+@pytest.mark.parametrize("at_first", ["+3600", "-3600"])
+def test_a_token_lasts_as_long_as_it_says_at_a_broker_that_began_with_a_wrong_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_first: str
+) -> None:
+    """The wall clock is set right when the broker runs; the broker's own time follows in hours."""
+    wall = tmp_path / "wall"
+    wall.write_text(at_first)
+    (tmp_path / "issuer.pem").write_bytes(pem(EC))
+    with BrokerProcesses(tmp_path, 1, scheme="standard", extra=TOKENS) as brokers:
+        with monkeypatch.context() as patch:
+            fake(patch, "FAKETIME_TIMESTAMP_FILE", str(wall))
+            brokers.start("b1")
+        wall.write_text("+0")
+
+        async def scenario() -> None:
+            stays, goes = PlainClient("stays"), PlainClient("goes")
+            connack = await stays.connect(brokers.port("b1"), password=token(exp=time.time() + 600))
+            assert connack.reason is ReasonCode.SUCCESS
+            ends_at = time.time() + 4
+            connack = await goes.connect(brokers.port("b1"), password=token(exp=ends_at))
+            assert connack.reason is ReasonCode.SUCCESS
+            await stays.ping()
+            await eventually(lambda: goes.closed)
+            assert isinstance(goes.closed_because, Disconnect)
+            assert goes.closed_because.reason is ReasonCode.MAXIMUM_CONNECT_TIME
+            assert time.time() >= ends_at - 1
+            await stays.ping()
+            assert not stays.closed
+            stays.drop()
 
         asyncio.run(scenario())

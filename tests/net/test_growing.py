@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.net.growing import SCHEMES, Ride
+from roamq.core.events import BrokerId, ClientId
+from roamq.net.machine import Machine
+from tests.net.growing import SCHEMES, GrowingFleet, Ride
 from tests.support.few import few
 
 
@@ -20,3 +22,75 @@ def test_nothing_is_lost_while_links_are_cut_and_brokers_fall_or_begin_anew_as_w
     seed: int, scheme: str, overlay: str
 ) -> None:
     Ride(seed, scheme, faults=True, overlay=overlay).check()
+
+
+FOUND = [
+    (
+        5005,
+        "standard",
+        "interest",
+    ),  # a broker that had left, and was started again, admitted one that joined at it
+    (
+        5007,
+        "proactive",
+        "interest",
+    ),  # a broker that began anew was told that a client had been there, which had gone on
+]
+
+
+@pytest.mark.parametrize(("seed", "scheme", "overlay"), FOUND)
+def test_rides_that_went_wrong_once(seed: int, scheme: str, overlay: str) -> None:
+    Ride(seed, scheme, faults=True, overlay=overlay).check()
+
+
+def test_a_broker_that_has_left_admits_nobody() -> None:
+    fleet = GrowingFleet(1, "standard", 3, ring=False, handoff_timeout_s=1000.0)
+    fleet.settle()
+    gone = fleet.machines[BrokerId("b3")]
+    fleet.leave("b3")
+    fleet.settle()
+    assert gone.membership.has_left
+    with pytest.raises(ValueError, match="'b3' has left the network itself: ask another broker"):
+        gone.membership.joining("e", ("b1",))
+
+
+@pytest.mark.parametrize("overlay", ["interest", "flooding"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_broker_that_begins_anew_does_not_take_old_news_of_itself_for_true(
+    scheme: str, overlay: str
+) -> None:
+    """The client was at b2 and went to b1, of which b3 has not heard. b2 begins anew, and b3 tells it what it knows."""
+    fleet = OldNews(1, scheme, 3, ring=False, overlay=overlay, handoff_timeout_s=1000.0)
+    client = fleet.client("mover")
+    client.connect("b2")
+    client.subscribe("t/#", 2)
+    fleet.settle()
+    fleet.is_slow = True
+    client.connect("b1")
+    fleet.settle()
+    made = fleet.machines[BrokerId("b2")].made_of
+    fleet._end(BrokerId("b2"))
+    fleet.machines[BrokerId("b2")] = Machine(made, fleet.now)
+    fleet.hears_b3_alone = True
+    fleet.settle()
+    last = fleet.machines[BrokerId("b2")].directory.last_epoch(ClientId("mover"))
+    assert last is not None and last.broker == "b2", "old news"
+    client.connect("b2")
+    fleet.is_slow = fleet.hears_b3_alone = False
+    fleet.settle()
+    assert all(client.present[1:])
+    client.publish("t/x", b"one", 2)
+    fleet.settle()
+    assert client.payloads() == [b"one"]
+
+
+class OldNews(GrowingFleet):
+    """Frames from b1 to b3 take as long as the test likes, and those from b1 to b2."""
+
+    is_slow = hears_b3_alone = False
+
+    def is_open(self, source: BrokerId, target: BrokerId) -> bool:
+        is_late = (self.is_slow and (source, target) == ("b1", "b3")) or (
+            self.hears_b3_alone and (source, target) == ("b1", "b2")
+        )
+        return super().is_open(source, target) and not is_late

@@ -239,14 +239,14 @@ def test_an_input_that_fails_harms_nobody_else_and_leaves_nothing_half_done(
     machine = network.machines[line.broker]
     fail = InjectedError(line.broker)
     if part == "subscribe":
-        monkeypatch.setattr(machine.requests, "_grant", fail.on("unlucky", machine.requests._grant))
+        monkeypatch.setattr(machine.broker, "on_subscribe", fail.on("unlucky", machine.broker.on_subscribe))
     elif part == "publish":
         monkeypatch.setattr(machine.requests, "publish", fail.on("unlucky", machine.requests.publish))
     elif part == "let_in":
         monkeypatch.setattr(machine.admission, "_let_in", fail.on("unlucky", machine.admission._let_in))
     else:
         monkeypatch.setattr(
-            machine.broker, "on_acknowledge", fail.on("unlucky", machine.broker.on_acknowledge)
+            machine.broker, "on_acknowledge_all", fail.on("unlucky", machine.broker.on_acknowledge_all)
         )
 
     publisher.publish("t", "before")

@@ -191,3 +191,64 @@ def test_an_operator_renames_a_user(new_user: str) -> None:
     assert anna.present == [True]
     assert anna.payloads() == [b"kept"]
     assert was_refused(bob), "from now on the session is anna's"
+
+
+def rename(fleet: Fleet, *brokers: str) -> None:
+    """An operator reloads these brokers with a file in which ann is called anna."""
+    for broker in brokers:
+        machine = fleet.machines[BrokerId(broker)]
+        machine.set_rules(AccessRules(renamed={"ann": "anna"}), fleet.now, gone=["ann"])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("home", ["b1", "b2"])
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("is_back", [False, True])
+def test_brokers_hear_of_a_rename_one_after_the_other(
+    scheme: str, home: str, is_cut: bool, is_back: bool
+) -> None:
+    """Anna comes where the new name is known, while the other brokers still take the session for ann's. `is_back`: she
+    comes by her old name after that, where it still counts."""
+    fleet = Fleet(7, scheme)
+    ann = anns_session(fleet, at=home)
+    ann.vanish()
+    fleet.settle()
+    tell(fleet, b"kept")
+    rename(fleet, "b1")
+    fleet.settle()
+    if is_cut:
+        fleet.cut = {frozenset(map(BrokerId, ("b1", "b3")))}
+
+    anna = fleet.client("phone", user="anna")
+    anna.connect("b1")
+    fleet.settle()
+    fleet.cut = set()
+    fleet.settle()
+    assert anna.device.closed_because is None, "nobody has cut her connection"
+    assert anna.present == [True]
+    assert anna.payloads() == [b"kept"]
+    anna.vanish()
+    fleet.settle()
+    if is_back:
+        late = thief(fleet, "ann")
+        late.connect("b3")
+        fleet.settle()
+        late.vanish()
+        fleet.settle()
+    rename(fleet, "b2", "b3")
+    fleet.settle()
+    publisher = fleet.client("publisher of later", user="bob")
+    publisher.connect("b3")
+    publisher.publish("secret/plan", b"later", 2)
+    fleet.settle()
+    anna.connect("b3")
+    fleet.settle()
+
+    assert anna.present == [True, True]
+    assert anna.payloads() == [b"kept", b"later"]
+    bob = thief(fleet)
+    for broker in ("b1", "b2", "b3"):
+        bob.connect(broker)
+        fleet.settle()
+        assert was_refused(bob), broker
+        bob.vanish()

@@ -17,7 +17,7 @@ from roamq.net.durable.inputs import InputKind, LiveBroker
 from roamq.net.durable.journal import Journal, Reader
 from roamq.net.ops.options import Durability
 from roamq.net.outputs import Login
-from roamq.net.shell import GATHER_S, Shell
+from roamq.net.shell import GATHER_S, HURRY_S, Shell
 from roamq.net.surroundings import LoginDesk
 from tests.support.clock import Clock
 from tests.support.live_world import settings
@@ -162,6 +162,8 @@ class EndlessTalker:
     def take_turn(self) -> bool:
         return True
 
+    def abort(self) -> None: ...
+
 
 def test_outputs_gather_while_there_is_more_to_read_but_for_clients_that_send_little(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
@@ -186,8 +188,29 @@ def test_outputs_gather_while_there_is_more_to_read_but_for_clients_that_send_li
     told = shell.told
     shell.received(number, encode(Pingreq(), Version.V5))
     shell.hurry(number, told)
+    now[0] += HURRY_S
     turn(loop)
     assert len(client.sent) == 2, "a client that sends little does not wait for the others"
+
+
+def test_who_was_read_before_those_who_send_much_does_not_wait_for_them(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both in one turn of the loop: when the first was read, nobody had more to read."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(turns, "ROUND_S", 0.0)
+    shell, client = make_shell(loop), FakeClient()
+    number = join(shell, client)
+    turn_until(loop, lambda: client.sent)
+    client.sent.clear()
+
+    shell.received(number, encode(Pingreq(), Version.V5))
+    shell.turns.add(EndlessTalker())
+    now[0] += HURRY_S
+    turn(loop)
+
+    assert client.sent == [b"\xd0\x00"]
 
 
 def test_a_login_that_is_known_at_once_is_answered_in_the_same_turn(

@@ -7,6 +7,7 @@ a while. `python -m tests.overlay.test_growing 1000` tries a thousand networks.
 import random
 import sys
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -129,9 +130,10 @@ class GrowingNet:
         self.known: dict[BrokerId, dict[BrokerId, Changed]] = {}
         self.arrived: dict[BrokerId, list[Event]] = {}
         self.lives = 0
-        self.count = 0
+        self.count = 1000
         self.core = [BrokerId(f"b{n}") for n in range(5)]
         self.first = tuple(self.core)
+        self.down: set[BrokerId] = set()
         for broker in self.core:
             self._begin(broker)
 
@@ -140,8 +142,11 @@ class GrowingNet:
         if at:
             topology.attach(broker, at)
         host = LinkHost(self, broker)
-        make = ByInterest if self.overlay == "interest" else Flooding
-        self.routers[broker] = make(broker, host, topology)
+        self.routers[broker] = (
+            ByInterest(broker, host, topology)
+            if self.overlay == "interest"
+            else Flooding(broker, host, topology, first_number=self.lives if at else 0, confirms=True)
+        )
         self.known[broker] = {}
         self.arrived.setdefault(broker, [])
 
@@ -205,7 +210,10 @@ class GrowingNet:
         busy = [
             (source, target)
             for (source, target), queue in self.links.items()
-            if queue and target in self.routers and source in self.topologies[target].neighbours[target]
+            if queue
+            and target in self.routers
+            and source in self.topologies[target].neighbours[target]
+            and not self.down.intersection((source, target))
         ]  # who has not heard of a broker refuses its link
         if not busy:
             return False
@@ -300,6 +308,59 @@ def ride(seed: int, overlay: str) -> int:
     return owed_in_all
 
 
+def fences(seed: int) -> int:
+    """Where events are flooded: what a broker has not seen when a fence has passed there comes to who made the fence,
+    though brokers join while others are down."""
+    net = GrowingNet(seed, "flooding")
+    rng = net.random
+    made: list[Event] = []
+    waiting: list[tuple[BrokerId, BrokerId, Mapping[BrokerId, int], set[BrokerId]]] = []
+    """Who has got a fence, who made it, the fence, and the origins for which it has not passed."""
+    passed: list[tuple[BrokerId, BrokerId, list[Event]]] = []
+    """Who made a fence, an origin for which it has passed, and what was seen of it then where it passed."""
+
+    def look() -> None:
+        for peer, by, fence, origins in waiting:
+            for origin in sorted(origins - net.routers[peer].late(fence)):
+                origins.discard(origin)
+                passed.append((by, origin, [one for one in net.arrived[peer] if one.id.origin == origin]))
+
+    for _ in range(60):
+        for _ in range(rng.randrange(6)):
+            net.step()
+            look()
+        match rng.randrange(6):
+            case 0 if free := [name for name in ("a1", "c1", "z1") if name not in net.routers]:
+                at = tuple(sorted(set(rng.sample(net.core, k=rng.choice((1, 2, 3))))))
+                if net.down.isdisjoint(at[:1]):
+                    net.join(BrokerId(rng.choice(free)), at)
+            case 1:
+                net.down = set(rng.sample(net.core, k=rng.randrange(3)))
+            case 2 | 3:
+                by, peer = rng.choice(list(net.routers)), rng.choice(net.core)  # which sees everything
+                known = net.topologies[peer].brokers
+                if by in known and by != peer:
+                    waiting.append((peer, by, net.routers[by].fence(peer), set(known) - {by}))
+            case _:
+                made.append(net.publish(rng.choice(list(net.routers))))
+        look()
+    net.down = set()
+    net.settle()
+    look()
+    for by, origin, seen in passed:
+        got = {*seen, *net.arrived[by]}
+        missing = [one for one in made if one.id.origin == origin and one not in got]
+        assert not missing, f"seed {seed}: {by} never gets {missing}, and its fence had passed"
+    left = [(peer, by, origins) for peer, by, _, origins in waiting if origins]
+    assert not left, f"seed {seed}: fences that never pass: {left}"
+    return len(passed)
+
+
+@pytest.mark.parametrize("seed", range(TREES))
+def test_a_fence_of_a_broker_that_joins_waits_for_what_never_comes_there(seed: int) -> None:
+    assert fences(seed)
+
+
 @pytest.mark.parametrize("overlay", ["interest", "flooding"])
 @pytest.mark.parametrize("seed", range(TREES))
 def test_who_was_confirmed_gets_all_while_brokers_come_and_go(seed: int, overlay: str) -> None:
@@ -309,4 +370,5 @@ def test_who_was_confirmed_gets_all_while_brokers_come_and_go(seed: int, overlay
 if __name__ == "__main__":
     rides = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     owed = sum(ride(seed, overlay) for overlay in ("interest", "flooding") for seed in range(rides))
-    print(f"{2 * rides} rides, {owed} owed deliveries, no finding")  # noqa: T201 - a command
+    checked = sum(map(fences, range(rides)))
+    print(f"{2 * rides} rides, {owed} owed deliveries, {rides} rides with {checked} fences, no finding")  # noqa: T201

@@ -12,8 +12,9 @@ from roamq.core.filters import Filter
 from roamq.overlay.base import Router
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.interest import ByInterest
-from roamq.overlay.messages import Marker, SubscribeFrom, UnsubscribeFrom
+from roamq.overlay.messages import Marker, RoutingReset, RoutingTold, SubscribeFrom, UnsubscribeFrom
 from roamq.overlay.topology import Topology
+from roamq.overlay.uncovering import FIRST_GONE, GONE_AT_ONCE
 from roamq.schemes.messages.handover import Release
 from tests.overlay.test_topology import connected_graphs
 from tests.support.events import event
@@ -468,3 +469,40 @@ def test_a_broker_that_was_alone_knows_what_its_filters_cover_when_another_comes
         router.unsubscribe(narrow)
     router.subscribe(wide)
     router.unsubscribe(wide)
+
+
+def told_all_of(router: ByInterest, other: BrokerId, filters: list[Filter]) -> None:
+    """The neighbour tells all that it wants."""
+    router.receive(other, RoutingReset(asks=False))
+    for filter in filters:
+        router.receive(other, SubscribeFrom(filter=filter, origins=b"\x01"))
+    router.receive(other, RoutingTold(origins=b"\x01"))
+
+
+def test_what_a_neighbour_wants_no_more_goes_some_at_a_time() -> None:
+    """A neighbour that has missed much tells all that it wants now: thousands of filters go, a few with each input."""
+    me, other = BrokerId("b0"), BrokerId("b1")
+    router = ByInterest(me, RecordingHost(me=me), Topology([me, other], [(me, other)]))
+    kept, back = Filter.parse("kept"), Filter.parse("t/9")
+    old = [Filter.parse(f"t/{number}") for number in range(FIRST_GONE + 20 * GONE_AT_ONCE)]
+    told_all_of(router, other, [kept, *old])
+    assert router.filters_kept == len(old) + 1
+
+    told_all_of(router, other, [kept])
+    assert router.filters_kept == len(old) + 1 - FIRST_GONE
+    again = old[FIRST_GONE + 5 * GONE_AT_ONCE]
+    for filter in (again, back):
+        router.receive(other, SubscribeFrom(filter=filter, origins=b"\x01"))
+    for number in range(1, 30):
+        before = router.filters_kept
+        router.receive_event(other, event(number, origin="b1"))
+        assert before - router.filters_kept <= GONE_AT_ONCE
+    assert set(router._asked[other]) == {kept, back, again}
+    assert router._doubted[other] == {}
+
+    told_all_of(router, other, old)
+    told_all_of(router, other, [kept])
+    told_all_of(router, other, [kept, *old])
+    for number in range(30, 60):
+        router.receive_event(other, event(number, origin="b1"))
+    assert set(router._asked[other]) == {kept, *old}, "what it wants again does not go"

@@ -45,10 +45,11 @@ def test_a_trace_is_loaded_cleaned_and_learned_from(spark: SparkSession, tmp_pat
     assert trace.rules.gap_s == 900
     stays = trace.sojourns()
     assert stays.where("dataset <> 'walks'").isEmpty()
-    moves = rp.moves(stays)
+    moves = rp.moves(stays).cache()  # as the notebook does: predictors ask for them many times
     assert rp.neighbor_graph(moves).count() > 0
     assert rp.predict_next_site(moves).where("set_size = 5 and hit_rate > 0.5").count() > 0
     assert trace.sites().count() == 5
+    moves.unpersist()
 
 
 def test_a_trace_that_is_loaded_knows_the_holes_of_the_whole_network(

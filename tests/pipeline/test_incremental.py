@@ -3,14 +3,17 @@
 A longer campaign: `python -m tests.pipeline.incremental --sequences 50`.
 """
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from roamq.pipeline import derive
+from roamq.pipeline.definitions import gold
 from roamq.pipeline.landing import add_source
-from roamq.pipeline.ledger import Ledger
+from roamq.pipeline.ledger import DataFile, Ledger
 from roamq.pipeline.runner import run_pipeline
 from roamq.pipeline.store import Store
 from roamq.pipeline.upkeep import remove_what
@@ -40,13 +43,27 @@ def test_lines_of_several_files_at_one_instant_leave_what_a_full_run_makes(
     assert found == {}, f"replay: python -m tests.pipeline.incremental {replay}"
 
 
+@pytest.fixture(scope="module")
+def three_days(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of three days, `in`, and a warehouse made of it, `w`: tests go on with copies of both."""
+    root = tmp_path_factory.mktemp("three-days")
+    add_source(root / "w", str(small_traces(root / "in", days=range(3))), "associations", "d", {})
+    run_pipeline(spark, root / "w")
+    return root
+
+
+def copied(three_days: Path, root: Path) -> tuple[Path, Path]:
+    """The folder, with the same files, and the warehouse, for a test of its own."""
+    for name in ("in", "w"):
+        shutil.copytree(three_days / name, root / name)
+    return root / "in", root / "w"
+
+
 def test_nothing_new_makes_nothing_and_one_dataset_leaves_the_files_of_another(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_days: Path, tmp_path: Path
 ) -> None:
-    warehouse = tmp_path / "w"
+    _, warehouse = copied(three_days, tmp_path)
     ledger = Ledger(Store.at(warehouse))
-    add_source(warehouse, str(small_traces(tmp_path / "a", days=range(2))), "associations", "a", {})
-    run_pipeline(spark, warehouse)
     first = ledger.latest()
 
     run_pipeline(spark, warehouse)
@@ -62,23 +79,64 @@ def test_nothing_new_makes_nothing_and_one_dataset_leaves_the_files_of_another(
 
 
 def test_rows_of_new_clients_leave_the_files_of_silver_tables_as_they_are(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_days: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = small_traces(tmp_path / "in", days=range(2))
-    warehouse, ledger = tmp_path / "w", Ledger(Store.at(tmp_path / "w"))
-    add_source(warehouse, str(folder), "associations", "d", {})
-    run_pipeline(spark, warehouse)
+    """Counts of paths are corrected meanwhile, and not counted again."""
+    known: list[set[str]] = []
+    correct = gold._corrected_trigrams
+
+    def watched(*given: Any) -> tuple[list[DataFrame], set[str]]:
+        made = correct(*given)
+        known.append(made[1])
+        return made
+
+    monkeypatch.setattr(gold, "MANY_MOVES", 0)
+    monkeypatch.setattr(gold, "_corrected_trigrams", watched)
+    folder, warehouse = copied(three_days, tmp_path)
+    ledger = Ledger(Store.at(warehouse))
     first = ledger.latest()
 
     (folder / "more.csv").write_text("".join(f"{1_704_067_200 + 300 * n},new,s{n // 3}\n" for n in range(12)))
-    add_source(warehouse, str(folder), "associations", "d", {})
-    run_pipeline(spark, warehouse)
+    for place in (warehouse, tmp_path / "again"):
+        add_source(place, str(folder), "associations", "d", {})
+        run_pipeline(spark, place)
 
     for table in ("sojourns", "moves", "durations"):
         before = {file.path for file in ledger.files(first, table)}
         assert before < {file.path for file in ledger.files(ledger.latest(), table)}, table
-    add_source(tmp_path / "again", str(folder), "associations", "d", {})
-    run_pipeline(spark, tmp_path / "again")
+    assert known == [{"d"}, set()], "the second run makes everything"
+    assert differences(tmp_path / "again", warehouse) == {}
+
+
+def clients_in(ledger: Ledger, table: str, file: DataFile) -> set[str]:
+    rows = ledger.rows(table, [file], ["client"])
+    assert rows is not None
+    return set(rows.column("client").to_pylist())
+
+
+def test_a_changed_client_meets_the_files_that_hold_it_and_no_others(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a client lie together, so files of silver tables that hold only others stay as they are."""
+    monkeypatch.setattr(derive, "SILVER_ROWS", 60)
+    monkeypatch.setattr(derive, "SILVER_SHARE", 1 << 20)
+    folder, warehouse = small_traces(tmp_path / "in", clients=12), tmp_path / "w"
+    ledger = Ledger(Store.at(warehouse))
+    add_source(warehouse, str(folder), "associations", "d", {})
+    run_pipeline(spark, warehouse)
+    first = ledger.latest()
+
+    (folder / "more.csv").write_text("1704567200,c3,s1\n1704567800,c3,s2\n")
+    for place in (warehouse, tmp_path / "again"):
+        add_source(place, str(folder), "associations", "d", {})
+        run_pipeline(spark, place)
+
+    for table in ("sojourns", "moves", "durations"):
+        before = ledger.files(first, table)
+        stayed = {file.path for file in ledger.files(ledger.latest(), table)}
+        holding = {file.path for file in before if "c3" in clients_in(ledger, table, file)}
+        assert {file.path for file in before} - stayed == holding, table
+        assert len(holding) < len(before) / 2, table
     assert differences(tmp_path / "again", warehouse) == {}
 
 
@@ -103,6 +161,19 @@ def test_a_line_in_quarantine_comes_and_goes_with_its_file(spark: SparkSession, 
     assert refused() == []
 
 
+@pytest.fixture(scope="module")
+def with_every_client(
+    spark: SparkSession, three_days: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of three days with a row more of every client, `in`, and a warehouse made of it at once, `again`."""
+    root = tmp_path_factory.mktemp("every-client")
+    shutil.copytree(three_days / "in", root / "in")
+    (root / "in" / "more.csv").write_text("".join(f"{1_704_367_200 + n},c{n},s1\n" for n in range(6)))
+    add_source(root / "again", str(root / "in"), "associations", "d", {})
+    run_pipeline(spark, root / "again")
+    return root
+
+
 @pytest.mark.parametrize(
     ("named", "counted", "files_max"),
     [(2, 2, 48), (1000, 2, 48), (1000, 100, 0)],
@@ -110,6 +181,8 @@ def test_a_line_in_quarantine_comes_and_goes_with_its_file(spark: SparkSession, 
 )
 def test_a_row_of_every_client_leaves_what_a_full_run_makes(
     spark: SparkSession,
+    three_days: Path,
+    with_every_client: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     named: int,
@@ -120,13 +193,9 @@ def test_a_row_of_every_client_leaves_what_a_full_run_makes(
     monkeypatch.setattr(derive, "MANY_CLIENTS", named)
     monkeypatch.setattr(derive, "COUNTED_CLIENTS", counted)
     monkeypatch.setattr(derive, "FILES_MAX", files_max)
-    folder, warehouse = small_traces(tmp_path / "in", days=range(3)), tmp_path / "w"
-    add_source(warehouse, str(folder), "associations", "d", {})
+    _, warehouse = copied(three_days, tmp_path)
+
+    add_source(warehouse, str(with_every_client / "in"), "associations", "d", {})
     run_pipeline(spark, warehouse)
 
-    (folder / "more.csv").write_text("".join(f"{1_704_367_200 + n},c{n},s1\n" for n in range(6)))
-    for place in (warehouse, tmp_path / "again"):
-        add_source(place, str(folder), "associations", "d", {})
-        run_pipeline(spark, place)
-
-    assert differences(tmp_path / "again", warehouse) == {}
+    assert differences(with_every_client / "again", warehouse) == {}

@@ -4,15 +4,15 @@ import itertools
 import math
 import random
 from collections import Counter
-from datetime import date
+from datetime import UTC, date
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from roamq.pipeline import online_prediction, prediction
-from roamq.pipeline.schemas import MOVES, RANKED_TESTS
+from roamq.pipeline.schemas import MOVES, RANKED_TESTS, TRIGRAMS
 from tests.pipeline.frames import at, same
 
 pytestmark = pytest.mark.spark
@@ -226,3 +226,35 @@ def test_set_sizes_for_a_target_are_the_smallest_and_null_where_out_of_reach(spa
 
     assert {(r.target, r.set_size) for r in found} == {(0.9, 3), (0.99, None)}
     assert [r.reachable for r in found] == [pytest.approx(0.93)] * 2
+
+
+def test_counts_of_paths_are_corrected_and_say_where_the_last_move_is_unknown(spark: SparkSession) -> None:
+    """The last move of a path is no sum: if it went, and no later one came, only all moves tell."""
+    day = date(2024, 1, 3)
+
+    def counted(*rows: tuple[str, int, int, float]) -> DataFrame:
+        filled = [("d", None, "a", to, day, trained, tested, at(last)) for to, trained, tested, last in rows]
+        return spark.createDataFrame(filled, schema=TRIGRAMS)
+
+    before = counted(
+        ("kept", 2, 1, 9), ("lost", 2, 1, 9), ("gone", 1, 0, 5), ("older", 3, 1, 9), ("later", 1, 1, 9)
+    )
+    went = counted(("lost", 0, 1, 9), ("gone", 1, 0, 5), ("older", 1, 0, 4), ("later", 0, 1, 9))
+    came = counted(("new", 1, 0, 3), ("older", 1, 0, 6), ("later", 0, 2, 11))
+
+    found = prediction.corrected_trigrams(before, went, came)
+
+    assert {(row.to, row.trained, row.tested, row.last_seen, row.is_known) for row in told(found)} == {
+        ("kept", 2, 1, at(9), True),
+        ("lost", 2, 0, at(9), False),
+        ("gone", 0, 0, at(5), True),
+        ("older", 3, 1, at(9), True),
+        ("later", 1, 2, at(11), True),
+        ("new", 1, 0, at(3), True),
+    }
+    assert {(row.first_test_day, row.other_day) for row in told(found)} == {(day, day)}
+
+
+def told(frame: DataFrame) -> list[Row]:
+    """Rows with their moments in UTC, as literal ones are."""
+    return [Row(**(row.asDict() | {"last_seen": row.last_seen.astimezone(UTC)})) for row in frame.collect()]

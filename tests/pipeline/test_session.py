@@ -1,5 +1,6 @@
 """Sessions: what they promise about settings, and how a missing server is told."""
 
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,13 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from roamq.cli.main import cli
 from roamq.core.errors import ConfigError
 from roamq.pipeline.campaign import run_campaign
+from roamq.pipeline.class_archive import RECORDING, WARNINGS_ASIDE, archive_path, make_archive
 from roamq.pipeline.jobs import Job, Runner
 from roamq.pipeline.session import SparkSettings, driver_address, open_session, server_settings
 from tests.support.runners import counting
+from tests.support.waiting import WAIT_S
 
 
 @pytest.mark.spark
@@ -92,3 +98,84 @@ def test_a_server_that_runs_takes_settings_of_sessions_only() -> None:
         open_session(settings),
     ):
         pass
+
+
+def test_a_session_names_the_archive_of_classes_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a folder"))
+    path = archive_path()
+    assert path is not None and path.is_relative_to(tmp_path)
+
+    def options(given: str = "-Xmx1g") -> str:
+        made = server_settings(SparkSettings(java_options=given), Path("/scratch"), "token")
+        return made["spark.driver.extraJavaOptions"]
+
+    assert "Archive" not in options(), "there is none"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert f'-Xmx1g "-XX:SharedArchiveFile={path}"' in options()
+    assert "Shared" not in options(f"{RECORDING}/other.jsa"), "one that is being made stands alone"
+
+
+def test_an_archive_that_is_there_is_named_and_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = archive_path()
+    assert path is not None
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"1" * 3_000_000)
+
+    told = CliRunner().invoke(cli, ["pipeline", "prepare"])
+
+    assert (told.exit_code, told.output) == (0, f"{path} (3 MB)\n")
+
+
+def test_java_goes_on_without_an_archive_that_it_cannot_take_and_prints_nothing(tmp_path: Path) -> None:
+    """What commands print is read by programs."""
+    (tmp_path / "broken.jsa").write_bytes(b"no archive" * 1000)
+
+    done = subprocess.run(
+        ["java", f"-XX:SharedArchiveFile={tmp_path / 'broken.jsa'}", *WARNINGS_ASIDE.split(), "-version"],
+        capture_output=True,
+        check=True,
+        timeout=WAIT_S,
+    )
+
+    assert done.stdout == b""
+
+
+def test_an_archive_that_cannot_be_made_is_told_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nowhere"))
+
+    with pytest.raises(
+        ConfigError, match=r"no archive of Spark's classes could be made: .*Spark did not start"
+    ):
+        make_archive()
+
+    assert list((tmp_path / "roamq").iterdir()) == []
+
+
+@pytest.mark.spark
+def test_a_cache_that_cannot_be_written_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    told = CliRunner().invoke(cli, ["pipeline", "prepare"])
+
+    assert told.exit_code == 2
+    assert str(tmp_path / "file") in told.output and "set XDG_CACHE_HOME" in told.output
+
+
+def test_the_virtual_machine_maps_the_archive_that_there_is(spark: SparkSession) -> None:
+    """`make setup` makes it."""
+    path = archive_path()
+    if path is None or not path.exists() or not Path("/proc").exists():
+        pytest.skip("no archive: `roamq pipeline prepare` makes it; or no /proc that would show it")
+    started = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    assert str(path) in Path(f"/proc/{started}/maps").read_text()

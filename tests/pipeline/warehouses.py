@@ -9,7 +9,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from roamq.pipeline.arrivals import read_files
+from roamq.pipeline.class_archive import archive_options
 from roamq.pipeline.ledger import Ledger
+from roamq.pipeline.session import QUICK_TO_COMPILE
 from roamq.pipeline.store import Store
 
 TABLES = (
@@ -64,7 +66,8 @@ def environment() -> dict[str, str]:
     return kept | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         # Every process here lives for seconds: machine code worth minutes of compiling would never pay.
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+        # Clusters and servers map the archive of classes too, which commands name themselves.
+        "JAVA_TOOL_OPTIONS": f"{QUICK_TO_COMPILE} {archive_options('')}",
     }
 
 

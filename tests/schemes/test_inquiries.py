@@ -1,4 +1,6 @@
-"""Who has forgotten does not deny: a context that was asked for in vain is sought at every broker."""
+"""Who has forgotten does not deny, nor does who is silent: what was asked for in vain is sought at every broker."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +8,7 @@ from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.schemes.messages.handover import ContextRequest, Holding, NoContext, Subscriptions, WhoHolds
+from roamq.schemes.parts.inquiries import SILENT_TIMER
 from roamq.schemes.parts.part import Departure
 from roamq.schemes.standard import Standard
 from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_at
@@ -13,6 +16,8 @@ from tests.support.recording_host import RecordingHost, RecordingRouter, scheme_
 OLD, NEW, THIRD, FOURTH = (BrokerId(f"b{n}") for n in range(1, 5))
 CLIENT = ClientId("c")
 EPOCH = Epoch(10.0, NEW)
+LAST, LATER = Epoch(7.0, OLD), Epoch(8.0, FOURTH)
+"""Of the client: the last connection that b2 has heard of, and one that it has not."""
 QUESTION = WhoHolds(client=CLIENT, epoch=EPOCH)
 REQUEST = ContextRequest(client=CLIENT, epoch=EPOCH, new_broker=NEW)
 
@@ -40,8 +45,8 @@ def asking() -> tuple[Standard, RecordingHost]:
     return scheme, host
 
 
-def holding(at: BrokerId | None = None, newer: Epoch | None = None) -> Holding:
-    return Holding(client=CLIENT, epoch=EPOCH, at=at, newer=newer)
+def holding(at: BrokerId | None = None, newer: Epoch | None = None, of: Epoch | None = None) -> Holding:
+    return Holding(client=CLIENT, epoch=EPOCH, at=at, newer=newer, of=of)
 
 
 def test_a_broker_that_begins_anew_says_that_it_may_have_forgotten() -> None:
@@ -116,12 +121,106 @@ def test_a_broker_names_itself_or_where_the_context_went_or_a_later_connection()
     scheme.on_disconnect(CLIENT, "vanished")
     host.take()
     scheme.mailbox.receive(NEW, QUESTION)
-    assert host.take() == [("unicast", NEW, holding(at=THIRD))]
+    assert host.take() == [("unicast", NEW, holding(at=THIRD, of=Epoch(0.0, THIRD)))]
     gone = Epoch(5.0, FOURTH)
     scheme.mailbox.receive(FOURTH, ContextRequest(client=CLIENT, epoch=gone, new_broker=FOURTH))
     host.take()
     scheme.mailbox.receive(NEW, QUESTION)
-    assert host.take() == [("unicast", NEW, holding(at=FOURTH))]
+    assert host.take() == [("unicast", NEW, holding(at=FOURTH, of=gone))]
     scheme.handover.whereabouts.remember(CLIENT, Epoch(20.0, FOURTH))
     scheme.mailbox.receive(NEW, QUESTION)
     assert host.take() == [("unicast", NEW, holding(newer=Epoch(20.0, FOURTH)))]
+
+
+def silent() -> tuple[Standard, RecordingHost]:
+    """The client came from b1 to b2; b1 says nothing for as long as b2 is to wait."""
+    scheme, host = broker(NEW)
+    scheme.contexts.late_after_s = 1.0
+    scheme.contexts.comes = (CLIENT, LAST)
+    host.time = EPOCH.connected_at
+    scheme.on_connect(CLIENT, OLD)
+    assert ("set_timer", (SILENT_TIMER, CLIENT), 1.0) in host.take()
+    scheme.on_timer((SILENT_TIMER, CLIENT))
+    assert host.take() == [("unicast", THIRD, QUESTION), ("unicast", FOURTH, QUESTION)]
+    return scheme, host
+
+
+def subscriptions() -> Subscriptions:
+    return Subscriptions(client=CLIENT, epoch=EPOCH, filters=(Filter.parse("news/#"),))
+
+
+def test_what_a_silent_broker_was_asked_for_is_claimed_where_it_is_named_and_the_silent_one_does_not_count() -> (
+    None
+):
+    scheme, host = silent()
+    scheme.mailbox.receive(THIRD, holding(at=FOURTH, of=LATER))
+    assert host.take() == [("unicast", FOURTH, REQUEST)]
+    scheme.mailbox.receive(FOURTH, holding(at=FOURTH, of=LATER))
+    assert host.take() == [], "it has been asked already"
+    scheme.mailbox.receive(FOURTH, subscriptions())
+    assert host.take()[0][0] == "subscribe"
+    scheme.mailbox.receive(OLD, NoContext(client=CLIENT, epoch=EPOCH))
+    scheme.mailbox.receive(THIRD, NoContext(client=CLIENT, epoch=EPOCH, forgot=True))
+    assert host.take() == [], "the context is on its way from b4"
+
+
+def test_a_silent_broker_is_waited_for_if_nobody_names_another_one() -> None:
+    scheme, host = silent()
+    scheme.mailbox.receive(THIRD, holding())
+    scheme.mailbox.receive(FOURTH, holding(at=OLD, of=LAST))
+    assert host.take() == []
+    scheme.mailbox.receive(OLD, subscriptions())
+    assert host.take()[0][0] == "subscribe"
+
+
+def test_who_was_named_and_denies_is_not_the_last_to_be_heard() -> None:
+    scheme, host = silent()
+    scheme.mailbox.receive(THIRD, holding(at=FOURTH, of=LATER))
+    host.take()
+    scheme.mailbox.receive(FOURTH, NoContext(client=CLIENT, epoch=EPOCH))
+    scheme.mailbox.receive(FOURTH, holding())
+    assert host.take() == [], "b1 has not answered"
+    scheme.mailbox.receive(OLD, NoContext(client=CLIENT, epoch=EPOCH))
+    assert host.take() == [("ready", CLIENT)]
+
+
+def test_who_has_given_the_context_and_lost_its_store_is_as_good_as_silent() -> None:
+    scheme, host = silent()
+    scheme.mailbox.receive(THIRD, holding(at=FOURTH, of=LATER))
+    scheme.mailbox.receive(FOURTH, holding(at=FOURTH, of=LATER))
+    scheme.mailbox.receive(FOURTH, subscriptions())
+    host.take()
+    scheme.mailbox.receive(FOURTH, NoContext(client=CLIENT, epoch=EPOCH, forgot=True))
+    scheme.mailbox.receive(OLD, NoContext(client=CLIENT, epoch=EPOCH, forgot=True))
+    assert host.take() == [("ready", CLIENT)]
+
+
+def test_a_claim_that_comes_another_way_to_who_has_answered_it_is_told_where_the_context_went() -> None:
+    scheme, host = broker(THIRD)
+    scheme.on_connect(CLIENT, None)
+    scheme.on_disconnect(CLIENT, "vanished")
+    host.take()
+    scheme.mailbox.receive(NEW, REQUEST)
+    assert [type(effect[2]) for effect in host.take()] == [Subscriptions]
+    scheme.mailbox.receive(OLD, replace(REQUEST, after=Epoch(3.0, THIRD)))
+    assert host.take() == [("unicast", NEW, NoContext(client=CLIENT, epoch=EPOCH, is_given=True))]
+
+
+def test_a_broker_that_restarts_does_not_wait_for_the_silent_either() -> None:
+    scheme, host = broker(NEW)
+    scheme.contexts.late_after_s = 1.0
+    scheme.contexts.comes = (CLIENT, LAST)
+    scheme.on_connect(CLIENT, OLD)
+    host.take()
+    scheme.on_restart()
+    assert ("set_timer", (SILENT_TIMER, CLIENT), 1.0) in host.take()
+
+
+def test_what_is_older_than_the_connection_at_the_silent_broker_was_left_behind() -> None:
+    """b1 may have served the client from a copy, of which b4 has not heard."""
+    scheme, host = silent()
+    scheme.mailbox.receive(FOURTH, holding(at=FOURTH, of=Epoch(6.0, FOURTH)))
+    scheme.mailbox.receive(
+        THIRD, holding(at=FOURTH)
+    )  # a broker of the release before does not say what it has
+    assert host.take() == []

@@ -110,6 +110,10 @@ class LiveWorld:
         self.links: dict[tuple[str, str], deque[tuple[int, bytes]]] = {
             (a, b): deque() for a in self.nodes for b in self.nodes if a != b
         }
+        if overlay == "flooding":  # where neighbours say from where on events come, when their link is up
+            for here, there in self.links:
+                self.nodes[here].feed(InputKind.LINK_ACKED, START, there, 0)
+            self.settle()
 
     def run(self, steps: int) -> None:
         moves = (

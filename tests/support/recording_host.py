@@ -7,7 +7,7 @@ from roamq.build import build_scheme
 from roamq.core.context import UNLIMITED, Context
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
-from roamq.core.messages import Message, Routed
+from roamq.core.messages import Message, MessageSource, Routed
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.geo.region import Region
@@ -36,6 +36,10 @@ class RecordingHost:
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
         self.effects.append(("send", to, message))
+
+    def send_each(self, to: BrokerId, source: MessageSource) -> None:
+        for message in source:
+            self.send(to, message)
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
         for neighbour in to:

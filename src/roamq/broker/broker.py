@@ -4,7 +4,7 @@ Inputs are the `on_...` methods; effects go to the `Host`. Nothing here waits, r
 the same object runs in the simulator and behind sockets, and a seed replays any fault.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from roamq.broker.contexts import Contexts
@@ -14,20 +14,34 @@ from roamq.core.events import NO_ATTRIBUTES, BrokerId, ClientId, Event, EventId,
 from roamq.core.filters import Filter
 from roamq.core.messages import Message, Routed
 from roamq.core.ports import Host, TimerKey
+from roamq.core.tuples import new_tuple
 from roamq.overlay.base import Router
 from roamq.overlay.messages import RoutingMessage
 
 INCARNATION_BITS: Final = 40
 """Sequences of a broker's n-th life begin at n << 40: a restart without its store never reuses a number."""
 
-_event_id: Final = tuple.__new__
-"""Makes an `EventId` without a call of its own: one for every event there is."""
+
+class HeldElsewhere(Protocol):
+    """What the parts of a scheme say of contexts that are here and belong, or have gone, elsewhere."""
+
+    def went(self) -> dict[ClientId, Epoch]:
+        """Where contexts went that were here: whoever asks for one of them here has to ask there."""
+
+    def awaited(self) -> Mapping[BrokerId, int]:
+        """Broker -> contexts here for which it has events that are to follow."""
+
+    def left_behind(self) -> int:
+        """How many clients have a context here that waits for somebody to claim it, or for the rest of it to come."""
 
 
 class MobilityScheme(Protocol):
     """What a broker asks of its mobility scheme; `schemes.base.Scheme` says what each input means."""
 
     counts_acknowledgements: ClassVar[bool]
+
+    @property
+    def parts(self) -> HeldElsewhere: ...
 
     def on_connect(
         self,
@@ -67,8 +81,6 @@ class MobilityScheme(Protocol):
 
     @property
     def lets_brokers_depart(self) -> bool: ...
-
-    def went(self) -> dict[ClientId, Epoch]: ...
 
     def on_departed(self, broker: BrokerId, departure: Any) -> None: ...
 
@@ -117,6 +129,9 @@ class Broker:
         self.on_acknowledge = (
             scheme.on_acknowledge if scheme.counts_acknowledgements else contexts.acknowledge
         )
+        self.on_acknowledge_all = (
+            self._acknowledge_each if scheme.counts_acknowledgements else contexts.acknowledge_all
+        )
         self.on_timer = scheme.on_timer
         self.on_restart = scheme.on_restart
         self.on_departed = scheme.on_departed
@@ -131,6 +146,12 @@ class Broker:
         """This broker begins anew, or from an old store: it does not know what it was told, nor what it did."""
         self.router.doubt()
         self.contexts.is_doubted = True
+
+    @property
+    def may_have_forgotten(self) -> bool:
+        """Whether a context that others take for being here may have gone on, in a life that is not remembered. Where
+        a scheme keeps contexts at brokers for good, clients have them elsewhere, and it knows where."""
+        return self.contexts.is_doubted and self.scheme.lets_brokers_depart
 
     # --- from clients -------------------------------------------------------------------------------------
 
@@ -167,7 +188,7 @@ class Broker:
 
     def next_event_id(self) -> EventId:
         self.sequence = sequence = self.sequence + 1
-        return _event_id(EventId, (self.me, sequence))
+        return new_tuple(EventId, (self.me, sequence))
 
     def take_back_event_id(self) -> None:
         """The event that got the last id does not enter after all."""
@@ -177,6 +198,10 @@ class Broker:
         """An event with the next id of this broker enters the network."""
         self.router.publish(event)
         self._on_event(event)
+
+    def _acknowledge_each(self, client: ClientId, event_ids: Sequence[EventId]) -> None:
+        for event_id in event_ids:
+            self.scheme.on_acknowledge(client, event_id)
 
     # --- from other brokers -------------------------------------------------------------------------------
 

@@ -6,14 +6,14 @@ mobility: a scheme tells it what to do with a context, and the parts of a scheme
 behind when they close).
 """
 
-from collections.abc import ItemsView, ValuesView
+from collections.abc import ItemsView, Sequence, ValuesView
 from functools import partial
 
 from roamq.broker.discards import Discards
 from roamq.broker.room import Room
 from roamq.broker.watched import Meaning, WatchedFilters
 from roamq.core.buffers import EventBuffer
-from roamq.core.context import SERVING, UNLIMITED, UNLIMITED_BYTES, Context, Epoch, Mode, Outlet
+from roamq.core.context import PASSIVE, SERVING, UNLIMITED, UNLIMITED_BYTES, Context, Epoch, Mode, Outlet
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
 from roamq.core.forgetting import drop_expired
@@ -21,6 +21,7 @@ from roamq.core.late import admit_late
 from roamq.core.local_queue import admit_later, next_early
 from roamq.core.ports import Host
 from roamq.core.records import Record
+from roamq.core.tuples import new_tuple
 from roamq.overlay.base import Router
 
 
@@ -65,6 +66,8 @@ class Contexts:
         """Which of the broker's schemes is at work, where there are several: new contexts are under it."""
         self.timeouts: dict[str, Seconds | None] = {}
         """Where there are several schemes: after what time each gives up a context whose client stays away."""
+        self.comes: tuple[ClientId, Epoch] | None = None
+        """The client that came last, and the last connection that it had had, as far as is known here."""
         self._heard: Epoch | None = None
         """The latest epoch of other brokers: ours are later, even if the other's clock is ahead."""
         self._table: dict[ClientId, Context] = {}
@@ -115,11 +118,12 @@ class Contexts:
 
     def new_epoch(self, above: Epoch | None = None) -> Epoch:
         """An epoch for a connection that begins now; later than `above` and all heard of, whatever clocks say."""
-        epoch = Epoch(self.host.now(), self.me)
-        for other in (above, self._heard):
+        heard = self._heard
+        epoch: Epoch = new_tuple(Epoch, (self.host.now(), self.me))
+        for other in (above, heard):
             if other is not None and epoch <= other:
                 epoch = Epoch(other.connected_at + 1e-6, self.me)
-        if self._heard is not None and epoch.connected_at > self.host.now():
+        if heard is not None and epoch.connected_at > self.host.now():
             self._heard = epoch
         return epoch
 
@@ -141,7 +145,8 @@ class Contexts:
         room = self.room
         nearly_full_bytes = room.nearly_full_bytes
         for context in matches:
-            if sequence <= context.reach.get(origin, 0) or (context.ahead and not context.is_new(event)):
+            reach = context.reach
+            if sequence <= reach.get(origin, 0) or (context.ahead and not context.is_new(event)):
                 continue
             if context.local_queue is not None:
                 stored = admit_later(context, event)
@@ -157,7 +162,7 @@ class Contexts:
                     and context.outlet is None
                     and deliver_at_once(context.client, event)
                 ):
-                    context.reach[origin] = context.position[origin] = sequence
+                    reach[origin] = context.position[origin] = sequence
                     continue
                 stored = context.admit(event, "live")
                 if stored:
@@ -210,12 +215,12 @@ class Contexts:
         elif is_late:
             stored = admit_late(context, event)
         else:
-            stored = context.admit(event, "live" if context.mode is Mode.SERVING else "stored")
+            stored = context.admit(event, "live" if context.mode is SERVING else "stored")
         if not stored:
             self.drop(context, event, "queue_full")
         elif context.delivers_early:
             self._send_early(context)
-        elif context.mode is Mode.SERVING and context.local_queue is None and not is_late:
+        elif context.mode is SERVING and context.local_queue is None and not is_late:
             self.pump(context)
 
     def drop(self, context: Context, event: Event, reason: str) -> None:
@@ -248,10 +253,24 @@ class Contexts:
             elif len(context.stored) > context.in_flight:
                 self.pump(context)
 
+    def acknowledge_all(self, client: ClientId, event_ids: Sequence[EventId]) -> None:
+        """`acknowledge`, for what the client has acknowledged at once: the next events follow together."""
+        context = self._table.get(client)
+        if context is None or context.mode is not SERVING:
+            return
+        is_room = False
+        for event_id in event_ids:
+            if context.acknowledge(event_id):
+                is_room = True
+        if is_room and context.delivers_early:
+            self._send_early(context)
+        elif is_room and len(context.stored) > context.in_flight:
+            self.pump(context)
+
     def set_window(self, client: ClientId, window: int) -> None:
         """So many events may be on their way to the connected client from now on."""
         context = self._table.get(client)
-        if context is None or context.mode is not Mode.SERVING:
+        if context is None or context.mode is not SERVING:
             return
         context.window = window
         if context.local_queue is None or context.delivers_head:
@@ -298,7 +317,7 @@ class Contexts:
     def serve(self, context: Context, outlet: Outlet | None = None) -> None:
         """The client is connected, here or where the `outlet` leads: replay what is stored, then go on live."""
         context.return_in_flight()
-        self.set_mode(context, Mode.SERVING)
+        self.set_mode(context, SERVING)
         self.host.cancel_timer(("timeout", context.client))
         context.outlet = outlet
         context.window = self.host.window(context.client) if outlet is None else UNLIMITED
@@ -310,7 +329,7 @@ class Contexts:
         if context.delivers_early:
             return  # it has been given newer events already: older ones come in one piece
         context.delivers_head = True
-        if context.mode is Mode.SERVING:
+        if context.mode is SERVING:
             if context.outlet is None:
                 self.host.ready(context.client)
             self.pump(context)
@@ -323,7 +342,7 @@ class Contexts:
 
     def replay(self, context: Context) -> None:
         """Deliver what is stored and still worth delivering, if the client is connected."""
-        if context.mode is Mode.SERVING:
+        if context.stored and context.mode is SERVING:
             begun = partial(self.host.has_begun, context)
             for event in drop_expired(context, self.host.now(), begun):
                 self.drop(context, event, "expired")
@@ -343,7 +362,7 @@ class Contexts:
 
     def close(self, context: Context, *, mobile: bool = False) -> None:
         """Forget the context: its filters leave the index, its events the buffer."""
-        if context.mode is not Mode.PASSIVE:
+        if context.mode is not PASSIVE:
             self.discards.unwatch(context, mobile=mobile)
         self.discards.empty(context)
         context.late = None
@@ -366,14 +385,16 @@ class Contexts:
         before, context.mode = context.mode, mode
         if before is mode:
             return
-        if before is Mode.PASSIVE:
+        if before is PASSIVE:
             self.watched.watch(context, context.filters, mobile=True)
-        elif mode is Mode.PASSIVE:
+        elif mode is PASSIVE:
             self.watched.unwatch(context, context.filters, mobile=True)
         self.record_mode(context)
 
     def record_mode(self, context: Context) -> None:
-        self.host.record(Record("mode", self.host.now(), self.me, context.client, detail=context.mode.value))
+        who, mode = context.client, context.mode.value
+        columns = ("mode", self.host.now(), self.me, who, None, None, None, mode, None, None, None, None)
+        self.host.record(new_tuple(Record, columns))
 
     # --- subscriptions ------------------------------------------------------------------------------------
 
@@ -381,11 +402,11 @@ class Contexts:
         """The client subscribes; `mobile`: elsewhere, earlier, and the subscription has come along."""
         if filter not in context.filters:
             context.filters[filter] = None
-            if context.mode is not Mode.PASSIVE:
+            if context.mode is not PASSIVE:
                 self.watched.watch(context, (filter,), mobile=mobile)
 
     def remove_filter(self, context: Context, filter: Filter, *, mobile: bool = False) -> None:
         if filter in context.filters:
             del context.filters[filter]
-            if context.mode is not Mode.PASSIVE:
+            if context.mode is not PASSIVE:
                 self.watched.unwatch(context, (filter,), mobile=mobile)

@@ -56,7 +56,7 @@ class WatchedFilters:
 
     def watch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
         """The context wants events of these filters; `mobile`: because its client has moved."""
-        for filter in self._meant(context, filters):
+        for filter in filters if self.meaning is None else self._meant(self.meaning, context, filters):
             self.router.subscribe(filter, mobile=mobile)
             if filter.group is None:
                 self.index.add(context, filter)
@@ -65,7 +65,7 @@ class WatchedFilters:
 
     def unwatch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
         """The context wants events of these filters no longer."""
-        for filter in self._meant(context, filters):
+        for filter in filters if self.meaning is None else self._meant(self.meaning, context, filters):
             if filter.group is None:
                 self.index.remove(context, filter)
             else:
@@ -75,13 +75,11 @@ class WatchedFilters:
                     del self._places[place]
             self.router.unsubscribe(filter, mobile=mobile)
 
-    def _meant(self, context: Context, filters: Iterable[Filter]) -> Iterable[Filter]:
+    def _meant(self, meaning: Meaning, context: Context, filters: Iterable[Filter]) -> list[Filter]:
         """The filters as this broker must watch for them; a shared one means the same everywhere."""
-        if self.meaning is None:
-            return filters
         filters = list(filters)
         own = [filter for filter in filters if filter.group is None]
         return [
-            *self.meaning.meant(context, own),
+            *meaning.meant(context, own),
             *(filter for filter in filters if filter.group is not None),
         ]

@@ -360,6 +360,23 @@ def expire_command(keep_days: float, warehouse: str) -> None:
     click.echo(f"deleted {expire(warehouse, keep_days)} files")
 
 
+@command.command("prepare")
+def prepare() -> None:
+    """Keep the classes that Spark loads in a file, so that every later command starts Spark with less work.
+
+    The file is a cache for this Java and this Spark, of some two hundred megabytes. Spark starts without it too.
+    It is left as it is if it is there.
+
+    \b
+    Example:
+      roamq pipeline prepare
+    """
+    from roamq.pipeline.class_archive import make_archive
+
+    path = make_archive()
+    click.echo(f"{path} ({path.stat().st_size / 1e6:.0f} MB)")
+
+
 @command.command("compact")
 @click.argument("records", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path))
 @click.option(

@@ -31,7 +31,7 @@ class Entry:
         self.serial = serial
         self.holders: Hashable | dict[Any, None] = holder
         """Who has the filter: a key, or several in their order. A dictionary of one takes 250 bytes."""
-        self.plan: Plan = plan_access(filter_.predicates)
+        self.plan: Plan = plan_access(filter_.predicates) if filter_.predicates else ()
 
 
 class Node:

@@ -33,6 +33,7 @@ from roamq.core.reading import (
     rows_of,
     settle,
 )
+from roamq.core.tuples import new_tuple
 
 UNLIMITED = 1 << 30
 UNLIMITED_BYTES = 1 << 62
@@ -83,6 +84,7 @@ class Mode(Enum):
     """Matching events go to the client, which is connected here."""
 
 
+PASSIVE: Final = Mode.PASSIVE
 SERVING: Final = Mode.SERVING
 """For what is asked about every event: Python 3.11 takes ten times as long to look into an enumeration."""
 
@@ -94,8 +96,6 @@ class Held(NamedTuple):
     how: str
 
 
-_held = tuple.__new__
-"""Makes a `Held` without a call of its own."""
 _NONE: Final[frozenset[EventId]] = frozenset()
 _NOTHING_STORED: Final[deque[Held]] = deque()
 """What contexts share that have never stored anything: an empty queue takes 760 bytes. Nobody adds to it."""
@@ -150,10 +150,10 @@ class Context:
         self.limit_bytes = limit_bytes
         """The bound of it."""
         self.filters: dict[Filter, None] = {}  # an ordered set: replays subscribe in the same order
-        self.position: Position = dict(position or {})
+        self.position: Position = dict(position) if position else {}
         self.ahead: ReadAhead = NOTHING_AHEAD
         """What the client has read above the position, on earlier connections."""
-        self.reach: Position = dict(self.position)
+        self.reach: Position = self.position.copy()
         self.stored: deque[Held] = _NOTHING_STORED
         self.under = ""
         """Which of a broker's schemes it is under, where there are several; empty for the first of them."""
@@ -241,7 +241,7 @@ class Context:
         stored = self.stored
         if stored is _NOTHING_STORED:
             stored = self.stored = deque()
-        stored.append(_held(Held, (event, how)))
+        stored.append(new_tuple(Held, (event, how)))
         return True
 
     def queue(self) -> deque[Held]:

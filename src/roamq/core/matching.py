@@ -11,7 +11,6 @@ for ordered bounds, which are in log time. Written here because what exists matc
 both.
 """
 
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
@@ -41,7 +40,7 @@ class MatchIndex(Generic[K]):
         self._held: dict[K, int] = {}  # how many filters a key holds
         self._by_topic: dict[object, Branch] = {}
         self._trie: LevelTrie[Branch] = LevelTrie()
-        self.shapes: Counter[str] = Counter()
+        self.shapes: dict[str, int] = {}
         """How many filters in the trie have a shape: a topic is matched by one of each at most."""
 
     def __len__(self) -> int:
@@ -57,7 +56,8 @@ class MatchIndex(Generic[K]):
         """Add a pair; one that is already there changes nothing."""
         entry = self._entries.get(filter)
         if entry is None:
-            entry = self._entries[filter] = Entry(filter, self._next_serial(), key)
+            self._serial += 1
+            entry = self._entries[filter] = Entry(filter, self._serial, key)
             if filter.satisfiable:
                 self._insert(entry)
         else:
@@ -69,9 +69,11 @@ class MatchIndex(Generic[K]):
             elif key in holders:
                 return
             holders[key] = None
-        if key not in self._came:
-            self._came[key] = self._next_serial()
-        self._held[key] = self._held.get(key, 0) + 1
+        held = self._held.get(key, 0)
+        if not held:
+            self._serial += 1
+            self._came[key] = self._serial
+        self._held[key] = held + 1
         self._pairs += 1
         self.version += 1
         self.results.clear()
@@ -162,11 +164,12 @@ class MatchIndex(Generic[K]):
         return branches
 
     def _insert(self, entry: Entry) -> None:
-        levels = entry.filter.levels
-        if not entry.filter.has_wildcard:
-            hang(self._by_topic, entry.filter.topic, entry, 0)
+        filter = entry.filter
+        levels = filter.levels
+        if not filter.has_wildcard:
+            hang(self._by_topic, filter.topic, entry, 0)
             return
-        self.shapes[entry.filter.shape] += 1
+        self.shapes[filter.shape] = self.shapes.get(filter.shape, 0) + 1
         if levels[-1] == "#":
             node = self._trie.place(levels[:-1])
             node.rest = hung(node.rest, entry, 0)
@@ -195,10 +198,6 @@ class MatchIndex(Generic[K]):
             node.end = unhung(node.end, entry)
         if node.is_empty:
             self._trie.prune(levels)
-
-    def _next_serial(self) -> int:
-        self._serial += 1
-        return self._serial
 
 
 def _keys(entry: Entry) -> Collection[Any]:

@@ -6,6 +6,8 @@ The overlay's messages are in `overlay/messages.py`, those of the mobility schem
 travels as itself.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -101,3 +103,17 @@ class Routed(Message):
 def kind_of(message: "Message | Event") -> str:
     """The traffic kind under which a message is counted."""
     return "event" if isinstance(message, Event) else message.traffic_kind
+
+
+class MessageSource(ABC):
+    """Many messages for one neighbour, each made when it is due. A snapshot may hold one that is not at its end."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def next_message(self) -> Message | None:
+        """The next message; None at the end."""
+
+    def __iter__(self) -> Iterator[Message]:
+        while (message := self.next_message()) is not None:
+            yield message

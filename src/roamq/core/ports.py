@@ -5,7 +5,7 @@ from typing import Protocol
 from roamq.core.context import Context
 from roamq.core.events import BrokerId, ClientId, Event, Seconds
 from roamq.core.filters import Filter
-from roamq.core.messages import Message
+from roamq.core.messages import Message, MessageSource
 from roamq.core.records import Record
 
 TimerKey = tuple[str, ...]
@@ -28,6 +28,9 @@ class Host(Protocol):
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
         """Send to a neighbour in the overlay. Links are reliable and FIFO."""
+
+    def send_each(self, to: BrokerId, source: MessageSource) -> None:
+        """`send` all that the source gives. A host may ask for it little by little; what is sent later follows it."""
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
         """`send` to each of several neighbours."""

@@ -42,7 +42,9 @@ KINDS: Final[dict[str, str]] = {
     "`records.steps`)",
     "acknowledged": "`client` acknowledged the event to the live `broker`, at QoS 1 or 2 (if `records.steps`)",
     "dropped": "`broker` gave up the event for `client`, or for all behind the neighbour `peer`; `detail`: queue_full, "
-    "expired, crashed, link, timeout, outbox_full",
+    "expired, crashed, link, timeout, outbox_full, broker_departed, late",
+    "missed": "events of `origin`, or of any, that `client` was to get at `broker` may be lost: `peer` had them, or "
+    "was to send them on; `detail`: broker_departed (it was declared dead), store_lost",
     "connected": "`client` connected at `broker`; `peer` = the broker before, if any",
     "cut_off": "more messages waited at the live `broker` for its neighbour `peer` than may: those that can be told "
     "again were left out",

@@ -156,6 +156,8 @@ class Window:
     """Messages per second, in and out: one that is published and goes to ten clients counts as eleven."""
     utilisation: float
     """Share of the time that its processor worked."""
+    acknowledged: float = 0.0
+    """Share of the messages to clients that these acknowledge: QoS 1 and 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,10 @@ class LoadOutlook:
     full_in_s: float
     """How long until the broker is full at this growth; infinite if the rate does not grow, 0 if it is full."""
 
+
+BEHIND: Final = 0.25
+"""What a message that is acknowledged costs more once a broker falls behind, as part of what it cost before: it is
+stored until the client's window has room. In five runs of `benchmarks.saturation` it was 0 to 0.31."""
 
 SURE: Final = 3.0
 """A slope counts if it is so many times its standard error; more among few windows, see `_growing`."""
@@ -201,10 +207,14 @@ def load_outlook(windows: Sequence[Window], *, full: float) -> LoadOutlook | Non
 def _bearable(windows: Sequence[Window], by_cost: float, full: float) -> float:
     """What the broker can bear: no more than it did when it was full, where it was.
 
-    A broker that falls behind works more for a message than before, which no window tells until then.
+    A broker that falls behind works more for a message than before, which no window tells until then: `BEHIND` stands
+    for it.
     """
     borne = [window.rate for window in windows if window.utilisation >= full]
-    return min(by_cost, max(borne)) if borne else by_cost
+    if borne:
+        return min(by_cost, max(borne))
+    acknowledged = math.fsum(w.rate * w.acknowledged for w in windows) / math.fsum(w.rate for w in windows)
+    return by_cost / (1 + BEHIND * acknowledged)
 
 
 def _cost(windows: Sequence[Window]) -> Line | None:

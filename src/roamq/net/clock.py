@@ -26,6 +26,10 @@ class SteadyClock:
         self._last = now
         return now
 
+    def reading_at(self, wall_s: float | None) -> float | None:
+        """What the clock reads when wall time is this, if nobody sets the wall clock."""
+        return None if wall_s is None else wall_s - time.time() + self.now()
+
     def follow(self) -> float:
         """Come nearer to the wall clock; gives how far it is ahead. To be called about once a second."""
         steady = time.perf_counter()

@@ -4,21 +4,25 @@ Nothing here decides anything, and nothing calls back into the core. What an eff
 needs no acknowledgement, a client that may be let in - is noted, and the machine does it when the input is over.
 """
 
-from typing import Final, NamedTuple
+from collections import Counter
+from typing import Any, Final, NamedTuple
 
 from roamq.broker.contexts import Contexts
 from roamq.core.context import FORWARDED, Context, Epoch
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.core.messages import Message, Routed
+from roamq.core.messages import Message, MessageSource, Routed
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
+from roamq.core.tuples import new_tuple
 from roamq.net.clients.access import Access
 from roamq.net.clients.classes import class_of
 from roamq.net.clients.connections import Connection, Connections
-from roamq.net.clients.mqtt.codec import ReasonCode, Will
+from roamq.net.clients.mqtt.codec import EncodedMessage, ReasonCode, Will
 from roamq.net.clients.mqtt.outbound import DeliveryOutcome
 from roamq.net.clients.mqtt.state import SessionState, merged
+from roamq.net.clients.mqtt.subscriptions import IDENTIFIERS, QOS
+from roamq.net.links import wire
 from roamq.net.links.outboxes import Outboxes
 from roamq.net.ops.settings import ClientClass
 from roamq.net.outputs import Outputs
@@ -27,9 +31,11 @@ BURST_BYTES: Final = 128 * 1024
 """What one input may send to one client of what is stored for it, as it is charged; then others come first."""
 BURST_TIMER: Final = "burst"
 """The timer for what is left."""
+LINK_BURST_BYTES: Final = 32 * 1024
+"""What one input may tell one neighbour, beside events; the rest follows in turns, so that neither holds its loop."""
+LINK_TIMER: Final = "tell"
+"""The timer for the rest."""
 _IN_FLIGHT: Final = DeliveryOutcome.IN_FLIGHT
-new_record: Final = tuple.__new__
-"""Makes a `Record` from all its columns without a call of its own: one for every delivery there is."""
 
 
 class Ready(NamedTuple):
@@ -124,6 +130,9 @@ class LiveHost:
         """Events that need no acknowledgement: the client has consumed them when the input is over."""
         self.news: list[News] = []
         """What the machine has to look after when the input is over."""
+        self._told_at = 0.0
+        self._told_bytes: Counter[BrokerId] = Counter()
+        """What neighbours were told at that time."""
         self.cut_offs_noted: dict[BrokerId, int] = {}
         """Neighbour -> how many of its cut-offs operators were told of."""
         self.contexts: Contexts | None = None
@@ -141,22 +150,81 @@ class LiveHost:
     # --- to other brokers ---------------------------------------------------------------------------------
 
     def send(self, to: BrokerId, message: Message | Event) -> None:
-        if to not in self._outboxes.frames:
+        outboxes = self._outboxes
+        if to not in outboxes.frames:
             return  # behind a broker that is gone is one that operators were told of: it is linked with nobody
+        if to not in outboxes.behind:
+            self._send_now(to, message)
+        elif not outboxes.put_behind(to, message):
+            assert isinstance(message, Event)
+            self._drop(to, message)
+
+    def send_kept(self, to: BrokerId, data: bytes) -> None:
+        """`send`, for a message that was kept as bytes."""
+        if to in self._outboxes.behind:
+            self._outboxes.put_behind(to, data)
+        else:
+            self.send(to, wire.decode(data))
+
+    def send_each(self, to: BrokerId, source: MessageSource) -> None:
+        """Beyond a share, messages are made when they are due: ten thousand take longer than a turn of the loop may."""
+        outboxes = self._outboxes
+        while to in outboxes.frames:
+            if to in outboxes.behind:
+                outboxes.put_behind(to, source)
+                return
+            message = source.next_message()
+            if message is None:
+                return
+            self.send(to, message)
+
+    def _send_now(self, to: BrokerId, message: Message | Event) -> None:
         frame = self._outboxes.add(to, message)
         if frame is None:
-            if not isinstance(message, Event):
+            if isinstance(message, Event):
+                self._drop(to, message)
+            else:
                 self._note_cut_off(to)
-                return
-            origin, number = message.id
-            self.record(
-                Record("dropped", self.time, self.me, None, origin, number, peer=to, detail="outbox_full")
-            )
             return
         frames = self.out.frames.get(to)
         if frames is None:
             frames = self.out.frames[to] = []
         frames.append(frame)
+        if message.__class__ is not Event:
+            self._note_told(to, len(frame[1]))
+
+    def _drop(self, to: BrokerId, event: Event) -> None:
+        if event.retain:
+            self._outboxes.note_missed(to, event.topic)
+        origin, number = event.id
+        self.record(
+            Record("dropped", self.time, self.me, None, origin, number, peer=to, detail="outbox_full")
+        )
+
+    def _note_told(self, to: BrokerId, size: int) -> None:
+        """The neighbour has been told something by this input; when it has had its share, the rest waits."""
+        if self._told_at != self.time:
+            self._told_at = self.time
+            self._told_bytes.clear()
+        self._told_bytes[to] += size
+        if self._told_bytes[to] > LINK_BURST_BYTES and to not in self._outboxes.behind:
+            self._outboxes.behind.add(to)
+            self.set_timer((LINK_TIMER, to), 0.0)
+
+    def tell_on(self, to: BrokerId) -> None:
+        """The neighbour gets its next share of what waits for it."""
+        outboxes = self._outboxes
+        self._told_bytes.pop(to, None)
+        while (message := outboxes.take_behind(to)) is not None:
+            if isinstance(message, MessageSource):
+                source, message = message, message.next_message()
+                if message is None:
+                    continue
+                outboxes.said[to].behind.appendleft(source)
+            self._send_now(to, message)
+            if self._told_bytes[to] > LINK_BURST_BYTES:
+                self.set_timer((LINK_TIMER, to), 0.0)
+                return
 
     def _note_cut_off(self, neighbour: BrokerId) -> None:
         """Say so once each time that a neighbour is cut off."""
@@ -239,7 +307,7 @@ class LiveHost:
         origin, sequence = event.id
         waited = time - event.published_at
         columns = ("delivered", time, self.me, to, origin, sequence, None, how, None, None, None, waited)
-        out.records.append(new_record(Record, columns))
+        out.records.append(new_tuple(Record, columns))
 
     def _may_read(self, connection: Connection, client: ClientId, event: Event) -> bool:
         """Whether the rules of now let the client have what it was sent before, and has not acknowledged."""
@@ -262,23 +330,39 @@ class LiveHost:
             self.contexts.set_window(client, self.window(client))
 
     def deliver_at_once(self, to: ClientId, event: Event) -> bool:
-        """`deliver`, for QoS 0 to a client for whom nothing waits: sent is read."""
+        """`deliver`, for QoS 0 to a client for whom nothing waits: sent is read. What is not the same for all receivers
+        of a version takes the long way."""
         connection = self._by_client.get(to)
         if connection is None or connection.client is None or connection.previous is not None:
             return False
-        if not connection.mqtt.outbound.deliver_at_once(event):
+        mqtt = connection.mqtt
+        outbound = mqtt.outbound
+        message: Any = event.properties
+        route = outbound.routes.get(event.topic)
+        if (
+            route is None
+            or outbound.begun
+            or outbound.is_particular
+            or event.retain
+            or event.expires_at is not None
+            or (event.qos and route[QOS])
+            or route[IDENTIFIERS]
+            or message.__class__ is not EncodedMessage
+        ):
             return False
-        out = self.out
-        out.dirty[connection.number] = connection.mqtt
-        time = self.time
+        whole: bytes = message.whole_5 if outbound.v5 else message.whole_311
+        if not whole:
+            try:
+                whole = message.qos_0(outbound.v5)  # for the first receiver of this version
+            except OverflowError:
+                return False
+        mqtt.output.append(whole)
+        out, time = self.out, self.time
+        out.dirty[connection.number] = mqtt
         origin, sequence = event.id
         waited = time - event.published_at
-        out.records.append(
-            new_record(
-                Record,
-                ("delivered", time, self.me, to, origin, sequence, None, "live", None, None, None, waited),
-            )
-        )
+        columns = ("delivered", time, self.me, to, origin, sequence, None, "live", None, None, None, waited)
+        out.records.append(new_tuple(Record, columns))
         return True
 
     def window(self, client: ClientId) -> int:
@@ -306,7 +390,7 @@ class LiveHost:
         return session.client_class if isinstance(session, SessionState) else ""
 
     def ready(self, client: ClientId) -> None:
-        self.news.append(Ready(client))
+        self.news.append(new_tuple(Ready, (client,)))
 
     def detach(self, client: ClientId, reason: str) -> None:
         """The core has parted with the context already; only the connection is left to close."""

@@ -35,7 +35,7 @@ from roamq.net.clients.confirmations import Confirmations
 from roamq.net.clients.connections import Connection, Connections
 from roamq.net.clients.mqtt.codec import Publish, ReasonCode, Subscribe, Unsubscribe
 from roamq.net.clients.mqtt.inputs import Acknowledged, ClientInput, Closed, ConnectRequested
-from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
+from roamq.net.clients.mqtt.session import CLOSED, PENDING, ServerConnection
 from roamq.net.clients.permits import Permits
 from roamq.net.clients.quota import SessionQuota
 from roamq.net.clients.requests import Requests
@@ -219,7 +219,7 @@ class Machine:
         """The shell's verdict on a login; `told` is what a token said."""
         self.host.time = now
         found = self.connections.by_number.get(connection)
-        if found is None or found.mqtt.phase is not ConnectionPhase.PENDING:
+        if found is None or found.mqtt.phase is not PENDING:
             return
         self.host.out.dirty[connection] = found.mqtt
         try:
@@ -340,10 +340,10 @@ class Machine:
         closed_to_anonymous: Collection[str] = (),
         withdrawn: Collection[str] = (),
     ) -> None:
-        """Other rules are in force from now on. Who may not be here any more is cut, and subscriptions that are not
-        allowed any more end at once (`Permits.withdraw`)."""
+        """Other rules are in force: who may not be here any more is cut, subscriptions that nobody may have end."""
         self.host.time = now
         self.access.set_rules(rules)
+        self.sessions.rules_changed()
         self.permits.withdraw(gone, closed_to_anonymous, withdrawn)
         self.requests.end_forbidden()
         self._finish()
@@ -402,32 +402,25 @@ class Machine:
     def _take(self, connection: Connection, inputs: list[ClientInput]) -> None:
         """Give what a client said to the part whose job it is. What came in the same read as a packet that ended the
         connection is left."""
-        publish, acknowledge = self.requests.publish, self.broker.on_acknowledge
+        publish = self.requests.publish
         for said in inputs:
             client = connection.client
             if said.__class__ is Publish:
                 if client is not None:
                     publish(connection, client, said)
             elif said.__class__ is Acknowledged:
-                if client is None:
-                    continue
-                if connection.delivers_early:
-                    connection.mqtt.state.note_sent_early(said.event_id)
-                    self.admission.end_early(connection, client, said.event_id)
-                acknowledge(client, said.event_id)
-                if self.steps.enabled:
-                    self.steps.acknowledged(client, said.event_id)
+                if client is not None:
+                    self.requests.acknowledge(connection, client, said.event_ids)
+            elif said.__class__ is Subscribe:
+                if client is not None:
+                    self.requests.subscribe(connection, said)
             elif isinstance(said, ConnectRequested):
                 self.admission.request_login(connection, said)
             elif isinstance(said, Closed):
                 self.sessions.on_closed(connection, said)
-            elif client is None:
-                continue
-            elif isinstance(said, Subscribe):
-                self.requests.subscribe(connection, said)
-            elif isinstance(said, Unsubscribe):
+            elif isinstance(said, Unsubscribe) and client is not None:
                 self.requests.unsubscribe(connection, said)
-        if connection.mqtt.phase is ConnectionPhase.CLOSED:
+        if connection.mqtt.phase is CLOSED:
             self.host.close(connection)
 
     def _finish(self) -> None:
@@ -444,7 +437,7 @@ class Machine:
                 for client, event_id, connection in done:
                     try:
                         if connection.delivers_early:
-                            self.admission.end_early(connection, client, event_id)
+                            self.requests.end_early(connection, client, event_id)
                         acknowledge(client, event_id)
                     except Exception as error:
                         self._contain(connection, error)

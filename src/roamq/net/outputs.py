@@ -58,6 +58,8 @@ class Outputs:
         self.timers: dict[TimerKey, float | None] = {}
         """Key -> when the timer is due, or None to cancel it."""
         self.records: list[Record] = []
+        self.acknowledged = 0
+        """Messages that clients have acknowledged, at QoS 1 or 2."""
         self.notices: list[str] = []
         """What operators should read in the log: clients that were refused something that is not theirs."""
 

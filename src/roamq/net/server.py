@@ -19,7 +19,7 @@ import msgspec
 from roamq import __version__
 from roamq.core.errors import ConfigError, RoamqError
 from roamq.net.clients.access import claims_asked
-from roamq.net.clients.doors import bound, tls_of
+from roamq.net.clients.doors import bound, handles_of, name_failed_handshakes, tls_of
 from roamq.net.clients.logins import Logins
 from roamq.net.clients.tokens import Tokens
 from roamq.net.clients.transports import Doorkeeper, make_connection
@@ -33,6 +33,7 @@ from roamq.net.ops.alarms import Alarms
 from roamq.net.ops.api import Api, Rights
 from roamq.net.ops.console import Console
 from roamq.net.ops.draining import Draining
+from roamq.net.ops.files import within_files
 from roamq.net.ops.growing import Growing, set_aside
 from roamq.net.ops.inspection import Inspector
 from roamq.net.ops.metrics import BrokerCollector, Observatory
@@ -111,7 +112,7 @@ class Server:
             shell.feed(InputKind.RECOVERED)
         self.door = Doorkeeper(
             shell,
-            options.bounds,
+            within_files(options.bounds),
             options.settings.quotas.publish_rate_max,
             options.settings.limits.maximum_packet_size,
         )
@@ -120,11 +121,15 @@ class Server:
         shell.start()
         undo.push_async_callback(self.links.stop)
         await self.links.start()
+        if any(listener.client_ca is not None for listener in options.listeners):
+            name_failed_handshakes(loop)
         for listener, door in doors:
-            server = await self._listen(listener, door)
-            undo.callback(server.close)
-            self._servers.append(server)
-        alarms = Alarms(shell, self.activity, self.health)
+            for handle in handles_of(door):
+                undo.callback(handle.close)
+                server = await self._listen(listener, handle)
+                undo.callback(server.close)
+                self._servers.append(server)
+        alarms = Alarms(shell, self.activity, self.condition)
         self.activity.every_second.append(alarms.tick)
         inspector = Inspector(shell, self.activity, self.health, alarms)
         rights = Rights(options.console_token, options.token)
@@ -271,8 +276,12 @@ class Server:
     async def _listen(self, listener: Listener, door: socket.socket) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         try:
+            tls = tls_of(listener)
+            # A stranger may hold a socket without a word: no longer than one that is to send CONNECT.
+            patience_s = None if tls is None else self.options.bounds.connect_timeout_s
+            make = make_connection(self.door, listener)
             return await loop.create_server(
-                make_connection(self.door, listener), sock=door, ssl=tls_of(listener), backlog=BACKLOG
+                make, sock=door, ssl=tls, backlog=BACKLOG, ssl_handshake_timeout=patience_s
             )
         except OSError as error:
             raise ConfigError(f"listener {listener.url}: {error.strerror or error}") from error
@@ -288,13 +297,17 @@ class Server:
         return self.shell.live.machine.serves(client)
 
     def health(self) -> dict[str, Any]:
-        shell = self.shell
-        now = self.status()
-        down = sorted(now.outbox_frames.keys() - self.links.up.keys())
+        return {**self.condition(), "sessions": self.status().sessions}
+
+    def condition(self) -> dict[str, Any]:
+        """`health`, as far as no client is looked at for it."""
+        shell, machine = self.shell, self.shell.live.machine
+        is_draining = machine.admission.draining
+        down = sorted(machine.outboxes.frames.keys() - self.links.up.keys())
         status = "ok"
         if shell.stalled is not None:
             status = "stalled"
-        elif now.is_draining:
+        elif is_draining:
             status = "draining"
         elif self.snapshots.failure is not None:
             status = "degraded"
@@ -302,10 +315,9 @@ class Server:
             "status": status,
             "broker": self.options.me,
             "pid": os.getpid(),
-            "scheme": shell.live.machine.settings.scheme,
+            "scheme": machine.settings.scheme,
             "durability": self.options.storage.durability.value,
             "connections": len(shell.clients),
-            "sessions": now.sessions,
             "links_down": down,
             **({"links_through": through} if (through := self.links.through) else {}),
             **({"links_detoured": detoured} if (detoured := self.links.detoured) else {}),
@@ -315,11 +327,7 @@ class Server:
             "recovered_inputs": self.recovered.inputs if self.recovered is not None else 0,
             "recovery_s": round(self.recovered.seconds, 3) if self.recovered is not None else 0.0,
             "uptime_s": round(time.monotonic() - self._started_at, 1),
-            **(
-                {"handed_to": dict(self.activity.handed_to), **self.draining.look()}
-                if now.is_draining
-                else {}
-            ),
+            **({"handed_to": dict(self.activity.handed_to), **self.draining.look()} if is_draining else {}),
             **({"reason": shell.stalled} if shell.stalled is not None else {}),
             **({"snapshot": self.snapshots.failure} if self.snapshots.failure is not None else {}),
             **({"records": self.recorder.failed} if self.recorder and self.recorder.failed else {}),
@@ -345,6 +353,10 @@ class Server:
             self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))
         rules = msgspec.msgpack.encode(options.settings.access)
         self.shell.feed(InputKind.RULES, rules, changed.gone, changed.closed, changed.withdrawn)
+        if _doors(options) != _doors(self.options):
+            log.warning(
+                "the listeners of the file are not those of this broker: it takes them when it starts again"
+            )
         told = changed.told(options)
         log.info("reloaded: %s", told)
         return told
@@ -392,6 +404,11 @@ class Server:
     def _reload_on_signal(self) -> None:
         with contextlib.suppress(ValueError):
             self.reload()
+
+
+def _doors(options: ServerOptions) -> list[Listener]:
+    """The listeners, without what a reload changes."""
+    return [msgspec.structs.replace(listener, anonymous=False) for listener in options.listeners]
 
 
 def _tokens(options: ServerOptions) -> Tokens | None:

@@ -9,6 +9,7 @@ they have sent much, what they cause leaves together every few milliseconds (doc
 import asyncio
 import heapq
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -35,10 +36,12 @@ T = TypeVar("T")
 
 TICK_S: Final = 1.0
 FARTHEST_CHECK_S: Final = 60.0
-"""A client is looked at again after so long at the latest: one that names a keep alive of 18 hours and leaves would
-otherwise be on the wheel for 27."""
-GATHER_S: Final = 0.01
+"""A client is looked at again after so long: one that names a keep alive of 18 hours and leaves is soon forgotten."""
+GATHER_S: Final = 0.02
 """How long outputs gather while there is more to read: a write costs as much as a few deliveries."""
+HURRY_S: Final = 0.003
+"""How long they gather if one of them is for a client that sends little."""
+NEVER: Final = math.inf
 RETRY_S: Final = 1.0
 REST_S: Final = 0.001
 PINGREQ: Final = b"\xc0\x00"
@@ -86,10 +89,8 @@ class Shell:
         self._scheduled = False
         self.turns = Turns(loop)
         """Connections that have more to read."""
-        self._gathering_since: float | None = None
-        """When outputs began to gather because there is more to read."""
-        self._hurries = False
-        """Whether one of the outputs that gather is for a client that does not send much."""
+        self._leave_by = NEVER
+        """When the outputs leave that gather because there is more to read; `NEVER` while none gather."""
         self._closed = False
         self._clock = SteadyClock(live.time)
         self.now = self._clock.now
@@ -100,7 +101,7 @@ class Shell:
         self._due: list[tuple[float, TimerKey]] = [(at, key) for key, at in live.timers.items()]
         heapq.heapify(self._due)
         self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = float("inf")
+        self._alarm_at = NEVER
         self._ticker: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -117,7 +118,7 @@ class Shell:
         error = self.live.apply(entry)
         if error is not None:
             self._fault(entry, error)
-        self._hurries = True
+        self._hurry()
         if not self._scheduled:
             self._schedule()
 
@@ -133,7 +134,10 @@ class Shell:
         """
         mqtt = self.mqtt(number)
         if self.told > told or (mqtt is not None and mqtt.output):
-            self._hurries = True
+            self._hurry()
+
+    def _hurry(self) -> None:
+        self._leave_by = min(self._leave_by, time.perf_counter() + HURRY_S)
 
     def received(self, number: int, data: bytes) -> None:
         """`feed`, for the most frequent input."""
@@ -211,6 +215,8 @@ class Shell:
 
     def _schedule(self) -> None:
         self._scheduled = True
+        if not self.turns:
+            self._hurry()  # the input is of somebody who sends little, whoever comes right after
         self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
@@ -218,11 +224,11 @@ class Shell:
         self._scheduled = False
         if self._held is not None or self.stalled is not None or self._resting:
             return  # goes on when the disk is done
-        if self.turns and not self._hurries and not self._closed:
+        if self.turns and not self._closed:
             now = time.perf_counter()
-            if self._gathering_since is None:
-                self._gathering_since = now
-            if now - self._gathering_since < GATHER_S:
+            if self._leave_by is NEVER:
+                self._leave_by = now + GATHER_S
+            if now < self._leave_by:
                 self._schedule()
                 return
         done = None
@@ -284,7 +290,7 @@ class Shell:
 
     def _stage(self) -> Staged:
         """Take the outputs of the live broker."""
-        self._gathering_since, self._hurries = None, False
+        self._leave_by = NEVER
         out = self.live.take()
         staged = Staged(closing=out.closing)
         writes = staged.writes
@@ -354,7 +360,7 @@ class Shell:
             self.counts["login_refused"] += 1
             log.info("login refused: client %r, user %r", login.client, without_token(login.username))
         if isinstance(verdict, UserIdentity):
-            more = (verdict.expires_at, verdict.credential, verdict.claims)
+            more = (self._clock.reading_at(verdict.expires_at), verdict.credential, verdict.claims)
             self.feed(InputKind.AUTHENTICATED, login.connection, verdict.user, True, *more)
             return
         user = login.username if login.certified is None else login.certified
@@ -373,11 +379,7 @@ class Shell:
             self._stall(StorageError(f"the journal cannot be made durable: {error}"), retry=False)
             return
         self._release(staged)
-        if not self._scheduled:
-            self._schedule_if_pending()
-
-    def _schedule_if_pending(self) -> None:
-        if self.journal is not None and self.journal.pending:
+        if not self._scheduled and self._pending:
             self._schedule()
 
     def _stall(self, error: StorageError, *, retry: bool = True) -> None:
@@ -465,7 +467,7 @@ class Shell:
             self._alarm = self.loop.call_later(delay, self._ring)
 
     def _ring(self) -> None:
-        self._alarm_at = float("inf")
+        self._alarm_at = NEVER
         if self.stalled is not None or self._closed:
             self._alarm = self.loop.call_later(RETRY_S, self._ring)
             return

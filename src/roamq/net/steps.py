@@ -4,6 +4,8 @@ They are for those who ask where a message is (`roamq trace`). A busy broker wou
 are written only if the configuration asks for them (`records.steps`).
 """
 
+from collections.abc import Iterable
+
 from roamq.broker.contexts import Contexts
 from roamq.core.context import Mode
 from roamq.core.events import BrokerId, ClientId, Event, EventId
@@ -34,6 +36,8 @@ class Steps:
                     Record("stored", self._host.time, self._host.me, context.client, origin, sequence)
                 )
 
-    def acknowledged(self, client: ClientId, event_id: EventId) -> None:
-        origin, sequence = event_id
-        self._host.record(Record("acknowledged", self._host.time, self._host.me, client, origin, sequence))
+    def acknowledged(self, client: ClientId, event_ids: Iterable[EventId]) -> None:
+        for origin, sequence in event_ids:
+            self._host.record(
+                Record("acknowledged", self._host.time, self._host.me, client, origin, sequence)
+            )

@@ -11,7 +11,7 @@ from roamq.net.clients.confirmations import CONFIRM_TIMER
 from roamq.net.clients.permits import LOGIN_TIMER
 from roamq.net.clients.sessions import SESSION_TIMER
 from roamq.net.clients.visitors import HOME_TIMER, ConfirmVisitor, VisitorConfirmed
-from roamq.net.host import BURST_TIMER
+from roamq.net.host import BURST_TIMER, LINK_TIMER
 from roamq.net.links.members import Farewell, FarewellHeard, Returned
 from roamq.net.links.membership import FAREWELL_TIMER
 from roamq.net.topics.directory import Adopt, Ended, Known, Serving, WhoServes
@@ -67,6 +67,7 @@ def timers_of(machine: "Machine") -> Timers:
         SESSION_TIMER: machine.sessions.on_due,
         REPLAY_TIMER: machine.replays.go_on,
         BURST_TIMER: machine.host.go_on,
+        LINK_TIMER: machine.host.tell_on,
         FULL_TIMER: machine.fullness.on_timer,
         HOME_TIMER: lambda number: machine.visitors.answer(int(number)),
         LOGIN_TIMER: lambda number: machine.permits.end_login(int(number)),

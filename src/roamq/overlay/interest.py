@@ -16,7 +16,7 @@ broker in the network has a mark.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import Any, ClassVar
 
 from roamq.core.covering import CoverIndex
@@ -25,7 +25,7 @@ from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
 from roamq.core.messages import Message
 from roamq.core.ports import Host
-from roamq.overlay.base import TreeUnicast
+from roamq.overlay.marked import OrderedByMarkers
 from roamq.overlay.markers import Markers
 from roamq.overlay.messages import (
     MarkerMessage,
@@ -35,8 +35,18 @@ from roamq.overlay.messages import (
     SubscribeFrom,
     UnsubscribeFrom,
 )
+from roamq.overlay.questions import Questions
 from roamq.overlay.topology import Topology
-from roamq.overlay.uncovering import HiddenFilters, PutOff
+from roamq.overlay.uncovering import (
+    FIRST_GONE,
+    GONE_AT_ONCE,
+    Gone,
+    GoneFilters,
+    HiddenFilters,
+    PutOff,
+    index_of,
+    without_origins,
+)
 
 ROUTE_CACHE_SIZE = 4096
 
@@ -45,7 +55,7 @@ Origins = int
 edge brokers as this broker heard of them."""
 
 
-class ByInterest(TreeUnicast):
+class ByInterest(OrderedByMarkers):
     """The router of one broker in a network that routes by interest."""
 
     uncovers_at_once: ClassVar[int] = 50
@@ -81,6 +91,7 @@ class ByInterest(TreeUnicast):
         """What is wanted at this broker, and what its neighbours asked it for; nothing while it has no neighbour."""
         self._put_offs: list[PutOff] = []
         self._hidden = HiddenFilters()
+        self._gone = GoneFilters()
         self._index: MatchIndex[tuple[BrokerId, Filter]] = MatchIndex()
         self._routes: dict[tuple[BrokerId, bool, Hashable], tuple[BrokerId, ...]] = {}
         """Origin, whether it is for every broker, and what an event is about -> the neighbours that it goes to."""
@@ -111,7 +122,7 @@ class ByInterest(TreeUnicast):
             self.host.pass_on(route, event)
 
     def receive_event(self, sender: BrokerId, event: Event) -> bool:
-        if self._put_offs:
+        if self._put_offs or self._gone.waiting:
             self._go_on()
         origin, sequence = event.id
         if sequence <= self.frontier.get(origin, 0):
@@ -168,7 +179,7 @@ class ByInterest(TreeUnicast):
         """Every broker counts as one where anything may be published."""
 
     def receive(self, sender: BrokerId, message: Message) -> bool:
-        if self._put_offs:
+        if self._put_offs or self._gone.waiting:
             self._go_on()
         match message:
             case SubscribeFrom():
@@ -264,7 +275,11 @@ class ByInterest(TreeUnicast):
             self.host.send(neighbour, UnsubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
 
     def _go_on(self) -> None:
-        """Ask for some of what the filter that is to be taken back first has covered."""
+        """Let some go that neighbours want no more, or ask for some of what the filter has covered that is to be taken
+        back first."""
+        if self._gone.waiting:
+            self._let_go(self._gone.take(GONE_AT_ONCE))
+            return
         neighbour, filter, origins, hidden = put_off = self._put_offs[0]
         for other in put_off.take(self.uncovers_at_once):
             self._ask(neighbour, other, self._wanted(neighbour, other) & origins, mobile=False)
@@ -301,29 +316,6 @@ class ByInterest(TreeUnicast):
             origins |= self._marks.get(mark, 0)
         return origins
 
-    # --- ordering -----------------------------------------------------------------------------------------
-
-    def next_hop(self, to: BrokerId) -> BrokerId:
-        return self.topology.unique_paths.next_hop(self.me, to)
-
-    def pair_through(self, broker: BrokerId) -> tuple[BrokerId, BrokerId] | None:
-        return self.topology.pair_through(broker, self.topology.unique_paths)
-
-    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
-        return self.markers.fence(peer)
-
-    def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
-        return self.markers.confirm(anew=anew)
-
-    def passed(self, fence: Mapping[BrokerId, int]) -> bool:
-        return self.markers.passed(fence)
-
-    def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        return self.markers.late(fence)
-
-    def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
-        return self.markers.silent(confirmation)
-
     # --- brokers come and go ------------------------------------------------------------------------------
 
     def rewired(self) -> None:
@@ -347,14 +339,8 @@ class ByInterest(TreeUnicast):
 
     def _index_filters(self) -> None:
         """Make the indexes anew, from what is wanted and was asked for."""
-        self._wanted_index = CoverIndex()
-        for filters in (self._here, *self._asked.values()) if self._from else ():
-            for filter in filters:
-                self._wanted_index.add(filter)
-        self._sent_index = {neighbour: CoverIndex() for neighbour in self._sent}
-        for neighbour, sent in self._sent.items():
-            for filter in sent:
-                self._sent_index[neighbour].add(filter)
+        self._wanted_index = index_of(*(self._here, *self._asked.values()) if self._from else ())
+        self._sent_index = {neighbour: index_of(sent) for neighbour, sent in self._sent.items()}
 
     def broker_joined(self, broker: BrokerId, mark: str) -> None:
         """Nobody here knows what is wanted of it, so all of it goes on; and the word is on its way to it of what is
@@ -385,12 +371,9 @@ class ByInterest(TreeUnicast):
         bit = self._bit.pop(broker, 0)
         for known in (self._asked, self._sent, self._doubted):
             for neighbour, filters in known.items():
-                for filter, origins in list(filters.items()):
-                    filters[filter] = origins & ~bit
-                    if not filters[filter]:
-                        del filters[filter]
-                        if known is self._asked:
-                            self._index.remove((neighbour, filter), filter)
+                for filter in without_origins(filters, bit):
+                    if known is self._asked:
+                        self._index.remove((neighbour, filter), filter)
         for waiting in (self._untold, self._to_tell):
             for neighbour in waiting:
                 waiting[neighbour] &= ~bit
@@ -447,7 +430,14 @@ class ByInterest(TreeUnicast):
         self.host.send(neighbour, RoutingReset(asks=False))
         self._tell_all(neighbour)
 
+    def _let_go(self, gone: Iterable[Gone]) -> None:
+        """Neighbours have not asked again for these: until they go, the neighbours get more than they want."""
+        for neighbour, filter, origins in gone:
+            if left := origins & self._doubted.get(neighbour, {}).get(filter, 0):
+                self._asked_no_more(neighbour, filter, left, mobile=False)
+
     def _doubt_neighbour(self, neighbour: BrokerId) -> None:
+        self._gone.forget(neighbour)
         self._doubted[neighbour] = dict(self._asked[neighbour])
 
     def _believe(self, neighbour: BrokerId, filter: Filter, origins: Origins) -> None:
@@ -455,12 +445,17 @@ class ByInterest(TreeUnicast):
         doubted = self._doubted[neighbour]
         if filter in doubted:
             doubted[filter] &= ~origins
+            if not doubted[filter]:
+                del doubted[filter]
+
+    def question(self, filter: Filter, origins: Origins) -> SubscribeFrom:
+        """What asks a neighbour for a filter."""
+        return SubscribeFrom(filter=filter, **self._named(origins))
 
     def _tell_all(self, neighbour: BrokerId) -> None:
         while any(waiting.neighbour == neighbour for waiting in self._put_offs):
             self._go_on()
-        for filter, origins in self._sent[neighbour].items():
-            self.host.send(neighbour, SubscribeFrom(filter=filter, **self._named(origins)))
+        self.host.send_each(neighbour, Questions(self, self._sent[neighbour].items()))
         self._to_tell[neighbour] = self._from[neighbour]
         self._tell_what_is_whole(neighbour)
 
@@ -483,9 +478,8 @@ class ByInterest(TreeUnicast):
 
     def _on_told(self, neighbour: BrokerId, origins: Origins) -> None:
         """Of these origins the neighbour wants what it asked for since it was doubted, and nothing else."""
-        for filter, left in list(self._doubted[neighbour].items()):
-            if left & origins:
-                self._asked_no_more(neighbour, filter, left & origins, mobile=False)
+        self._gone.put(neighbour, self._doubted[neighbour], origins)
+        self._let_go(self._gone.take(FIRST_GONE))
         if neighbour not in self._telling:
             return  # what it told before was for an earlier life
         self._untold[neighbour] &= ~origins

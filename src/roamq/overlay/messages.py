@@ -78,16 +78,32 @@ class RoutingTold(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsPassed(Message):
-    """Broker -> neighbour behind it, where events are flooded: of these origins nothing up to these numbers comes."""
+    """Broker -> neighbour behind it, where events are flooded: of these origins nothing up to these numbers comes.
+
+    Or, if it has a `by`, from that broker to another one that it has given a fence."""
 
     kind: ClassVar[str] = "advertise"
     frontier: Mapping[BrokerId, int]
     ended: tuple[BrokerId, ...] = ()
     """Origins that departed, and of which nothing more comes at all."""
+    unheard: tuple[BrokerId, ...] | None = ()
+    """Everything above `frontier` comes from the sender from now on, but for these origins: it does not get all of them
+    itself yet. None: the message says nothing about that."""
+    to: BrokerId | None = None
+    """Whom it is for, if it is about what `by` gets."""
+    by: BrokerId | None = None
+    """A broker that begins anew."""
+    life: int = 0
+    """Which of its lives."""
+    comes: tuple[tuple[BrokerId, int], ...] | None = None
+    """Of these origins `by` gets all events above these numbers."""
+    is_all: bool = False
+    """And of all others, whatever is published."""
 
     @property
     def size_bytes(self) -> int:
-        return HEADER_BYTES + sum(len(origin) + 8 for origin in (*self.frontier, *self.ended))
+        named = [*self.frontier, *self.ended, *(self.unheard or ()), *(one for one, _ in self.comes or ())]
+        return HEADER_BYTES + sum(len(origin) + 8 for origin in named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

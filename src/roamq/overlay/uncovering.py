@@ -1,6 +1,7 @@
 """A wide filter goes: the filters that it covered are asked for before, some at a time, so that no input takes long."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from roamq.core.covering import CoverIndex
@@ -10,6 +11,9 @@ from roamq.core.filters import Filter
 FOUND_AT_ONCE: Final = 2_000
 """If a filter covers more than about so many, all filters that are wanted are tried, some at a time."""
 TRIED_AT_ONCE: Final = 500
+FIRST_GONE: Final = 1_000
+"""So many filters that a neighbour wants no more go at once when it has told all; then fewer with each input."""
+GONE_AT_ONCE: Final = 10
 
 
 class PutOff(NamedTuple):
@@ -31,6 +35,54 @@ class PutOff(NamedTuple):
                 if len(taken) == count:
                     break
         return taken
+
+
+class Gone(NamedTuple):
+    """A filter that a neighbour has not asked for again, and wants no more of these origins."""
+
+    neighbour: BrokerId
+    filter: Filter
+    origins: int
+
+
+class GoneFilters:
+    """What neighbours want no more that have told all that they want: it goes some at a time."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Gone] = deque()
+
+    def put(self, neighbour: BrokerId, doubted: Mapping[Filter, int], origins: int) -> None:
+        self.waiting.extend(
+            Gone(neighbour, filter, left & origins) for filter, left in doubted.items() if left & origins
+        )
+
+    def take(self, count: int) -> list[Gone]:
+        return [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
+
+    def forget(self, neighbour: BrokerId) -> None:
+        """The neighbour begins to tell all again."""
+        if self.waiting:
+            self.waiting = deque(gone for gone in self.waiting if gone.neighbour != neighbour)
+
+
+def index_of(*wanted: Iterable[Filter]) -> CoverIndex:
+    """An index of filters; one that is in several of the tables is in it as often."""
+    index = CoverIndex()
+    for filters in wanted:
+        for filter in filters:
+            index.add(filter)
+    return index
+
+
+def without_origins(filters: dict[Filter, int], origins: int) -> list[Filter]:
+    """Nothing is wanted of some origins any more; gives the filters of which nothing is left."""
+    gone = []
+    for filter, wanted in list(filters.items()):
+        filters[filter] = wanted & ~origins
+        if not filters[filter]:
+            del filters[filter]
+            gone.append(filter)
+    return gone
 
 
 class HiddenFilters:

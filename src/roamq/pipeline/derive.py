@@ -42,7 +42,12 @@ MANY_CLIENTS: Final = 1000
 COUNTED_CLIENTS: Final = 100
 """If more clients changed, a run counts how many of all they are."""
 FILES_MAX: Final = 48
-"""Runs add files to silver tables; a run that finds more of them writes the tables as few files again."""
+"""Runs add files to silver tables; a run that finds so many more than a full run makes writes the tables anew."""
+SILVER_SHARE: Final = 512
+"""A file of a silver table holds at most this part of as many rows as there are lines. Rows of a client lie together:
+few changed clients meet few files, and the others stay as they are."""
+SILVER_ROWS: Final = 1 << 14
+"""It may hold so many rows, however few lines there are: smaller files cost more to open than to copy."""
 FEW_ROWS: Final = 1 << 20
 """So many rows are read by one task: what is made of them then needs no exchange between tasks, and one stage only."""
 FEW_LINES: Final = 1 << 16
@@ -92,8 +97,10 @@ def derive(
     report: Progress,
     *,
     again: bool = False,
-) -> dict[str, TableChange]:
-    """The changes of all derived tables. Nothing is made where nothing changed."""
+) -> tuple[dict[str, TableChange], set[str]]:
+    """The changes of all derived tables, none where nothing changed; and the tables that are views of the session now,
+    as they will be when the run has committed: those that others were made of.
+    """
     scope, gone = _scope(spark, shelf, arrivals, recipes, again=again)
     tables = derived_tables(scope.sources) if scope.sources else []
     superfluous = {
@@ -102,7 +109,7 @@ def derive(
         if name in DERIVED and name not in {table.name for table in tables} | {"summary"}
     }
     if not scope.whole and not scope.partly and not gone:
-        return superfluous
+        return superfluous, set()
     for found in arrivals:
         _enter(
             spark,
@@ -126,7 +133,8 @@ def derive(
         scope.forget()
     for dataset in scope.whole:
         shelf.sources[dataset] = dataclasses.replace(shelf.sources[dataset], recipe=recipes[dataset])
-    return superfluous | _with_summary(shelf, arrivals, tables, made)
+    opened = {found.table for found in arrivals} | (made.keys() & {name for t in tables for name in t.reads})
+    return superfluous | _with_summary(shelf, arrivals, tables, made), opened
 
 
 def _scope(
@@ -171,6 +179,7 @@ def _scope(
         {name: found.urls for name, found in by_name.items()},
         {name: shelf.book(name).line_shifts() for name in by_name},
         faultless={name for name in by_name if _is_faultless(shelf, name)},
+        file_rows=max(SILVER_ROWS, sum(file.rows for f in arrivals for file in f.after) // SILVER_SHARE),
     )
     known = shelf.ledger.read(shelf.snapshot, "summary")
     before = set(known.column("dataset").to_pylist()) if known is not None else set()
@@ -248,6 +257,7 @@ def _make_tables(
                     why = f"{reason_of(error)}{shelf.ledger.store.why_full()}"
                     raise PipelineFailedError(f"table {name}: {why}") from error
                 made[name] = future.result()
+                scope.rows[name] = sum(file.rows for file in made[name])
                 if any(name in table.reads for table in waiting):
                     _enter(scope.spark, shelf, name, made[name])
                 report(name, "COMPLETED")
@@ -263,18 +273,20 @@ def _make(shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery) -> list
     rewritten = [file for file in before if file.may_hold(changed)]
     keys = table.keys(scope) if scope.partly & mine else None
     if table.key == CLIENT:
-        made = _write(shelf, table, [table.query(scope, keys)] if mine else [])
-        scope.fresh[table.name] = _read(scope.spark, shelf, table.name, made)
+        made = _write(shelf, table, [table.query(scope, keys)] if mine else [], scope.file_rows)
+        fresh = _read(scope.spark, shelf, table.name, made)
+        scope.fresh[table.name] = scope.named(f"fresh_{table.name}", fresh)
         if keys is not None:
             held = _holding(shelf, scope, table, rewritten)
-            if len(rewritten) <= FILES_MAX:
+            usual = sum(file.rows for file in rewritten) // scope.file_rows
+            if len(rewritten) <= FILES_MAX + 2 * usual:
                 touched = [
                     file for file in rewritten if file in held or file.may_hold(changed - scope.partly)
                 ]
                 staying += [file for file in rewritten if file not in touched]
                 rewritten = touched
         rest = _kept(shelf, scope, gone, table, keys, mine, rewritten)
-        return [*staying, *made, *_write(shelf, table, rest)]
+        return [*staying, *made, *_write(shelf, table, rest, scope.file_rows)]
     if keys is not None:
         keys = keys.persist()  # the query and the rows that stay each ask for them
     try:
@@ -293,7 +305,8 @@ def _holding(shelf: Shelf, scope: Scope, table: TableQuery, files: Sequence[Data
     if table.past is not None:
         if "sojourns" not in scope.past:
             return []  # clients without sojourns have no moves and no durations
-        scope.past[table.name] = scope.keep(table.past(scope.past["sojourns"]))
+        past = scope.keep(table.past(scope.past["sojourns"]))
+        scope.past[table.name] = scope.named(f"past_{table.name}", past)
     if not files:
         return []
     rows = read_files(scope.spark, shelf.ledger.store, table.name, files)
@@ -303,16 +316,19 @@ def _holding(shelf: Shelf, scope: Scope, table: TableQuery, files: Sequence[Data
         mine = scope.keep(mine if scope.names is None else mine.repartition(1))
     places = [bare_url(row[PLACE]) for row in mine.select(PLACE).distinct().collect()]
     if places and table.past is None:
-        scope.past[table.name] = mine.drop(PLACE)
+        scope.past[table.name] = scope.named(f"past_{table.name}", mine.drop(PLACE))
     return [file for file in files if any(place.endswith(f"/{table.name}/{file.path}") for place in places)]
 
 
-def _write(shelf: Shelf, table: TableQuery, frames: Sequence[DataFrame]) -> list[DataFile]:
-    """Write rows as files that count when a commit names them."""
+def _write(
+    shelf: Shelf, table: TableQuery, frames: Sequence[DataFrame], file_rows: int = 0
+) -> list[DataFile]:
+    """Write rows as files that count when a commit names them, of `file_rows` at most, or as large as they come."""
     if not frames:
         return []
     folder = secrets.token_hex(6)
-    union(frames).write.parquet(shelf.ledger.store.for_spark(f"{table.name}/{folder}"))
+    writer = union(frames).write.option("maxRecordsPerFile", file_rows)
+    writer.parquet(shelf.ledger.store.for_spark(f"{table.name}/{folder}"))
     return shelf.ledger.written(table.name, folder)
 
 

@@ -10,6 +10,7 @@ in the shorter context's list, minus the sites above it that were already listed
 also listed at order 1, and so on, because the counts are of the same moves.)
 """
 
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -81,6 +82,49 @@ def trigrams(moves: DataFrame, time_zone: str, test_share: float, days: DataFram
         F.max("time").alias("last_seen"),
     )
     return conform(counted, TRIGRAMS)
+
+
+def corrected_trigrams(before: DataFrame, went: DataFrame | None, came: DataFrame) -> DataFrame:
+    """`trigrams` after some moves went and others came, with `is_known`, which says whether a path's row is right, and
+    with `other_day`, which is `first_test_day` where the days of training are those of before.
+
+    Counts are sums. The last move of a path is none: where it went and no later one came, only all moves tell.
+    """
+    path = ("dataset", "before", "from", "to")
+    parts = [(before, "was", 1), (came, "came", 1), *([(went, "went", -1)] if went is not None else [])]
+    frames = [
+        part.select(
+            *path,
+            "first_test_day",
+            (F.col("trained") * sign).alias("trained"),
+            (F.col("tested") * sign).alias("tested"),
+            *(
+                F.when(F.lit(name == kind), F.col("last_seen")).alias(f"last_{name}")
+                for name in ("was", "came", "went")
+            ),
+        )
+        for part, kind, sign in parts
+    ]
+    summed = (
+        reduce(DataFrame.unionByName, frames)
+        .groupBy(*path)
+        .agg(
+            F.sum("trained").alias("trained"),
+            F.sum("tested").alias("tested"),
+            F.min("first_test_day").alias("first_test_day"),
+            F.max("first_test_day").alias("other_day"),
+            *(F.max(f"last_{name}").alias(f"last_{name}") for name in ("was", "came", "went")),
+        )
+    )
+    stays = F.col("last_went").isNull() | (F.col("last_went") < F.col("last_was"))
+    is_later = F.coalesce(F.col("last_came") >= F.col("last_was"), F.lit(False))
+    is_gone = (F.col("trained") == 0) & (F.col("tested") == 0)
+    return summed.withColumns(
+        {
+            "last_seen": F.greatest("last_was", "last_came"),
+            "is_known": stays | is_later | is_gone,
+        }
+    )
 
 
 def ranked_tests(counted: DataFrame) -> DataFrame:

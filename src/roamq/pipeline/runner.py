@@ -5,6 +5,7 @@ A run reads what arrived, dataset by dataset (`arrivals`), and then makes of eve
 master or server (docs/decisions/0077, 0120, 0121).
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -52,30 +53,37 @@ class FilesFailedError(PipelineFailedError):
 def run_pipeline(
     spark: "SparkSession", warehouse: Place, *, progress: Progress | None = None, full_refresh: bool = False
 ) -> list[str]:
-    """Bring all tables up to date with the files that landed; returns their names.
+    """Bring all tables up to date with the files that landed, and open them as views; returns their names.
 
     The run reads new files only, and makes what changed of the derived tables. `full_refresh` reads all files again and
     makes everything anew. Raises `FilesFailedError` at the end if files could not be read: the tables then hold the
     others. If another run commits first, this one begins anew on what that one left.
     """
+    report = progress or (lambda *_: None)
+    failed, opened = _update_tables(spark, warehouse, report, full_refresh=full_refresh)
+    names = open_tables(spark, warehouse, without=opened)
+    if failed:
+        raise FilesFailedError(failed)
+    return names
+
+
+def _update_tables(
+    spark: "SparkSession", warehouse: Place, report: Progress, *, full_refresh: bool
+) -> tuple[list[FileEntry], set[str]]:
+    """Bring all tables up to date; returns the files that could not be read, and the tables that are views by then."""
     refuse_old_layout(Store.at(warehouse))
     # Delta's timestamps are numbers; Spark's default is twelve bytes in an order of their own.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     for _ in range(ATTEMPTS):
-        try:
-            names, failed = _run(spark, warehouse, progress or (lambda *_: None), full_refresh)
-        except ConflictError:
-            continue
-        if failed:
-            raise FilesFailedError(failed)
-        return names
+        with contextlib.suppress(ConflictError):
+            return _run(spark, warehouse, report, full_refresh)
     raise ConfigError(f"{warehouse}: other runs keep changing it; wait for them to end")
 
 
 def _run(
     spark: "SparkSession", warehouse: Place, report: Progress, again: bool
-) -> tuple[list[str], list[FileEntry]]:
-    """One attempt; returns the tables, and the files that could not be read."""
+) -> tuple[list[FileEntry], set[str]]:
+    """One attempt; returns the files that could not be read, and the tables that are views by then."""
     from roamq.pipeline.derive import derive, recipe_of
 
     shelf = Shelf.of(warehouse)
@@ -85,12 +93,12 @@ def _run(
     recipes = {name: recipe_of(source) for name, source in shelf.sources.items()}
     arrivals = _read_all(spark, shelf, report, again=again)
     changes = _bronze_changes(shelf, arrivals)
-    changes |= derive(spark, shelf, arrivals, recipes, report, again=again)
+    derived, opened = derive(spark, shelf, arrivals, recipes, report, again=again)
+    changes |= derived
     if changes or shelf.freeze() != before:
         shelf.ledger.commit(shelf.snapshot, changes | shelf.changes(), f"a run changed {len(changes)} tables")
-    names = open_tables(spark, warehouse)
     failed = [entry for name in shelf.sources for entry in shelf.book(name) if entry.state == FAILED]
-    return names, failed
+    return failed, opened
 
 
 def _read_all(spark: "SparkSession", shelf: Shelf, report: Progress, *, again: bool) -> list[Arrivals]:
@@ -140,7 +148,9 @@ def bring_up_to_date(
     try:
         if full_refresh or not _is_up_to_date(warehouse):
             with open_session(settings) as spark:
-                run_pipeline(spark, warehouse, progress=progress, full_refresh=full_refresh)
+                failed, _ = _update_tables(spark, warehouse, progress, full_refresh=full_refresh)
+            if failed:
+                raise FilesFailedError(failed)
     except FilesFailedError as error:
         error.summary = summary_rows(warehouse)
         raise

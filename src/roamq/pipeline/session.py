@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from roamq.core.errors import ConfigError
+from roamq.pipeline.class_archive import archive_options
 
 if TYPE_CHECKING:
     # Re-exported: other packages name the type from here, since `pyspark` is imported in this one alone.
@@ -140,7 +141,8 @@ def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.extraJavaOptions": (
-            f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} {settings.java_options}".strip()
+            f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} {settings.java_options} "
+            f"{archive_options(settings.java_options)}".strip()
         ),
         "spark.plugins": CONNECT_PLUGIN,
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -148,6 +150,8 @@ def server_settings(settings: SparkSettings, scratch: Path, token: str) -> dict[
         "spark.connect.authenticate.token": token,
         # Each session finds the Python code that it was sent, as a stand-alone Connect server would have it.
         "spark.sql.artifact.isolation.enabled": "true",
+        # Every column would look for the line of code that made it, and carry it: errors are one line here.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Progress bars move twice a second.
         "spark.connect.progress.reportInterval": "500ms",
         # A run has hundreds of pieces of code: a session that remembers them all compiles none again in the next run.

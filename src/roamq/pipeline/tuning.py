@@ -23,8 +23,13 @@ MODEST_BYTES: Final = 1 << 30
 
 READ_BYTES: Final = 32 << 20
 """What one task reads of the input."""
+OPEN_BYTES: Final = 256 << 10
+"""What a task could read in the time in which it opens a file."""
 SHUFFLE_BYTES: Final = 48 << 20
 """Input behind one partition of a shuffle."""
+LISTED_AT_ONCE: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+FILES_LISTED: Final = "10000"
+"""Spark looks at more files than this by a job of its own, which pays where files are far away."""
 SHUFFLE_PARTITIONS_MAX: Final = 200
 """Spark's default, and what is taken where nobody knows how much there is."""
 
@@ -53,6 +58,8 @@ def warehouse_settings(
         # what comes in more pieces than two.
         "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
         "spark.sql.files.maxPartitionBytes": str(READ_BYTES),
+        # Tables consist of some hundred small files: to open one costs what it costs to read so many bytes.
+        "spark.sql.files.openCostInBytes": str(OPEN_BYTES),
         # The names of changed clients reach Parquet, which skips pages without them.
         "spark.sql.parquet.pushdown.inFilterThreshold": "1000",
         # Exact medians and samples are kept for so many keys at once; beyond, Spark sorts all rows by key first.
@@ -68,6 +75,7 @@ def warehouse_settings(
         config=usual
         | (QUICK_TO_PLAN if size < MODEST_BYTES else {})
         | (NOTHING_TO_COMPILE if size < TINY_BYTES else {})
+        | ({LISTED_AT_ONCE: FILES_LISTED} if Store.at(warehouse).is_local else {})
         | spark_settings(os.environ)
         | (config or {}),
     )

@@ -4,6 +4,7 @@
 (docs/decisions/0120). Any number of sessions may read while runs write.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from roamq.core.errors import ConfigError
@@ -40,8 +41,13 @@ def table_names(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def open_tables(spark: "SparkSession", warehouse: Place, version: int | None = None) -> list[str]:
-    """Make the tables of a warehouse views of the session; returns their names. Views of another warehouse go."""
+def open_tables(
+    spark: "SparkSession", warehouse: Place, version: int | None = None, *, without: Collection[str] = ()
+) -> list[str]:
+    """Make the tables of a warehouse views of the session; returns their names. Views of another warehouse go.
+
+    `without`: tables that are such views already.
+    """
     from roamq.pipeline.arrivals import read_files
     from roamq.pipeline.traces import FORMATS
 
@@ -51,7 +57,7 @@ def open_tables(spark: "SparkSession", warehouse: Place, version: int | None = N
     for name in (*DERIVED, *(f"{BRONZE}{known}" for known in FORMATS)):
         if name not in names:
             spark.catalog.dropTempView(name)
-    for name in names:
+    for name in (name for name in names if name not in without):
         read_files(spark, ledger.store, name, ledger.files(snapshot, name)).createOrReplaceTempView(name)
     return names
 

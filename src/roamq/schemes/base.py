@@ -218,10 +218,6 @@ class Scheme(ABC):
         """A broker is gone for good; the router knows."""
         self.parts.on_departed(broker, departure)
 
-    def went(self) -> dict[ClientId, Epoch]:
-        """Where contexts went that were here: whoever asks for one of them here has to ask there."""
-        return self.parts.went()
-
     # --- time ---------------------------------------------------------------------------------------------
 
     def on_timer(self, key: TimerKey) -> None:

@@ -320,9 +320,6 @@ class ByClass:
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
         self.parts.on_departed(broker, departure)
 
-    def went(self) -> dict[ClientId, Epoch]:
-        return self.parts.went()
-
     # --- time -----------------------------------------------------------------------------------------------
 
     def on_timer(self, key: TimerKey) -> None:

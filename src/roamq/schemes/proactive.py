@@ -1,8 +1,7 @@
 """Pro-active caching: passive copies of a client's context wait at the learned neighbors.
 
-Paper: [PRO] section 4.1; the eight cases stand here in the paper's order, and Fig. 1's states are in
-`proactive_states.py`. The messages between a serving broker and its neighbors are in `parts/copies.py`, the neighbor
-graph (section 4.2) is in `parts/neighbors.py`.
+Paper: [PRO] section 4.1; the eight cases stand here in the paper's order. Fig. 1's states are in `proactive_states.py`,
+the messages to and from neighbors in `parts/copies.py`, the neighbor graph (section 4.2) in `parts/neighbors.py`.
 Assumes: reliable FIFO links between brokers (section 3). A client may show the epoch of its last connection.
 Departs: the control attribute is an epoch, not a broker id alone (docs/decisions/0040); an active copy serves the
 client at once only if it is known to be of its last connection (0041); copies change hands only when they are
@@ -200,8 +199,9 @@ class ProActive(Scheme):
     def spread_change(self, context: Context) -> None:
         """What S subscribes to changed while it is connected: its copies follow."""
         if context not in self.whereabouts.incomplete:
-            holders = self.sent.holders.get(context, ())
-            self.sent.send(context, {*self.neighborhood.neighbors, *holders})
+            holders, neighbors = self.sent.holders.get(context, ()), self.neighborhood.graph.edges
+            if holders or neighbors:
+                self.sent.send(context, {*neighbors, *holders})
 
     # --- case 2: the client disconnects ----------------------------------------------------------------------
 
@@ -356,7 +356,7 @@ class ProActive(Scheme):
         if arriving is None or not arriving.leaves:
             self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))
         if isinstance(arriving, TakenOver) and not arriving.confirmed:
-            arriving.confirmed = True
+            arriving.confirmed = arriving.answered = True
             self.contexts.replay(context)
             self.complete(arriving)
 
@@ -390,6 +390,8 @@ class ProActive(Scheme):
             arriving = TakenOver(context, context.epoch, taken=taken, whole=whole, confirmed=confirmed)
             self.whereabouts.expect(arriving)
             self.taken[client, taken] = arriving
+            if not confirmed:
+                self.handover.inquiries.watch(arriving, taken.broker)
             if whole:
                 open_local_queue(context)
         self.contexts.serve(context)

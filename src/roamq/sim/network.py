@@ -13,7 +13,7 @@ from roamq.broker.broker import Broker
 from roamq.core.context import UNLIMITED, Context
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
-from roamq.core.messages import HEADER_BYTES, Message, Routed, kind_of
+from roamq.core.messages import HEADER_BYTES, Message, MessageSource, Routed, kind_of
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.overlay.interest import ByInterest
@@ -113,6 +113,10 @@ class SimHost:
     def _send_stored(self, to: BrokerId, message: Routed) -> None:
         assert self._effects is not None
         self._effects.append((self.links[to].send, (message,)))
+
+    def send_each(self, to: BrokerId, source: MessageSource) -> None:
+        for message in source:
+            self.send(to, message)
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
         network = self.network

@@ -18,7 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from roamq.core.errors import ConfigError
 from roamq.net.clients.access import Access, claims_asked
 from roamq.net.clients.mqtt.codec import Properties, ReasonCode, Will
-from roamq.net.clients.tokens import TokenError, Tokens, TokenTable, read_tokens, without_token
+from roamq.net.clients.tokens import (
+    KEYS_TRIED_MAX,
+    TokenError,
+    Tokens,
+    TokenTable,
+    read_tokens,
+    without_token,
+)
 from roamq.net.ops.configuration import load_network
 from roamq.net.ops.local import local_network
 from roamq.net.ops.settings import AccessRules, Rule
@@ -83,6 +90,8 @@ def test_a_token_says_who_a_client_is(tmp_path: Path, algorithm: str) -> None:
     assert found.expires_at == 2e9 + desk.options.leeway_s
     assert desk.verify(token(algorithm), "ann").user == "ann"
     assert desk.verify(token(algorithm), "").user == "ann"
+    odd = desk.verify(token(algorithm, tenant="\ud800", roles=["a", "\udfff"]), None)
+    assert odd.claims == (), "half a character fits no journal"
 
 
 NEVER = {"sub": "ann", "exp": 2e9}
@@ -94,12 +103,17 @@ WRONG: dict[str, bytes] = {
     "unsigned": forged({"alg": "ES256"}, NEVER),
     "an algorithm of another key": forged({"alg": "ES512"}, NEVER, b"x" * 132),
     "expired": token(exp=time.time() - 60),
-    "not yet": token(nbf=time.time() + 60),
-    "made in the future": token(iat=time.time() + 60),
+    "not yet": token(nbf=time.time() + 86_400, exp=time.time() + 90_000),
+    "made in the future": token(iat=time.time() + 86_400, exp=time.time() + 90_000),
     "without an end": token(exp=None),
     "without a user": token(sub=None),
     "a user who stands for everybody": token(sub="*"),
     "a user who stands for nobody": token(sub="anonymous"),
+    "a user with half a character": token(sub="\ud800"),
+    "a user with a nought": token(sub="ann\0bob"),
+    "a user in two lines": token(sub="ann\n"),
+    "a user that is written backwards": token(sub="\u202enna"),
+    "a user with a long name": token(sub="a" * 257),
     "a user that is no text": token("HS256", user=1, sub=None),
     "an end that is text": token(exp="2000000000"),
     "endless": forged({"alg": "ES256"}, {**NEVER, "exp": float("inf")}),
@@ -174,6 +188,59 @@ def test_a_set_of_keys_is_told_apart_by_name_and_algorithm(tmp_path: Path) -> No
     for key, name in ((EC, "two"), (other, "one"), (other, "three"), (other, "four"), (other, "five")):
         with pytest.raises(TokenError):
             desk.verify(token(key=key, headers={"kid": name}), None)
+
+
+def as_jwk(key: Any, name: str | None = None, **more: Any) -> dict[str, Any]:
+    algorithms = {
+        rsa.RSAPrivateKey: jwt.algorithms.RSAAlgorithm,
+        ec.EllipticCurvePrivateKey: jwt.algorithms.ECAlgorithm,
+    }
+    kind = next(
+        (found for base, found in algorithms.items() if isinstance(key, base)), jwt.algorithms.OKPAlgorithm
+    )
+    found: dict[str, Any] = json.loads(kind.to_jwk(key.public_key()))  # type: ignore[attr-defined]
+    return found | ({} if name is None else {"kid": name}) | more
+
+
+def test_the_key_that_a_token_names_is_found_among_many(tmp_path: Path) -> None:
+    """Keys without a name, from PEM files, come before the set, and are more than are tried."""
+    others = [ec.generate_private_key(ec.SECP256R1()) for _ in range(KEYS_TRIED_MAX)]
+    for number, key in enumerate(others):
+        (tmp_path / f"{number}.pem").write_bytes(pem(key))
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [as_jwk(EC, "ours"), as_jwk(RSA, "ours")]}))
+    files = [f"{number}.pem" for number in range(len(others))]
+    desk = Tokens(read_tokens(TokenTable(keys=[*files, "jwks.json"]), tmp_path))
+
+    assert desk.verify(token(headers={"kid": "ours"}), None)
+    assert desk.verify(token("RS256", headers={"kid": "ours"}), None), "two kinds of keys have one name"
+    assert desk.verify(token(key=others[-1]), None)
+    assert desk.verify(token(key=others[-1], headers={"kid": "unknown"}), None), "a PEM file has no name"
+    with pytest.raises(TokenError, match="does not name its key"):
+        desk.verify(token(), None)
+    for signed in (token(key=STRANGER, headers={"kid": "ours"}), token("HS256", headers={"kid": "ours"})):
+        with pytest.raises(TokenError):
+            desk.verify(signed, None)
+
+
+def test_a_set_may_hold_keys_of_kinds_that_are_unknown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown: list[dict[str, Any]] = [
+        {"kty": "LMS", "kid": "later"},
+        {"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"},
+        {"kty": "OKP", "crv": "X25519", "x": "AA"},
+    ]
+    entries = [*unknown, as_jwk(EC, "one"), as_jwk(STRANGER, "two", key_ops=["sign"]), as_jwk(ED, "three")]
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": entries}))
+    (tmp_path / "unknown.json").write_text(json.dumps({"keys": unknown}))
+
+    desk = Tokens(read_tokens(TokenTable(keys=["jwks.json"]), tmp_path))
+
+    assert [key.name for key in desk.options.keys] == ["one", "three"]
+    assert caplog.text.count("unknown kind") == len(unknown)
+    assert "later" in caplog.text
+    with pytest.raises(ConfigError, match="holds a key of an unknown kind"):
+        read_tokens(TokenTable(keys=["unknown.json"]), tmp_path)
 
 
 @pytest.mark.parametrize(

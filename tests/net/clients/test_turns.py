@@ -41,6 +41,9 @@ class Talker:
         self.left -= 1
         return self.left > 0
 
+    def abort(self) -> None:
+        raise AssertionError("it did nothing wrong")
+
 
 class Loop:
     def __init__(self) -> None:
@@ -71,6 +74,34 @@ def test_those_who_have_more_to_say_take_turns_and_the_loop_gets_its_own(
     assert "".join(log) == "abababab"
     assert rounds[:2] == ["aba", "bab"], "after its time the loop looks at the sockets"
     assert len(queue) == 0
+
+
+def test_a_connection_whose_slice_fails_is_closed_and_the_others_go_on() -> None:
+    class Broken(Talker):
+        aborted = False
+
+        def take_turn(self) -> bool:
+            super().take_turn()
+            assert len(queue) == 2, "while it is handled it counts as one that has more to read"
+            raise AssertionError
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    log: list[str] = []
+    loop = Loop()
+    queue = Turns(loop)  # type: ignore[arg-type]
+    broken = Broken("a", 4, log)
+    queue.add(broken)
+    queue.add(Talker("b", 2, log))
+
+    with pytest.raises(AssertionError):
+        loop.ready.pop()()
+    while loop.ready:
+        loop.ready.pop()()
+
+    assert broken.aborted
+    assert log == ["a", "b", "b"]
 
 
 def test_a_slice_is_as_long_as_its_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:

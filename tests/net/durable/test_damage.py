@@ -62,7 +62,17 @@ def test_a_missing_last_segment_is_named_where_a_snapshot_had_failed(tmp_path: P
         snapshot.recover(tmp_path, MINE, 2000.0)
 
 
-@pytest.mark.parametrize("name", ["segment-copy.journal", "backup.snapshot", "segment-²².journal"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "segment-copy.journal",
+        "backup.snapshot",
+        "segment-²².journal",
+        "segment-2.journal",
+        "segment-000000002.journal",
+        "2.snapshot",
+    ],
+)
 def test_a_stray_file_is_named(tmp_path: Path, name: str) -> None:
     with_snapshot(tmp_path)
     (tmp_path / name).write_bytes(b"x")

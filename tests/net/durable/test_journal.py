@@ -262,7 +262,7 @@ def test_a_folder_written_under_one_scheme_is_read_under_another(
     tmp_path: Path, scheme: str, snapshot_after: int | None
 ) -> None:
     """And it is stored and read again as what it became."""
-    world = LiveWorld(3, "standard")
+    world = LiveWorld(10, "standard")  # in which b1 has events stored
     world.run(300)
     before = record(world, tmp_path, snapshot_after=snapshot_after)
     other = settings("b1", 3, scheme)

@@ -53,6 +53,22 @@ def test_a_steady_broker_is_predicted_and_warns_of_nothing() -> None:
     assert forecast.warning() is None
 
 
+def test_messages_that_are_acknowledged_lower_what_the_broker_bears() -> None:
+    """1 ms of work a message, so full at 900/s; as all are acknowledged, they cost a quarter more when it is behind."""
+    processor = Processor()
+    forecast = Forecast(processor)
+    forecast.tick(EPOCH_S)
+    for minute in range(12):
+        count = 60 * (minute + 3)
+        record = Record("delivered", 0.0, "b1", "c1", detail="live", duration_s=0.002)
+        forecast.count([record] * count, Counter(delivered=count), acknowledged=count)
+        processor.used_s += 0.001 * count
+        forecast.tick(EPOCH_S + (minute + 1) * WINDOW_S)
+
+    assert forecast.last is not None and forecast.last.load is not None
+    assert forecast.last.load.rate_max == pytest.approx(900 / 1.25)
+
+
 def test_growth_is_told_hours_before_the_broker_is_full() -> None:
     """2 ms of work a message, so full at 450/s; 5/s after 20 minutes, 2.5/s more every minute: 178 minutes are left."""
     processor = Processor()

@@ -29,14 +29,6 @@ def growing(overlay: str, *, up: tuple[str, ...], apart: tuple[str, str] | None 
     return Growing(shell, Draining(machine), lambda: None)
 
 
-def test_under_flooding_nobody_joins_while_a_broker_is_down() -> None:
-    with pytest.raises(ValueError, match="'b3' is down, and under flooding 'e' would miss what is published"):
-        growing("flooding", up=("b2",)).join("e", {"at": "b1"})
-
-    assert growing("flooding", up=("b2", "b3")).join("e", {"at": "b1"})["at"] == ["b1"]
-    assert growing("interest", up=("b2",)).join("e", {"at": "b1"})["at"] == ["b1"]
-
-
 def test_who_others_reach_each_other_through_does_not_leave() -> None:
     with pytest.raises(ValueError, match="'b2' and 'b3' reach each other through 'b1' alone"):
         growing("interest", up=("b2", "b3"), apart=("b2", "b3")).begin_leaving(dict)

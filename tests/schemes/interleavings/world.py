@@ -21,7 +21,7 @@ from roamq.build import build_broker
 from roamq.core.context import UNLIMITED, Context, Epoch, Mode, Ticket
 from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.filters import Filter
-from roamq.core.messages import Message, Routed
+from roamq.core.messages import Message, MessageSource, Routed
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
 from roamq.overlay.interest import ByInterest
@@ -56,6 +56,10 @@ class ChoiceHost:
     def send(self, to: BrokerId, message: Message | Event) -> None:
         text = str(message.id) if isinstance(message, Event) else message_text(message)
         self.world.links[self.me, to].append((message, text))
+
+    def send_each(self, to: BrokerId, source: MessageSource) -> None:
+        for message in source:
+            self.send(to, message)
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
         for neighbour in to:

@@ -52,6 +52,10 @@ class Access:
         renamed_to = self.rules.renamed.get(owner or ANONYMOUS)
         return renamed_to is not None and renamed_to in (ANYBODY, user or ANONYMOUS)
 
+    def former_name(self, owner: str | None, user: str | None) -> str | None:
+        """The name that `user` had as the `owner` of a session; None if it is the same, or may not go on with it."""
+        return (owner or ANONYMOUS) if owner != user and self.may_continue(owner, user) else None
+
     def _answer(self, what: str, user: str | None, client: str, topic: str, claims: Claims) -> bool:
         key = (what, user or ANONYMOUS, client, topic, claims)
         answer = self._answers.get(key)

@@ -9,9 +9,10 @@ from typing import Final
 from zlib import crc32
 
 from roamq.broker.broker import Broker
-from roamq.core.context import Context, Epoch, Mode, Ticket
-from roamq.core.events import BrokerId, ClientId, EventId
+from roamq.core.context import PASSIVE, Context, Epoch, Ticket
+from roamq.core.events import BrokerId, ClientId
 from roamq.core.records import Record
+from roamq.core.tuples import new_tuple
 from roamq.net.clients.access import Access
 from roamq.net.clients.connections import Connection, Connections
 from roamq.net.clients.mqtt.codec import Connect, ReasonCode
@@ -20,7 +21,7 @@ from roamq.net.clients.mqtt.outbound import PACKET_ID_MAX
 from roamq.net.clients.mqtt.state import RETAINED, SESSION_BYTES, SessionState, will_bytes
 from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
 from roamq.net.clients.quota import NO_ROOM, SessionQuota
-from roamq.net.clients.sessions import ANOTHERS, SESSION_TIMER, Sessions
+from roamq.net.clients.sessions import ANOTHERS, Sessions
 from roamq.net.clients.tickets import TICKET_PROPERTY, shown_epoch
 from roamq.net.host import LiveHost
 from roamq.net.links.others import OtherBrokers
@@ -95,17 +96,10 @@ class Admission:
 
     def request_login(self, connection: Connection, said: ConnectRequested) -> None:
         """CONNECT has come: ask the shell who it is. [MQTT-3.1.4-2]"""
-        connect = said.connect
-        self._host.out.logins.append(
-            Login(
-                connection.number,
-                connect.user_name,
-                connect.password,
-                said.client_id,
-                connection.listener,
-                connection.peer,
-            )
-        )
+        connect, number = said.connect, connection.number
+        where = (connection.listener, connection.peer)
+        login = Login(number, connect.user_name, connect.password, said.client_id, *where)
+        self._host.out.logins.append(login)
 
     def refuse(
         self, connection: Connection, reason: ReasonCode, why: str, reference: str | None = None
@@ -124,15 +118,14 @@ class Admission:
             self.refuse(connection, ReasonCode.USE_ANOTHER_SERVER, TAKEN_AWAY, reference)
             return
         if self.is_stranger:
-            # Section 3.2.2.2: 0x88
-            self.refuse(connection, ReasonCode.SERVER_UNAVAILABLE, JUST_JOINED)
+            self.refuse(connection, ReasonCode.SERVER_UNAVAILABLE, JUST_JOINED)  # Section 3.2.2.2: 0x88
             return
         if self._refuse_foreign(connection, client):
             return
-        bound = self._bound_reached(client, connect)
+        previous = self._previous_broker(client, connect)
+        bound = self._bound_reached(client, connect, previous)
         if bound is not None:
-            # Section 3.2.2.2: 0x97
-            self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, NO_ROOM[bound])
+            self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, NO_ROOM[bound])  # Section 3.2.2.2: 0x97
             host.record(Record("refused", host.time, host.me, client, detail=bound))
             return
         connection.entered_at = host.time
@@ -142,13 +135,17 @@ class Admission:
             # [MQTT-3.1.4-3]
             self._sessions.end_connection(before, ReasonCode.SESSION_TAKEN_OVER, "connected again")
         connections.assign(client, connection)
-        if connect.clean_start and self._is_whole(client):
+        ends = connect.clean_start and self._is_whole(client)
+        if ends:
             # [MQTT-3.1.2-4] what there is elsewhere comes here first, and ends here (`answer`)
             self._sessions.end(client)
-        previous = self._previous_broker(client, connect)
+        if ends or before is not None:
+            previous = self._previous_broker(client, connect)  # the session may have ended
         if connect.clean_start and self._directory.last_epoch(client) is None:
             previous = None  # to end a session, a client's word for where it is is not enough
-        is_unknown = previous is None and client not in self._broker.contexts
+        # What others say of an earlier life may be old: the client may have gone on from here before they heard of it.
+        has_forgotten = previous == host.me and self._broker.may_have_forgotten
+        is_unknown = (previous is None or has_forgotten) and client not in self._broker.contexts
         if is_unknown and not connect.clean_start and self._others.names:
             self._search(client, connection)
         else:
@@ -158,7 +155,7 @@ class Admission:
 
     def _search(self, client: ClientId, connection: Connection) -> None:
         """Ask the other brokers: the client may have begun its session a moment ago, and the news be on its way."""
-        connection.epoch = self._broker.contexts.new_epoch()
+        connection.epoch = self._broker.contexts.new_epoch(above=self._directory.last_epoch(client))
         self._searches[client] = SessionSearch(connection, set(self._others.names))
         self._connections.wait(client, connection)
         self._others.tell_all(WhoServes(client=client, asked=connection.epoch))
@@ -227,7 +224,8 @@ class Admission:
             context.epoch = self._broker.contexts.new_epoch(above=last)  # another session in the same instant
         connection.previous = previous
         connection.epoch = self._announce(client, home, previous, connection.user)
-        host.record(Record("connected", host.time, host.me, client, peer=previous))
+        who = (host.me, client, None, None, previous)
+        host.record(new_tuple(Record, ("connected", host.time, *who, None, None, None, None, None)))
         connections.wait(client, connection)
         host.set_timer((CONNACK_TIMER, client), self.handoff_timeout_s)
 
@@ -262,7 +260,7 @@ class Admission:
         if entry is not None:
             return entry.owner
         context = self._broker.contexts.get(client)
-        if context is None or context.mode is Mode.PASSIVE or not isinstance(context.session, SessionState):
+        if context is None or context.mode is PASSIVE or not isinstance(context.session, SessionState):
             return user
         return context.session.owner
 
@@ -284,11 +282,11 @@ class Admission:
         for filter in [filter for filter in context.filters if filter not in wanted]:
             self._broker.on_unsubscribe(client, filter)
 
-    def _has_room_for(self, client: ClientId, connect: Connect) -> bool:
+    def _has_room_for(self, client: ClientId, connect: Connect, previous: BrokerId | None) -> bool:
         """Whether the quota of sessions lets the client in; a session that is here, or moves here, counts already."""
         context = self._broker.contexts.get(client)
-        is_here = context is not None and context.mode is not Mode.PASSIVE
-        if is_here or (not connect.clean_start and self._previous_broker(client, connect) is not None):
+        is_here = context is not None and context.mode is not PASSIVE
+        if is_here or (not connect.clean_start and previous is not None):
             return True
         now, cost_bytes = self._host.time, SESSION_BYTES + will_bytes(connect.will)
         has_room = self._quota.has_room(now) and self._quota.has_room_for(cost_bytes, now)
@@ -296,33 +294,34 @@ class Admission:
             self._quota.begin()
         return has_room
 
-    def _bound_reached(self, client: ClientId, connect: Connect) -> str | None:
+    def _bound_reached(self, client: ClientId, connect: Connect, previous: BrokerId | None) -> str | None:
         """The quota that keeps the client out. A client's word alone that its session is at a broker that is down does
         not claim it when too much waits for that broker; sessions that are known to be there are claimed."""
-        host, known = self._host, self._directory.last_epoch(client)
-        previous = self._previous_broker(client, connect)
-        if previous in (host.me, known.broker if known is not None else None):
-            previous = None  # that is known
-        is_down = previous is not None and host.is_crowded(self._broker.router.next_hop(previous))
+        host, claimed = self._host, None
+        if previous is not None and previous != host.me:
+            known = self._directory.last_epoch(client)
+            claimed = None if known is not None and previous == known.broker else previous
+        is_down = claimed is not None and host.is_crowded(self._broker.router.next_hop(claimed))
         if host.choked is not None or is_down:
             return "outbox_messages_bytes_max"
-        return None if self._has_room_for(client, connect) else "sessions_max"
+        if claimed is not None and self._broker.scheme.parts.left_behind() >= self._quota.left_behind_max:
+            return "left_behind_max"
+        return None if self._has_room_for(client, connect, previous) else "sessions_max"
 
     def _previous_broker(self, client: ClientId, connect: Connect) -> BrokerId | None:
         """The broker where the client was last.
 
-        What brokers know is newer than what a client remembers whose last CONNACK was lost; but a client that shows a
-        later connection than we have heard of has been beyond a link that is down. Prefer the ticket's broker over
-        `roamq-previous`: the client may name a broker that never answered.
+        What brokers know is newer than what a client remembers whose last CONNACK was lost; but one that shows a later
+        connection has been beyond a link that is down. `roamq-previous` may name a broker that never answered.
         """
         known = self._directory.last_epoch(client)
         if known is None:
             return self._others.named(connect.properties.user_property(PREVIOUS_PROPERTY))
-        shown = self._shown_epoch(connect)
-        if shown is not None and shown > known:
-            self._broker.contexts.hear_epoch(shown)
-            return shown.broker
-        return known.broker
+        contexts, shown = self._broker.contexts, self._shown_epoch(connect)
+        last = known if shown is None else max(known, shown)
+        contexts.hear_epoch(last)
+        contexts.comes = (client, last)
+        return last.broker
 
     def _shown_epoch(self, connect: Connect) -> Epoch | None:
         shown = shown_epoch(connect, self._host.time)
@@ -331,21 +330,22 @@ class Admission:
     def _announce(
         self, client: ClientId, home: BrokerId, previous: BrokerId | None, owner: str | None
     ) -> Epoch:
-        """Tell all brokers that the client is here.
-
-        Which connection is the newest is a matter of its own: a context may be older than who asks for it.
-        """
-        epoch = self._broker.contexts.new_epoch(above=self._directory.last_epoch(client))
+        """Tell all brokers that the client is here. Its context may be of an older connection than is known."""
+        known = self._directory.get(client)
+        epoch = self._broker.contexts.new_epoch(above=None if known is None else known.epoch)
+        was = None if known is None else self._access.former_name(known.owner, owner)
         self._directory.learn(client, epoch, home, owner)
-        serving = Serving(client=client, epoch=epoch, home=home, previous=previous, owner=owner)
-        self._others.tell_all(serving)
+        if self._others.names:
+            told = Serving(
+                client=client, epoch=epoch, home=home, previous=previous, owner=owner, formerly=was
+            )
+            self._others.tell_all(told)
         return epoch
 
     # --- CONNACK --------------------------------------------------------------------------------------------
 
     def answer(self, client: ClientId) -> Admitted | None:
-        """CONNACK when the session is whole: it is here, all of it has come, or there is none. If it is to go on, what
-        it has begun to send is enough: the rest follows in order."""
+        """CONNACK when the session is here. If it goes on, what it has begun to send is enough: the rest follows."""
         context = self._broker.contexts.get(client)
         if context is None:
             return None
@@ -429,21 +429,23 @@ class Admission:
             session = None
             self._sessions.discard(context)
         told: tuple[tuple[str, str], ...] = ()
+        cell = None
         if mqtt.connect.properties.user_properties:
             epoch = contexts.epoch_of(client)
             ticket = f"{epoch.connected_at!r}@{epoch.broker}" if epoch is not None else ""
             told = ((TICKET_PROPERTY, ticket),)
+            cell = mqtt.connect.properties.user_property(CELL_PROPERTY)
         inputs = mqtt.accept(session, host.time, user_properties=told)
         connection.client = client
-        context.session = mqtt.state
+        context.session = state = mqtt.state
         if session is None:
-            mqtt.state.replays = context.reach.get(RETAINED, 0)
-        mqtt.state.owner, mqtt.state.claims = connection.user, connection.claims
-        mqtt.state.client_class = host.client_class(client, context)
+            state.replays = context.reach.get(RETAINED, 0)
+        state.owner, state.claims = connection.user, connection.claims
+        state.client_class = host.client_class(client, context)
         host.out.dirty[connection.number] = mqtt
-        host.cancel_timer((SESSION_TIMER, client))
-        self._memberships.set_all(client, mqtt.state, connection.epoch, True)
-        cell = mqtt.connect.properties.user_property(CELL_PROPERTY)
+        self._sessions.unwatch(client)
+        if state.subscriptions:
+            self._memberships.set_all(client, state, connection.epoch, True)
         if cell:
             self._broker.on_location(client, cell)
         contexts.set_window(client, host.window(client))
@@ -464,13 +466,6 @@ class Admission:
         connection.delivers_early = True
         self._broker.contexts.deliver_early(context)
 
-    def end_early(self, connection: Connection, client: ClientId, event_id: EventId) -> None:
-        """The client has this event: if nothing else was sent early and older events have come, order is back."""
-        context = self._broker.contexts.get(client)
-        connection.delivers_early = context is not None and (
-            context.delivers_early or any(event.id != event_id for event in context.sent_early)
-        )
-
     # --- taking the broker away -----------------------------------------------------------------------------
 
     def drain(self) -> None:
@@ -483,7 +478,7 @@ class Admission:
                     connection, ReasonCode.USE_ANOTHER_SERVER, TAKEN_AWAY, reference
                 )
         for client, context in list(self._broker.contexts.items()):
-            if context.mode is not Mode.PASSIVE:
+            if context.mode is not PASSIVE:
                 home = self._directory.home(client) or self._host.me
                 successor, _ = self._others.successor_for(client)
                 owner = self._owner_of(client, None)

@@ -9,12 +9,16 @@ address, or for another user, is looked at in its turn.
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from roamq.net.clients.certificates import CertifiedUser
 from roamq.net.clients.passwords import Users
 from roamq.net.clients.tokens import TokenError, Tokens
 from roamq.net.ops.options import Listener
@@ -75,15 +79,16 @@ class Logins:
         self._users = Users(users)
         self._tokens = tokens
         for listener in listeners:
-            if listener.name in self._listeners:
-                self._listeners[listener.name] = listener
+            if (before := self._listeners.get(listener.name)) is not None:
+                # All else is as it was at the start: connections were made by it.
+                self._listeners[listener.name] = replace(before, anonymous=listener.anonymous)
 
     def check(self, login: Login) -> "Verdict | asyncio.Future[Verdict]":
         """Whether the client may come in, and as whom; a future if a thread has to find out."""
         users = self._users
         listener = self._listeners[login.listener]
         if listener.certificate_user is not None:
-            return login.certified is not None and login.username in (None, login.certified)
+            return _by_certificate(login)
         is_token = self._is_token(login)
         if login.username is None and not is_token:
             return listener.anonymous
@@ -237,6 +242,21 @@ class Logins:
         self._guesses[guesser] = (wrong, self._loop.time() + back_off_s)
         if len(self._guesses) > GUESSERS_MAX:
             self._guesses.popitem(last=False)
+
+
+def _by_certificate(login: Login) -> Verdict:
+    """Who the client is by its certificate; a user name is optional, and must be the same."""
+    user = login.certified
+    if not isinstance(user, CertifiedUser):
+        log.info("certificate refused: client %r at %s: it names no user", login.client, login.peer)
+        return False
+    if login.username not in (None, user):
+        return False
+    identity = user.identity(time.time())
+    if identity is None:
+        log.info("certificate refused: client %r at %s: it has expired", login.client, login.peer)
+        return False
+    return identity
 
 
 def address_of(login: Login) -> str:

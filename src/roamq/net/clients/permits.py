@@ -11,7 +11,7 @@ from roamq.net.host import LiveHost
 from roamq.net.outputs import UserIdentity
 
 LOGIN_TIMER: Final = "login"
-"""The timer for the end of what a token allows."""
+"""The timer for the end of what a token or certificate allows."""
 
 
 class Permits:
@@ -23,7 +23,7 @@ class Permits:
         self._sessions = sessions
 
     def grant(self, connection: Connection, user: str | None, told: UserIdentity | None) -> None:
-        """The login was right; `told` is what a token said."""
+        """The login was right; `told` is what a token or certificate said."""
         connection.user = user
         if told is None:
             return
@@ -38,11 +38,11 @@ class Permits:
             self._host.cancel_timer(_key(connection))
 
     def end_login(self, number: int) -> None:
-        """The time for which a token let the client in is over. Section 3.14.2.1: 0xA0."""
+        """The time for which a token or certificate let the client in is over. Section 3.14.2.1: 0xA0."""
         connection = self._connections.by_number.get(number)
         if connection is not None and connection.login_ends_at is not None:
             reason = ReasonCode.MAXIMUM_CONNECT_TIME
-            self._sessions.end_connection(connection, reason, "the token has expired")
+            self._sessions.end_connection(connection, reason, "the token or certificate has expired")
 
     def withdraw(
         self, gone: Collection[str], closed_to_anonymous: Collection[str], withdrawn: Collection[str]

@@ -7,9 +7,13 @@ from roamq.core.context import Mode
 from roamq.net.clients.mqtt.state import SESSION_BYTES, SessionState, will_bytes
 
 RECOUNT_S: Final = 1.0
+LEFT_BEHIND_MAX: Final = 10_000
+"""So many sessions may have been claimed at the word of clients that did not wait for them to come: beyond it, such a
+word is not enough."""
 NO_ROOM: Final = {
     "sessions_max": "this broker keeps no more sessions",
     "outbox_messages_bytes_max": "too much waits for a broker that is down",
+    "left_behind_max": "too many sessions were claimed that have not come",
 }
 """A bound that keeps a client out -> what it is told."""
 
@@ -26,6 +30,7 @@ class SessionQuota:
     def __init__(self, contexts: Contexts, sessions_max: int, bytes_max: int) -> None:
         self.sessions_max = sessions_max
         self.bytes_max = bytes_max
+        self.left_behind_max = LEFT_BEHIND_MAX
         self.shapes_max = 0
         """In how many ways topic filters may place their wildcards."""
         self._contexts = contexts

@@ -1,12 +1,14 @@
 """What a client asks for once it is in: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, and acknowledgements."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from roamq.broker.broker import Broker
 from roamq.core.context import Context, Epoch
-from roamq.core.events import ClientId
+from roamq.core.events import ClientId, EventId
 from roamq.core.filters import Filter
 from roamq.core.records import Record
+from roamq.core.tuples import new_tuple
 from roamq.net.clients.access import Access
 from roamq.net.clients.confirmations import Confirmations
 from roamq.net.clients.connections import Connection, Connections
@@ -25,7 +27,7 @@ from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
 from roamq.net.clients.quota import SessionQuota
 from roamq.net.clients.sessions import Sessions
 from roamq.net.clients.visitors import Visitors
-from roamq.net.host import LiveHost, new_record
+from roamq.net.host import LiveHost
 from roamq.net.steps import Steps
 from roamq.net.topics.fullness import Fullness
 from roamq.net.topics.intake import EventIntake
@@ -126,7 +128,7 @@ class Requests:
             event.size_bytes,
             None,
         )
-        host.out.records.append(new_record(Record, columns))
+        host.out.records.append(new_tuple(Record, columns))
         if event.retain or self._intake.shared.groups:
             self._intake.enter(event)
         else:
@@ -135,6 +137,27 @@ class Requests:
             self._steps.stored(event)
         if packet.qos:
             mqtt.published(packet)
+
+    def acknowledge(self, connection: Connection, client: ClientId, event_ids: Sequence[EventId]) -> None:
+        """The client has these events."""
+        self._host.out.acknowledged += len(event_ids)
+        if connection.delivers_early:
+            for event_id in event_ids:
+                if connection.delivers_early:
+                    connection.mqtt.state.note_sent_early(event_id)
+                    self.end_early(connection, client, event_id)
+                self._broker.on_acknowledge(client, event_id)
+        else:
+            self._broker.on_acknowledge_all(client, event_ids)
+        if self._steps.enabled:
+            self._steps.acknowledged(client, event_ids)
+
+    def end_early(self, connection: Connection, client: ClientId, event_id: EventId) -> None:
+        """The client has this event: if nothing else was sent early and older events have come, order is back."""
+        context = self._broker.contexts.get(client)
+        connection.delivers_early = context is not None and (
+            context.delivers_early or any(event.id != event_id for event in context.sent_early)
+        )
 
     def _refuse_full(self, connection: Connection, client: ClientId, packet: Publish, bound: str) -> None:
         """The store, the publisher's share of it, or the session of a subscriber is full (`bound`). What cannot be
@@ -155,40 +178,45 @@ class Requests:
     def subscribe(self, connection: Connection, packet: Subscribe) -> None:
         client = connection.client
         assert client is not None
-        access = self._access
-        examined = connection.mqtt.examine(packet)
-        reasons = []
-        shapes = set[str]()
+        access, mqtt = self._access, connection.mqtt
+        examined = mqtt.examine(packet)
+        reasons, granted, denied = [], [], []
+        shapes: set[str] = set()
         for wanted in examined.wanted:
-            allowed = access.is_open or access.may_subscribe(
-                connection.user, client, wanted.subscription.topic_filter, connection.claims
-            )
-            reason = _GRANTED[wanted.subscription.qos] if allowed else ReasonCode.NOT_AUTHORIZED
-            if allowed and wanted.is_new and not self._has_room_for(client, wanted, shapes):
-                reason = ReasonCode.QUOTA_EXCEEDED
-            reasons.append(reason)
-        suback = connection.mqtt.grant(examined, reasons)
-        replayed, granted = [], []
-        for wanted, reason in zip(examined.wanted, reasons, strict=True):
-            if not reason.failed:
-                self._grant(connection, client, wanted)
-                granted.append(wanted.filter)
-                if wanted.replay:
-                    replayed.append(wanted.filter)
-            elif reason is ReasonCode.NOT_AUTHORIZED:
-                self._record_denial(client, f"subscribe {wanted.subscription.topic_filter}")
+            subscription = wanted.subscription
+            if not access.is_open and not access.may_subscribe(
+                connection.user, client, subscription.topic_filter, connection.claims
+            ):
+                reasons.append(ReasonCode.NOT_AUTHORIZED)
+                denied.append(subscription.topic_filter)
+            elif wanted.is_new and not self._has_room_for(client, wanted, shapes):
+                reasons.append(ReasonCode.QUOTA_EXCEEDED)
+            else:
+                reasons.append(_GRANTED[subscription.qos])
+                granted.append(wanted)
+        suback = mqtt.grant(examined, reasons)
+        replayed = []
+        for wanted in granted:
+            if wanted.replaced is not None:
+                self._withdraw_replaced(connection, client, wanted.replaced)
+            self._broker.on_subscribe(client, wanted.filter)
+            if wanted.replay:
+                replayed.append(wanted.filter)
+        for topic_filter in denied:
+            self._record_denial(client, f"subscribe {topic_filter}")
         self._answer(connection, client, suback, granted)
         if replayed:
             self._replays.begin(client, replayed)
 
     def _has_room_for(self, client: ClientId, wanted: Subscribing, shapes: set[str]) -> bool:
         """Whether a subscription fits. `shapes`: ways to place wildcards that the packet has begun; this adds to it."""
-        host, shape, bound = self._host, wanted.filter.shape, "wildcard_shapes_max"
+        host, quota, shape, bound = self._host, self._quota, wanted.filter.shape, "wildcard_shapes_max"
+        is_begun = not shape or shape in self._broker.contexts.watched.index.shapes
         if host.choked is not None:
             bound = "outbox_messages_bytes_max"
-        elif self._quota.has_room_for_shape(shape, shapes):
-            if self._quota.has_room_for(wanted.cost_bytes, host.time):
-                if shape and shape not in self._broker.contexts.watched.index.shapes:
+        elif is_begun or quota.has_room_for_shape(shape, shapes):
+            if quota.has_room_for(wanted.cost_bytes, host.time):
+                if not is_begun:
                     shapes.add(shape)
                 return True
             bound = "sessions_bytes_max"
@@ -196,15 +224,20 @@ class Requests:
         return False
 
     def _answer(
-        self, connection: Connection, client: ClientId, suback: Suback, granted: list[Filter]
+        self, connection: Connection, client: ClientId, suback: Suback, granted: list[Subscribing]
     ) -> None:
         """SUBACK, when the network knows; and the other brokers are told of places in shared groups."""
         watched = self._broker.contexts[client].filters
-        places = tuple([filter for filter in granted if filter.group is not None])
-        for filter in granted:
-            if filter not in watched:
-                self._visitors.hold(connection, client, suback, places)
-                return
+        places: list[Filter] = []
+        is_elsewhere = False
+        for wanted in granted:
+            if wanted.filter.group is not None:
+                places.append(wanted.filter)
+            if wanted.filter not in watched:
+                is_elsewhere = True
+        if is_elsewhere:
+            self._visitors.hold(connection, client, suback, tuple(places))
+            return
         for filter in places:
             self._memberships.set(filter, client, connection.epoch, True)
         self._confirmations.hold(connection, suback)
@@ -213,13 +246,11 @@ class Requests:
         host = self._host
         host.record(Record("denied", host.time, host.me, client, detail=what[:DENIED_CHARACTERS_MAX]))
 
-    def _grant(self, connection: Connection, client: ClientId, wanted: Subscribing) -> None:
-        # Another subscription, written differently, may stand for the same filter.
-        if wanted.replaced is not None and not connection.mqtt.subscriptions.wants(wanted.replaced):
-            self._withdraw(
-                connection.mqtt.state, self._broker.contexts[client], connection.epoch, wanted.replaced
-            )
-        self._broker.on_subscribe(client, wanted.filter)
+    def _withdraw_replaced(self, connection: Connection, client: ClientId, replaced: Filter) -> None:
+        """A topic filter stands for another filter now."""
+        # Another subscription, written differently, may stand for the one it stood for.
+        if not connection.mqtt.subscriptions.wants(replaced):
+            self._withdraw(connection.mqtt.state, self._broker.contexts[client], connection.epoch, replaced)
 
     def end_forbidden(self, client: ClientId | None = None) -> None:
         """End subscriptions that the rules do not allow any more: of one client, or of all."""

@@ -15,6 +15,7 @@ from roamq.net.clients.mqtt.state import RETAINED, SessionState
 from roamq.net.clients.mqtt.subscriptions import filters_of
 from roamq.net.host import LiveHost, Over
 from roamq.net.links.others import OtherBrokers
+from roamq.net.ops.settings import ANONYMOUS
 from roamq.net.topics.directory import Directory, Ended, KnownConnection, Serving
 from roamq.net.topics.intake import EventIntake
 from roamq.net.topics.memberships import Memberships
@@ -158,6 +159,11 @@ class Sessions:
         else:
             self._host.set_timer((SESSION_TIMER, context.client), deadline - self._host.time)
 
+    def unwatch(self, client: ClientId) -> None:
+        """The client is here."""
+        self._expected.pop(client, None)
+        self._host.cancel_timer((SESSION_TIMER, client))
+
     def on_due(self, client: ClientId) -> None:
         """The will's delay or the session's expiry has run out, if the client is still ours and still away."""
         context = self._watched(client)
@@ -180,8 +186,10 @@ class Sessions:
         """The context of an absent client: its current one, or one that waits where the client is expected."""
         expected = self._expected.pop(client, None)
         current = self._broker.contexts.get(client)
-        if current is not None or expected is None or expected not in self._broker.scheme.held():
-            return current
+        if current is not None or expected is None or not isinstance(expected.session, SessionState):
+            return current  # a context whose session has gone on may be owed events, and expects nobody
+        if expected not in self._broker.scheme.held():
+            return None
         self._expected[client] = expected
         return expected
 
@@ -270,8 +278,10 @@ class Sessions:
         """Another broker has a newer connection of the client: one that is older gives way."""
         self._broker.contexts.hear_epoch(message.epoch)
         known = self._directory.get(message.client)
-        if known is not None and not self._access.may_continue(known.owner, message.owner):
-            self._on_foreign(sender, known, message)
+        if known is not None and not self._is_owners(known, message):
+            is_old = message.epoch <= known.epoch and self._access.may_continue(message.owner, known.owner)
+            if not is_old:  # a broker that has not heard of a rename tells the name that the owner had
+                self._on_foreign(sender, known, message)
             return
         if self._directory.learn(message.client, message.epoch, message.home, message.owner):
             connection = self._connections.by_client.get(message.client)
@@ -283,6 +293,12 @@ class Sessions:
                     # The news of it had not reached the broker where another session began.
                     self.end(message.client)
                 self._broker.on_ended(message.client, message.epoch)
+
+    def _is_owners(self, known: KnownConnection, message: Serving) -> bool:
+        """Whether the owner of a session has connected again, by the name that is known or by a new one."""
+        if message.formerly is not None and message.formerly == (known.owner or ANONYMOUS):
+            return True
+        return self._access.may_continue(known.owner, message.owner)
 
     def _on_foreign(self, sender: BrokerId, known: KnownConnection, message: Serving) -> None:
         """Two users have connected with one client id, at brokers that had not heard of each other: the first stays."""
@@ -301,6 +317,10 @@ class Sessions:
         elif not self._directory.has_ended(client, message.epoch):
             self._withdraw(client, known)
             self._directory.learn(client, message.epoch, message.home, message.owner)
+
+    def rules_changed(self) -> None:
+        """Other rules are in force: later connections that were another user's may be the owner's, by its new name."""
+        self._directory.take_rivals(self._access.may_continue)
 
     def _withdraw(self, client: ClientId, known: KnownConnection) -> None:
         """A session began with the client id of another user's session: it ends, and so does its connection.

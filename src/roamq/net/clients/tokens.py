@@ -6,6 +6,7 @@ algorithm. All refusals look the same to the client; the log says why, and never
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Mapping
 from datetime import timedelta
@@ -19,13 +20,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
-from roamq.net.ops.settings import ANONYMOUS, ANYBODY
+from roamq.net.clients.names import can_be_stored, names_user
 from roamq.net.outputs import UserIdentity
+
+log = logging.getLogger("roamq.logins")
 
 TOKEN_BYTES_MAX: Final = 8192
 KEY_BYTES_MAX: Final = 1024 * 1024
 KEYS_MAX: Final = 64
-KEYS_TRIED_MAX: Final = 4
+KEYS_TRIED_MAX: Final = 16
 """A token without a key id is tried with so many keys: a signature takes time to check."""
 SECRET_BYTES_MIN: Final = 32
 RSA_BITS_MIN: Final = 2048
@@ -35,6 +38,14 @@ LATEST: Final = 253402300800.0
 """The year 10000: a token of a later time counts as one that ends then."""
 _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _HMAC: Final = frozenset({"HS256", "HS384", "HS512"})
+_JWK_CURVES: Final = {
+    ("EC", "P-256"): "ES256",
+    ("EC", "P-384"): "ES384",
+    ("EC", "P-521"): "ES512",
+    ("OKP", "Ed25519"): "EdDSA",
+    ("OKP", "Ed448"): "EdDSA",
+}
+UNKNOWN_KIND: Final = "holds a key of an unknown kind"
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 ALGORITHMS: Final = frozenset({*_RSA, *_HMAC, *_CURVES.values(), "EdDSA"})
 _LOOKS_LIKE_A_TOKEN: Final = re.compile(r"eyJ[\w-]*\.[\w-]*\.[\w-]*")
@@ -118,22 +129,23 @@ class Tokens:
         if "crit" in header:
             raise TokenError("it asks for an extension")  # RFC 7515, section 4.1.11
         algorithm, name = header.get("alg"), header.get("kid")
-        candidates = [
-            usable
-            for usable in self._keys
-            if algorithm in usable.key.algorithms and (name is None or usable.key.name in (None, name))
-        ][:KEYS_TRIED_MAX]
+        suited = [usable for usable in self._keys if algorithm in usable.key.algorithms]
+        candidates = [usable for usable in suited if name is None or usable.key.name in (None, name)]
+        if name is not None:
+            candidates.sort(key=lambda usable: usable.key.name is None)  # the one that is meant comes first
         failure: jwt.PyJWTError | None = None
-        for usable in candidates:
+        for usable in candidates[:KEYS_TRIED_MAX]:
             try:
                 claims = self._decode(token, usable, str(algorithm))
             except jwt.InvalidSignatureError as error:
                 failure = error
                 continue
             return self._identity(claims, usable.credential, username)
-        if failure is not None:
-            raise failure
-        raise TokenError("no key suits it")
+        if failure is None:
+            raise TokenError("no key suits it")
+        if len(candidates) > KEYS_TRIED_MAX:
+            raise TokenError(f"none of {KEYS_TRIED_MAX} keys fits, and it does not name its key (`kid`)")
+        raise failure
 
     def _decode(self, token: bytes, usable: _UsableKey, algorithm: str) -> dict[str, Any]:
         options = self.options
@@ -155,7 +167,7 @@ class Tokens:
 
     def _identity(self, claims: Mapping[str, Any], credential: str, username: str | None) -> UserIdentity:
         user = claims.get(self.options.user_claim)
-        if not isinstance(user, str) or user in ("", ANONYMOUS, ANYBODY) or len(user) > CLAIM_CHARACTERS_MAX:
+        if not isinstance(user, str) or not names_user(user):
             raise TokenError(f"its claim {self.options.user_claim!r} names no user")
         if username and username != user:
             raise TokenError("the user name is another's")
@@ -180,9 +192,8 @@ def texts_of(value: object) -> tuple[str, ...]:
         if isinstance(entry, bool) or not isinstance(entry, (str, int)) or entry == "":
             return ()
         texts.append(str(entry) if abs(entry if isinstance(entry, int) else 0) < 1 << 63 else "")
-    if len(texts) > CLAIM_VALUES_MAX or any(not 0 < len(text) <= CLAIM_CHARACTERS_MAX for text in texts):
-        return ()
-    return tuple(texts)
+    is_short = len(texts) <= CLAIM_VALUES_MAX and all(0 < len(text) <= CLAIM_CHARACTERS_MAX for text in texts)
+    return tuple(texts) if is_short and all(map(can_be_stored, texts)) else ()
 
 
 def without_token(user: str | None) -> str | None:
@@ -243,7 +254,7 @@ def _in_field(field: str, path: Path, read: Any) -> list[TokenKey]:
         raise ConfigError(f"{field}: {path} {reason}") from None
     except Exception as error:
         if type(error).__module__.startswith("cryptography"):
-            raise ConfigError(f"{field}: {path} holds a key of an unknown kind") from None
+            raise ConfigError(f"{field}: {path} {UNKNOWN_KIND}") from None
         raise
 
 
@@ -254,8 +265,9 @@ class _KeyError(ValueError):
 def _public_keys(data: bytes) -> list[TokenKey]:
     if data.lstrip().startswith(b"{"):
         found = json.loads(data)
-        entries = found.get("keys", [found])
-        return [_of_jwk(entry) for entry in entries if entry.get("use", "sig") == "sig"]
+        if "keys" not in found:
+            return [_of_jwk(found)]
+        return _of_set([entry for entry in found["keys"] if _is_for_signatures(entry)])
     if b"PRIVATE KEY" in data:
         raise _KeyError("holds a private key, which no broker needs: give the public one")
     return [_of_public(load_pem_public_key(data))]
@@ -276,6 +288,23 @@ def _of_secret(secret: bytes, name: str | None = None) -> TokenKey:
     return TokenKey(data=secret, is_secret=True, algorithms=suited, name=name)
 
 
+def _is_for_signatures(entry: Mapping[str, Any]) -> bool:
+    return entry.get("use", "sig") == "sig" and "verify" in entry.get("key_ops", ["verify"])
+
+
+def _of_set(entries: list[dict[str, Any]]) -> list[TokenKey]:
+    """RFC 7517, section 5: keys of a kind that is not understood are passed over; here they are named in the log."""
+    known = [entry for entry in entries if _any_algorithm(entry)]
+    for entry in entries:
+        if not _any_algorithm(entry):
+            log.warning(
+                "a set of keys has one of an unknown kind (kid %.100r): it lets nobody in", entry.get("kid")
+            )
+    if entries and not known:
+        raise _KeyError(UNKNOWN_KIND)
+    return [_of_jwk(entry) for entry in known]
+
+
 def _of_jwk(entry: Mapping[str, Any]) -> TokenKey:
     name = entry.get("kid")
     if name is not None and not isinstance(name, str):
@@ -283,7 +312,10 @@ def _of_jwk(entry: Mapping[str, Any]) -> TokenKey:
     if "d" in entry:
         raise _KeyError("holds a private key, which no broker needs: give the public one")
     # What algorithm a key is for is ours to say, from its kind and its own `alg`.
-    material = jwt.PyJWK({**entry, "alg": _any_algorithm(entry)}).key
+    algorithm = _any_algorithm(entry)
+    if not algorithm:
+        raise _KeyError(UNKNOWN_KIND)
+    material = jwt.PyJWK({**entry, "alg": algorithm}).key
     key = _of_secret(material, name) if isinstance(material, bytes) else _of_public(material, name)
     if "alg" in entry:
         key = msgspec.structs.replace(key, algorithms=key.algorithms & {str(entry["alg"])})
@@ -291,12 +323,9 @@ def _of_jwk(entry: Mapping[str, Any]) -> TokenKey:
 
 
 def _any_algorithm(entry: Mapping[str, Any]) -> str:
-    curves = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
-    kinds = {"oct": "HS256", "RSA": "RS256", "OKP": "EdDSA", "EC": curves.get(str(entry.get("crv")), "")}
-    algorithm = kinds.get(str(entry.get("kty")), "")
-    if not algorithm:
-        raise _KeyError("holds a key of an unknown kind")
-    return algorithm
+    """One that a key of this kind can be read for; empty if there is none."""
+    kind, curve = str(entry.get("kty")), str(entry.get("crv"))
+    return {"oct": "HS256", "RSA": "RS256"}.get(kind) or _JWK_CURVES.get((kind, curve), "")
 
 
 def _of_public(key: Any, name: str | None = None) -> TokenKey:
@@ -309,7 +338,7 @@ def _of_public(key: Any, name: str | None = None) -> TokenKey:
     elif isinstance(key, (ed25519.Ed25519PublicKey, ed448.Ed448PublicKey)):
         algorithms = frozenset({"EdDSA"})
     else:
-        raise _KeyError("holds a key of an unknown kind")
+        raise _KeyError(UNKNOWN_KIND)
     data = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return TokenKey(data=data, is_secret=False, algorithms=algorithms, name=name)
 

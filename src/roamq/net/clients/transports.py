@@ -6,7 +6,6 @@ broker hold no more than that, and the journal can leave the password out (`Shel
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -18,7 +17,7 @@ from websockets.typing import Subprotocol
 
 from roamq.net.clients.certificates import user_of
 from roamq.net.clients.mqtt.limits import Limits
-from roamq.net.clients.mqtt.session import ConnectionPhase
+from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
 from roamq.net.clients.turns import NOTHING_WAITS, Slices
 from roamq.net.durable.inputs import InputKind
 from roamq.net.ops.options import Bounds, Listener
@@ -53,7 +52,8 @@ class Doorkeeper:
         self.packet_bytes_max = packet_bytes_max
         self.bounds = bounds
         self.publish_rate_max = publish_rate_max
-        self.by_address: Counter[str] = Counter()
+        self.by_address: dict[str, int] = {}
+        """Address -> how many connections it has."""
         self.gathered_bytes = 0
         """Bytes that are held of connections that are not let in, of all of them."""
         self.is_open = True
@@ -66,7 +66,7 @@ class Doorkeeper:
             return "closed"
         if len(self.shell.clients) >= bounds.connections_max:
             return "connections_max"
-        if 0 < bounds.connections_per_address_max <= self.by_address[address]:
+        if 0 < bounds.connections_per_address_max <= self.by_address.get(address, 0):
             return "connections_per_address_max"
         return None
 
@@ -149,7 +149,8 @@ class ClientSocket(asyncio.Protocol):
             self.shell.counts[f"refused {refusal}"] += 1
             self.transport.abort()
             return
-        self.door.by_address[self._address] += 1
+        by_address = self.door.by_address
+        by_address[self._address] = by_address.get(self._address, 0) + 1
         self.transport.set_write_buffer_limits(high=self.door.bounds.write_buffer_bytes)
         self._opened_at = self.shell.now()
         if self.listener.certificate_user is not None:
@@ -224,9 +225,10 @@ class ClientSocket(asyncio.Protocol):
             counts = self.shell.counts
             counts["received_bytes"] += self.received_bytes
             counts["sent_bytes"] += self.sent_bytes
-            self.door.by_address[self._address] -= 1
-            if not self.door.by_address[self._address]:
-                del self.door.by_address[self._address]
+            by_address = self.door.by_address
+            by_address[self._address] -= 1
+            if not by_address[self._address]:
+                del by_address[self._address]
             self.shell.lost(self.number)
 
     def pause_writing(self) -> None:
@@ -285,21 +287,17 @@ class ClientSocket(asyncio.Protocol):
             self.waits_for_login = True
             self._login_bytes = end
             self.pause("login")
-        else:
-            self._watch_keep_alive()
+        elif mqtt is not None:
+            self._watch_keep_alive(mqtt)
         if len(whole) > end:
             self._keep(whole[end:])
 
-    def _watch_keep_alive(self) -> None:
+    def _watch_keep_alive(self, mqtt: ServerConnection) -> None:
         """The client is in. It will be looked at when its CONNECT had to be whole; one that may not be silent for so
         long, before."""
-        deadline = self._deadline()
+        deadline = mqtt.keep_alive_deadline()
         if deadline is not None and deadline < self._opened_at + self.door.bounds.connect_timeout_s:
             self.shell.watch(self.number, deadline)
-
-    def _deadline(self) -> float | None:
-        mqtt = self.shell.mqtt(self.number)
-        return None if mqtt is None else mqtt.keep_alive_deadline()
 
     def _gathering_bytes(self) -> int:
         """What is held of a CONNECT that is not whole."""

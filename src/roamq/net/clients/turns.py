@@ -27,9 +27,12 @@ class Turn(Protocol):
     def take_turn(self) -> bool:
         """Handle one slice; whether there is more that may be handled now."""
 
+    def abort(self) -> None:
+        """Close the connection: a slice failed, and nobody knows how far it got."""
+
 
 class Turns:
-    """The connections of a broker that have more to read, in their order."""
+    """The connections of a broker that have more to read, in their order; the one whose turn it is comes first."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -48,16 +51,27 @@ class Turns:
 
     def _round(self) -> None:
         end = time.perf_counter() + ROUND_S
-        queue = self._queue
-        while queue:
-            connection = queue.popleft()
-            if connection.take_turn():
-                queue.append(connection)
-            if time.perf_counter() >= end:
-                break
-        self._is_scheduled = bool(queue)
-        if queue:
-            self._loop.call_soon(self._round)
+        try:
+            while self._queue:
+                self._take_turn(self._queue[0])
+                if time.perf_counter() >= end:
+                    break
+        finally:  # whatever one connection did, the others go on
+            self._is_scheduled = bool(self._queue)
+            if self._queue:
+                self._loop.call_soon(self._round)
+
+    def _take_turn(self, connection: Turn) -> None:
+        has_more = False
+        try:
+            has_more = connection.take_turn()
+        except Exception:
+            connection.abort()
+            raise  # the loop logs it
+        finally:
+            self._queue.popleft()
+            if has_more:
+                self._queue.append(connection)
 
 
 class Slices:

@@ -25,6 +25,7 @@ from roamq.core.events import EventId
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.core.reading import NOTHING_AHEAD
+from roamq.core.tuples import new_tuple
 from roamq.geo.here import MeaningHere
 from roamq.net.clients.access import Access
 from roamq.net.clients.admission import Admission, SessionSearch
@@ -71,11 +72,13 @@ from roamq.net.topics.replays import Replays
 from roamq.net.topics.retained import RetainedMessages, Search, TopicNode
 from roamq.net.topics.roll_calls import Roll, RollCalls
 from roamq.net.topics.shared import Group, SharedGroups
+from roamq.net.topics.tables import RetainedForOne
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.interest import ByInterest
+from roamq.overlay.questions import Questions
 from roamq.overlay.topology import Topology
-from roamq.overlay.uncovering import HiddenFilters, PutOff
+from roamq.overlay.uncovering import Gone, HiddenFilters, PutOff
 from roamq.schemes.base import SchemeOptions, Setup
 from roamq.schemes.beside import Beside
 from roamq.schemes.by_class import ByClass
@@ -169,8 +172,7 @@ def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     for name, value in zip(_CONTEXT_FIELDS, fields, strict=False):
         setattr(context, name, unpacker.unpack(value))
     events = unpacker.events
-    held = tuple.__new__
-    context.stored = deque([held(Held, (events[n], how)) for n, how in zip(numbers, hows, strict=True)])
+    context.stored = deque([new_tuple(Held, (events[n], how)) for n, how in zip(numbers, hows, strict=True)])
     context.local_queue = None if later is None else deque([events[number] for number in later])
     context.sent_early = [events[number] for number in early]
     context.only = None if only is None else frozenset(only)
@@ -205,6 +207,8 @@ VALUES: Final = (
     Form("Told", Told, ("at", "origins")),
     Form("RetainedTopic", TopicNode, ("below", "event", "number")),
     Form("RetainedSearch", Search, ("filter", "number", "_root", "open")),
+    Form("RetainedForOne", RetainedForOne, ("_host", "_me", "_search", "_to")),
+    Form("Questions", Questions, ("_filters", "_router")),
     record_form("Leaving", Leaving),
     record_form("Owing", Owing),
     record_form("Awaiting", Awaiting),
@@ -230,6 +234,7 @@ TUPLES: Final[dict[str, type]] = {
     "KnownConnection": KnownConnection,
     "Crowded": Crowded,
     "PutOff": PutOff,
+    "Gone": Gone,
     "Sighting": Sighting,
 }
 
@@ -286,7 +291,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "contexts",
         _but(
             *("me", "settles_at_once", "timeout_s", "works_in_slices", "late_after_s", "sends_heads"),
-            *("under", "timeouts"),
+            *("under", "timeouts", "comes"),
         ),
     ),
     WatchedFilters: ("watched", _but("meaning", "_closed")),
@@ -303,7 +308,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         _but("me", "_via", "_routes", "_core", "_bytes", "_from", "_sent_index", "_wanted_index", "_relayed"),
     ),
     HandOver: ("handover", _but("me", "on_device", "pending")),
-    LateParts: ("late_parts", _but("me", "is_used", "pending", "before_fence")),
+    LateParts: ("late_parts", _but("me", "is_used", "pending", "before_fence", "_of_client")),
     Whereabouts: ("whereabouts", _but("me")),
     HeldCopies: ("held_copies", _NOTHING),
     SentCopies: ("sent_copies", _but("pending")),

@@ -174,7 +174,7 @@ def segments(folder: Path) -> list[int]:
 
 def numbered(path: Path, digits: str) -> int:
     """The number in a file's name."""
-    if not (digits.isascii() and digits.isdecimal()):
+    if not (digits.isascii() and digits.isdecimal()) or f"{int(digits):08d}" != digits:
         raise StorageError(f"{path}: is not a file of this broker; move it out of the folder")
     if path.exists() and not path.is_file():
         # Opening a pipe would wait for ever, and reading a device would not end.

@@ -11,7 +11,7 @@ from typing import Final
 
 from roamq.net.durable.journal import Journal
 
-AT_ONCE_BYTES: Final = 64 * 1024
+AT_ONCE_BYTES: Final = 256 * 1024
 """So much the event loop writes itself, where no sync follows: a thread would take longer to wake."""
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("roamq.links")
 
 WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
-CHUNK_FRAMES: Final = 1000
+CHUNK_FRAMES: Final = 250
+"""How many frames go together: the neighbour heeds them in one turn, and an event takes it up to 50 microseconds."""
 
 
 class LinkSocket(asyncio.Protocol):

@@ -37,6 +37,8 @@ OPEN_S_MAX: Final = 5.0
 """How long it may take until a link runs by a detour."""
 CLOSE_S_MAX: Final = 5.0
 LOOK_AGAIN_S: Final = 0.5
+START_S: Final = 3.0
+"""A broker that has just started waits so much longer for a neighbour: brokers of a network often start together."""
 BETTER_AFTER_S: Final = 5.0
 """A link runs through others so long before a way through fewer of them is taken."""
 _FAILURES: Final = (OSError, TimeoutError, RemoteProtocolError, RuntimeError)
@@ -228,7 +230,7 @@ class Detours:
         self._down[peer] = asyncio.Event()
         self._down[peer].set()
         if peer in links.options.peers:
-            self._direct_until[peer] = links.shell.now()
+            self._direct_until[peer] = links.shell.now() + START_S
         failed: set[Path] = set()
         patience = Patience()
         while not links.is_departed(peer):

@@ -56,9 +56,11 @@ class Lives:
         is_back = self._outboxes.is_cut_off(peer)
         if is_back:
             self.resuming.resume(peer)
+        if missed := self._outboxes.take_missed(peer):
+            self._tables.tell_retained(missed)
         if memory is Memory.SAME:
             self._broker.router.in_step(peer)
-            return is_back
+            return is_back or bool(missed)
         if memory is Memory.WE_FORGOT:
             self._notice_old_store(peer)
         else:

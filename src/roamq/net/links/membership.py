@@ -103,6 +103,8 @@ class Membership:
             )
         if not at:
             raise ValueError("name a broker that the new one is linked with")
+        if self.has_left:
+            raise ValueError(f"{self._host.me!r} has left the network itself: ask another broker")
         for core_broker in at:
             if core_broker not in core:
                 why = "joined later itself, and carries nothing for others"
@@ -170,7 +172,7 @@ class Membership:
     def _staying(self) -> list[BrokerId]:
         """The brokers of the core that are there, and do not leave."""
         gone = self._topology.departed | self._others.leaving
-        leaves = {self._host.me} if self.unheard is not None else set()
+        leaves = {self._host.me} if self.unheard is not None or self.has_left else set()
         return sorted(self._topology.core - gone - leaves)
 
     # --- changes ------------------------------------------------------------------------------------------------
@@ -299,7 +301,7 @@ class Membership:
             if self._holds_sessions():
                 self._admission.drain()
                 self.unheard = set(self._others.names)  # all must hear where these go
-            went = dict(list(self._broker.scheme.went().items())[-WENT_MAX:]) if self.unheard else {}
+            went = dict(list(self._broker.scheme.parts.went().items())[-WENT_MAX:]) if self.unheard else {}
             for name in sorted(self.unheard):
                 self._others.tell(name, Farewell(went=went))
             self._host.set_timer((FAREWELL_TIMER,), FAREWELL_S)

@@ -6,6 +6,9 @@ the broker's birth: a life that remembers no other must not use its numbers agai
 Events have a bound, and so have messages. A neighbour for which too many messages wait is *cut off*: from then on
 messages that can be told again are left out (`left_out.py`), and others wait apart. When the neighbour is back, it gets
 what was in the outbox, then what is told instead of what was left out, then what waits apart (`resuming.py`).
+
+An input may have much to tell a neighbour. What is beyond a share waits behind it, as it is, and becomes frames in
+turns: whatever is for that neighbour follows in order, events too (`LiveHost.send`, docs/decisions/0188).
 """
 
 from collections import Counter, deque
@@ -15,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from roamq.core.events import BrokerId, Event
-from roamq.core.messages import Message
+from roamq.core.messages import Message, MessageSource
 from roamq.net.links import wire
 from roamq.net.links.protocol import Frame
 
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES: Final = 300
 """What a message that waits costs of the memory beside its bytes."""
+UNBOUNDED: Final = 1 << 60
+"""What may be told a neighbour that was cut off, while it is told everything."""
+MISSED_MAX: Final = 10_000
+"""Of so many topics it is remembered that a neighbour has missed a retained event; of more, all are told."""
+MISSED_CHARACTERS_MAX: Final = 256
+EVERYTHING: Final = ""
+"""Stands for all topics; none is empty ([MQTT-4.7.3-1])."""
 CHOKED: Final = 4
 """How many times the bound may wait of messages that cannot be told again before clients are refused."""
 
@@ -62,6 +72,12 @@ class SaidMessages:
     """Markers whose senders have been asked to call their roll: they follow it."""
     asked: set[BrokerId] = field(default_factory=set)
     """Those senders."""
+    missed: dict[str, None] = field(default_factory=dict)
+    """Topics of retained events that had no room: what is retained is told when there is room again."""
+    behind: deque[Message | Event | bytes | MessageSource] = field(default_factory=deque)
+    """What is for the neighbour and follows in later turns: bytes are a message that was kept."""
+    behind_bytes: int = 0
+    """What the events among it cost."""
 
 
 class Outboxes:
@@ -72,7 +88,7 @@ class Outboxes:
         neighbours: Iterable[BrokerId],
         born: int,
         bytes_max: int,
-        messages_bytes_max: int = 1 << 60,
+        messages_bytes_max: int = UNBOUNDED,
         left_out: "Callable[[Message], LeftOut | None]" = lambda message: None,
     ) -> None:
         self.frames: dict[BrokerId, deque[Frame]] = {neighbour: deque() for neighbour in neighbours}
@@ -87,6 +103,8 @@ class Outboxes:
         self.acknowledged: dict[BrokerId, int] = dict.fromkeys(self.frames, born)
         """Neighbour -> the last number that it said it has: one that has less lost its store."""
         self.said: dict[BrokerId, SaidMessages] = {neighbour: SaidMessages() for neighbour in self.frames}
+        self.behind: set[BrokerId] = set()
+        """Neighbours for which more follows in later turns: what else is for them goes behind it."""
         self.cut_offs: Counter[BrokerId] = Counter()
         """How often each neighbour was cut off."""
         self._sort = left_out
@@ -115,6 +133,9 @@ class Outboxes:
         unsent = [data for _, data in self.frames.pop(neighbour, ())]
         if (said := self.said.pop(neighbour, None)) is not None:
             unsent += said.kept
+            made = (one for one in said.behind if not isinstance(one, MessageSource))
+            unsent += (one if isinstance(one, bytes) else wire.encode(one) for one in made)
+        self.behind.discard(neighbour)
         for numbers in (self.bytes, self.sent, self.received, self.acknowledged, self.cut_offs):
             numbers.pop(neighbour, None)
         self._skipped.pop(neighbour, None)
@@ -166,6 +187,53 @@ class Outboxes:
         self.bytes[to] += len(data)
         return frame
 
+    # --- retained events that were dropped --------------------------------------------------------------------------
+
+    def note_missed(self, neighbour: BrokerId, topic: str) -> None:
+        said = self.said[neighbour]
+        if EVERYTHING in said.missed or topic in said.missed:
+            return
+        if len(said.missed) < MISSED_MAX and len(topic) <= MISSED_CHARACTERS_MAX:
+            said.missed[topic] = None
+        else:
+            said.missed = {EVERYTHING: None}
+
+    def take_missed(self, neighbour: BrokerId) -> list[str]:
+        """Topics of which the neighbour, and whoever is behind it, has missed a retained event, if there is room."""
+        said = self.said[neighbour]
+        if not said.missed or self.bytes[neighbour] > self.bytes_max // 2:
+            return []
+        missed, said.missed = list(said.missed), {}
+        return missed
+
+    # --- what follows in later turns --------------------------------------------------------------------------------
+
+    def put_behind(self, to: BrokerId, message: Message | Event | bytes | MessageSource) -> bool:
+        """It follows in a later turn; False for an event that has no room."""
+        said = self.said[to]
+        if isinstance(message, Event):
+            if self.bytes[to] + said.behind_bytes + message.cost_bytes > self.bytes_max:
+                return False
+            said.behind_bytes += message.cost_bytes
+        said.behind.append(message)
+        self.behind.add(to)
+        return True
+
+    def take_behind(self, to: BrokerId) -> Message | Event | MessageSource | None:
+        """The next that is due; None if nothing is."""
+        said = self.said.get(to)
+        if said is None or not said.behind:
+            self.behind.discard(to)
+            if said is not None and said.beyond_bytes == UNBOUNDED:
+                self.resumed(to)
+            return None
+        message = said.behind.popleft()
+        if isinstance(message, bytes):
+            return wire.decode(message)
+        if isinstance(message, Event):
+            said.behind_bytes -= message.cost_bytes
+        return message
+
     # --- a neighbour that is cut off ------------------------------------------------------------------------------
 
     def _put_aside(self, said: SaidMessages, left_out: "LeftOut | None", data: bytes) -> bool:
@@ -199,7 +267,10 @@ class Outboxes:
     def choked(self) -> BrokerId | None:
         """A neighbour for which so much of it waits that nobody may cause more."""
         bound = CHOKED * self.messages_bytes_max
-        return next((one for one, said in self.said.items() if said.kept_bytes > bound), None)
+        for neighbour, said in self.said.items():
+            if said.kept_bytes > bound:
+                return neighbour
+        return None
 
     def resume(self, neighbour: BrokerId) -> SaidMessages:
         """A neighbour that was cut off is back; gives what waits apart. Until `resumed`, the bound does not count."""
@@ -209,13 +280,15 @@ class Outboxes:
         said.kept, said.news, said.latest, said.held, said.asked = deque(), {}, {}, {}, set()
         said.kept_bytes = 0
         said.is_cut_off = False
-        said.beyond_bytes = 1 << 60
+        said.beyond_bytes = UNBOUNDED
         return waiting
 
     def resumed(self, neighbour: BrokerId) -> None:
-        """The neighbour has been told all; what comes now has the whole bound to itself."""
-        said = self.said[neighbour]
-        said.beyond_bytes = said.cost_bytes
+        """The neighbour has been told all; what comes now has the whole bound to itself. Not before the rest of it has
+        become frames."""
+        if neighbour not in self.behind:
+            said = self.said[neighbour]
+            said.beyond_bytes = said.cost_bytes
 
     def hold(self, neighbour: BrokerId, asked: Collection[BrokerId]) -> None:
         """Markers of those who were asked to call their roll wait until they have."""

@@ -6,9 +6,8 @@ follows the roll call of its sender.
 """
 
 from roamq.broker.broker import Broker
-from roamq.core.events import BrokerId, Event
+from roamq.core.events import BrokerId
 from roamq.net.host import LiveHost
-from roamq.net.links import wire
 from roamq.net.links.outboxes import Outboxes
 from roamq.net.topics.tables import Tables, TablesWanted
 from roamq.overlay.interest import ByInterest
@@ -30,7 +29,7 @@ class Resuming:
         if isinstance(router, ByInterest):
             router.tell_again(neighbour)
         for data in waiting.kept:
-            self._follow(neighbour, data)
+            self._host.send_kept(neighbour, data)
         asked: dict[BrokerId, list[BrokerId]] = {}
         for sender, to in waiting.news:
             if sender == me:
@@ -41,7 +40,7 @@ class Resuming:
         for sender, others in asked.items():
             self._broker.unicast(sender, TablesWanted(roll_for=tuple(others)))
         for _, data in waiting.latest.values():
-            self._follow(neighbour, data)
+            self._host.send_kept(neighbour, data)
         self._outboxes.resumed(neighbour)
         self._host.out.notices.append(
             f"broker {neighbour} is back, which was cut off: it is told what it has missed"
@@ -50,9 +49,4 @@ class Resuming:
     def called(self, sender: BrokerId) -> None:
         """A broker has called its roll for those behind neighbours of this one: its markers follow."""
         for neighbour, data in self._outboxes.release(sender):
-            self._follow(neighbour, data)
-
-    def _follow(self, neighbour: BrokerId, data: bytes) -> None:
-        message = wire.decode(data)
-        assert not isinstance(message, Event)
-        self._host.send(neighbour, message)
+            self._host.send_kept(neighbour, data)

@@ -95,7 +95,7 @@ class LinkSockets:
     @property
     def has_unconfirmed(self) -> bool:
         """Whether a neighbour that can be reached has not acknowledged everything."""
-        return any(self._outboxes.frames.get(peer) for peer in self.up)
+        return any(self._outboxes.frames.get(peer) or peer in self._outboxes.behind for peer in self.up)
 
     @property
     def through(self) -> dict[str, list[str]]:

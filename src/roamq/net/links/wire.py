@@ -22,6 +22,7 @@ from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import NO_ATTRIBUTES, BrokerId, Event, EventId
 from roamq.core.filters import Filter
 from roamq.core.messages import Message
+from roamq.core.tuples import new_tuple
 from roamq.net.clients.mqtt import state
 from roamq.net.clients.mqtt.codec.publishing import EVENT_BYTES, EncodedMessage, cost_of
 from roamq.net.clients.mqtt.subscriptions import asked_for
@@ -40,8 +41,6 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _encode: Final = _ENCODER.encode
 _decode_plain: Final = msgspec.msgpack.Decoder().decode
 """Of values without extensions of ours."""
-_event_id: Final = tuple.__new__
-"""Makes an `EventId` without a call of its own: one for every event that comes."""
 _PLAIN: Final = frozenset((str, int, float, bool, bytes, type(None)))
 """Kinds of values that MessagePack has: they are sent as they are."""
 
@@ -151,7 +150,7 @@ def event_of_values(values: Sequence[Plain], cost_bytes: int | None = None) -> E
     # By position, as in `event_of`: id, topic, attributes, payload, published_at, expires_at, publisher, qos, retain,
     # properties, assigned, is_handed_on, cost_bytes.
     return Event(
-        _event_id(EventId, (origin, sequence)),
+        new_tuple(EventId, (origin, sequence)),
         topic,
         attributes or NO_ATTRIBUTES,
         payload,

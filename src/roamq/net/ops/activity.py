@@ -28,9 +28,20 @@ LINES_PER_S: Final = 20
 KEPT: Final = 1000
 """Happenings that are kept for those who look."""
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_TOLD: Final = frozenset(
-    {"connected", "disconnected", "refused", "denied", "transferred", "handoff", "dropped"}
-)
+_TOLD: Final = {
+    kind: f"_on_{kind}"
+    for kind in (
+        "connected",
+        "disconnected",
+        "refused",
+        "denied",
+        "transferred",
+        "handoff",
+        "dropped",
+        "missed",
+    )
+}
+"""Kind of record -> the method that tells it."""
 _TAKEN_OVER: Final = {
     "connected again": "here",
     "connected elsewhere": "elsewhere",
@@ -98,20 +109,21 @@ class Activity:
         self._drained: tuple[ClientId, ...] = ()
         self._arriving: dict[int, _Arriving] = {}
         self._second = 0
-        self._lines: Counter[str] = Counter()
-        self._left_out: Counter[str] = Counter()
+        self._lines: dict[str, int] = {}
+        """Kind -> how many lines this second has."""
+        self._left_out: dict[str, int] = {}
         self.forecast = Forecast(cpu_s)
         self.every_second: list[Callable[[float], None]] = [self.forecast.tick]
         """What else is to happen about once a second."""
 
     def take(self, out: Outputs, kinds: Counter[str]) -> None:
         """Look at what the last inputs have caused, before it leaves."""
-        self.forecast.count(out.records, kinds)
-        if not _TOLD.isdisjoint(kinds):
+        self.forecast.count(out.records, kinds, out.acknowledged)
+        if not _TOLD.keys().isdisjoint(kinds):
             for record in out.records:
                 if record[0] in _TOLD:
                     self.forecast.take(record)
-                    self._tell(record)
+                    getattr(self, _TOLD[record[0]])(record)
         if self._arriving:
             for number in self._arriving.keys() & out.dirty.keys():
                 self._look_whether_in(number, out.records)
@@ -163,9 +175,6 @@ class Activity:
         return [one for one in self.happenings if one.number > number]
 
     # --- what records say --------------------------------------------------------------------------------------
-
-    def _tell(self, record: Record) -> None:
-        getattr(self, f"_on_{record.kind}")(record)
 
     def _on_connected(self, record: Record) -> None:
         client = ClientId(record.client or "")
@@ -289,6 +298,15 @@ class Activity:
             record.time_s, "dropped", record.client, text, level=logging.WARNING, reason=record.detail
         )
 
+    def _on_missed(self, record: Record) -> None:
+        why = {"store_lost": "has lost its store"}.get(record.detail or "", "is gone for good")
+        of = f" of {record.origin}" if record.origin else ""
+        who = f"client {record.client!r} may have missed messages{of}"
+        text = f"missed: {who}: {record.peer}, which had them for it, {why}"
+        self.happened(
+            record.time_s, "missed", record.client, text, level=logging.WARNING, reason=record.detail
+        )
+
     # --- lines -------------------------------------------------------------------------------------------------
 
     def happened(
@@ -306,10 +324,11 @@ class Activity:
         second = int(time)
         if second != self._second:
             self._begin_second(second)
-        if self._lines[kind] >= LINES_PER_S:
-            self._left_out[kind] += 1
+        lines = self._lines.get(kind, 0)
+        if lines >= LINES_PER_S:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
             return
-        self._lines[kind] += 1
+        self._lines[kind] = lines + 1
         log.log(level, "%s", text, extra={"fields": {"event": kind, "client": client, **fields}})
 
     def _begin_second(self, second: int) -> None:

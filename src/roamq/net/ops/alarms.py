@@ -1,7 +1,7 @@
 """Alarms: what an operator should look at now. A condition that lasts raises one; when it is over, it is cleared.
 
-About once a second the broker's state and counts are looked at. Raised and cleared alarms are log lines and happenings
-(`activity.py`), rows of `/api/status`, and the metric `roamq_alarm`.
+About once a second the broker's state and counts are looked at; its clients are not, however many are idle. Raised and
+cleared alarms are log lines and happenings (`activity.py`), rows of `/api/status`, and the metric `roamq_alarm`.
 """
 
 import logging
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from roamq.core.events import BrokerId
+from roamq.net.clients.quota import count_sessions
 from roamq.net.ops.activity import Activity
 from roamq.net.shell import Shell
 
@@ -51,10 +52,11 @@ class _Condition(NamedTuple):
 class Alarms:
     """The alarms of one broker."""
 
-    def __init__(self, shell: Shell, activity: Activity, health: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, shell: Shell, activity: Activity, condition: Callable[[], dict[str, Any]]) -> None:
+        """`condition`: how the broker is (`Server.condition`)."""
         self._shell = shell
         self._activity = activity
-        self._health = health
+        self._condition = condition
         self._since: dict[tuple[str, str | None], float] = {}
         self._raised: dict[tuple[str, str | None], Alarm] = {}
         self._counts: deque[tuple[float, dict[str, int]]] = deque()
@@ -87,18 +89,19 @@ class Alarms:
         )
 
     def _conditions(self) -> Iterator[_Condition]:
-        health = self._health()
-        status = self._shell.live.status()
-        quotas = self._shell.live.machine.settings.quotas
+        health, machine = self._condition(), self._shell.live.machine
+        contexts, outboxes, quotas = machine.broker.contexts, machine.outboxes, machine.settings.quotas
         if health["status"] == "stalled":
             reason = f"the journal cannot be written: {health.get('reason')}"
             yield _Condition("stalled", None, CRITICAL, f"the broker answers nobody, {reason}")
         for peer in health["links_down"]:
-            text = f"{peer} is not reachable; {status.outbox_frames.get(peer, 0):,} frames wait for it"
+            text = f"{peer} is not reachable; {len(outboxes.frames.get(peer, ())):,} frames wait for it"
             if behind := self._behind(peer):
                 text += f"; what is for {', '.join(behind)} goes through it, and waits as well"
+            if count := machine.broker.scheme.parts.awaited().get(peer):
+                text += f"; {count:,} sessions here wait for messages that it has for them"
             yield _Condition("link_down", peer, CRITICAL, text, LASTS_S)
-        for peer in sorted(status.cut_off):
+        for peer in sorted(filter(outboxes.is_cut_off, outboxes.frames)):
             text = (
                 f"{peer} is cut off: it is told what it misses when it is back; forget it if it will not be"
             )
@@ -114,9 +117,10 @@ class Alarms:
             )
         if "records" in health:
             yield _Condition("no_records", None, WARNING, f"records cannot be written: {health['records']}")
-        yield from _filling("quotas.store_bytes_max", status.stored_bytes, quotas.store_bytes_max)
-        yield from _filling("quotas.sessions_max", status.sessions, quotas.sessions_max)
-        for peer, size in status.outbox_bytes.items():
+        yield from _filling("quotas.store_bytes_max", contexts.buffer.bytes, quotas.store_bytes_max)
+        if len(contexts) >= FULL_SHARE * quotas.sessions_max:
+            yield from _filling("quotas.sessions_max", count_sessions(contexts), quotas.sessions_max)
+        for peer, size in outboxes.bytes.items():
             yield from _filling(f"quotas.outbox_bytes_max for {peer}", size, quotas.outbox_bytes_max)
         if warning := self._activity.forecast.warning():
             yield _Condition("saturating", None, WARNING, warning)

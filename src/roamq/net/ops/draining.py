@@ -25,13 +25,14 @@ class Draining:
         """`left`: sessions that are here or on their way out; `unconfirmed`: neighbour -> messages it does not have."""
         machine = self._machine
         left = machine.status().sessions + len(machine.broker.scheme.on_the_way())
-        if left:
+        outboxes = machine.outboxes
+        if left or outboxes.behind:
             self._sent = None
         elif self._sent is None:
-            self._sent = dict(machine.outboxes.sent)
+            self._sent = dict(outboxes.sent)
         unconfirmed: dict[str, int] = {}
-        for peer, frames in machine.outboxes.frames.items():
-            last = machine.outboxes.sent[peer] if self._sent is None else self._sent.get(peer, 0)
-            if count := sum(number <= last for number, _ in frames):
+        for peer, frames in outboxes.frames.items():
+            last = outboxes.sent[peer] if self._sent is None else self._sent.get(peer, 0)
+            if count := sum(number <= last for number, _ in frames) + len(outboxes.said[peer].behind):
                 unconfirmed[peer] = count
         return {"left": left, "unconfirmed": unconfirmed}

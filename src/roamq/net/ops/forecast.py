@@ -70,6 +70,7 @@ class Forecast:
         self._began: float | None = None
         self._cpu_began_s = 0.0
         self._events = 0
+        self._delivered = self._acknowledged = 0
         self._delays = [0] * (len(BOUNDS_S) + 1)
         """Of this window."""
         self._live_now = [0] * (len(BOUNDS_S) + 1)
@@ -80,12 +81,16 @@ class Forecast:
         """Client -> whether it is connected, and since when."""
         self._windows: deque[Window] = deque(maxlen=WINDOWS)
 
-    def count(self, records: list[Record], kinds: Counter[str]) -> None:
-        """Messages that were published and delivered. Of a long batch every n-th delay stands for n: messages that
-        leave together have waited about equally long."""
+    def count(self, records: list[Record], kinds: Counter[str], acknowledged: int = 0) -> None:
+        """Messages that were published, delivered and acknowledged.
+
+        Of a long batch every n-th delay stands for n: messages that leave together have waited about equally long.
+        """
+        self._acknowledged += acknowledged
         self._events += kinds["delivered"] + kinds["published"]
         if not kinds["delivered"]:
             return
+        self._delivered += kinds["delivered"]
         stride = 1 + len(records) // LOOKED_AT
         delays, live_now = self._delays, self._live_now
         for record in records[::stride]:
@@ -141,7 +146,8 @@ class Forecast:
 
     def _close(self, now: float, span_s: float) -> None:
         cpu_s = self._cpu_s()
-        window = Window(now, self._events / span_s, (cpu_s - self._cpu_began_s) / span_s)
+        share = min(1.0, self._acknowledged / self._delivered) if self._delivered else 0.0
+        window = Window(now, self._events / span_s, (cpu_s - self._cpu_began_s) / span_s, share)
         self._windows.append(window)
         load = load_outlook(list(self._windows), full=FULL)
         observed = sum(self._delays) >= EVENTS_MIN
@@ -158,7 +164,8 @@ class Forecast:
         self._off.fade(FADE)
         self._delays = [0] * len(self._delays)
         self._live_now = [0] * len(self._live_now)
-        self._events, self._began, self._cpu_began_s = 0, now, cpu_s
+        self._events = self._delivered = self._acknowledged = 0
+        self._began, self._cpu_began_s = now, cpu_s
 
     def _predicted_delay_s(self, load: LoadOutlook | None) -> float | None:
         """By the windows before this one, and by the load of this one."""

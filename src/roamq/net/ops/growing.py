@@ -40,24 +40,10 @@ class Growing:
             position = (latitude, longitude)
         at = tuple(one for one in query.get("at", "").split(",") if one)
         account = self._shell.live.machine.membership
-        self._check_all_can_hear(name)
         member = account.joining(name, at, query.get("reference", ""), position)
         self._shell.feed(InputKind.MEMBER, msgspec.msgpack.encode(member))
         log.info("join: %s joins the network at %s", name, ", ".join(at))
         return {"at": list(member.at), "version": account.version}
-
-    def _check_all_can_hear(self, name: str) -> None:
-        """Under flooding, what a broker publishes before it has heard of another never comes there."""
-        machine = self._shell.live.machine
-        up = getattr(self._shell.neighbours, "up", machine.outboxes.frames)
-        down = [
-            peer for peer in machine.outboxes.frames if peer in machine.made_of.brokers and peer not in up
-        ]
-        if machine.settings.overlay == "flooding" and down:
-            raise ValueError(
-                f"{down[0]!r} is down, and under flooding {name!r} would miss what is published there until it has "
-                "heard of it: start it, or declare it dead (`roamq forget`), and join again"
-            )
 
     def forget(self, name: str) -> dict[str, Any]:
         """Declare a broker dead; tells whose sessions are lost, as far as is known here."""
@@ -117,8 +103,9 @@ class Growing:
         Who has it ends the link, and links no more."""
         neighbours = self._shell.neighbours
         up, refused = getattr(neighbours, "up", {}), getattr(neighbours, "refused", {})
-        frames = self._shell.live.machine.outboxes.frames
-        return not any(frames.get(peer) for peer in up) and any(
+        outboxes = self._shell.live.machine.outboxes
+        frames = outboxes.frames
+        return not any(frames.get(peer) or peer in outboxes.behind for peer in up) and any(
             peer in refused or not waiting for peer, waiting in frames.items()
         )
 

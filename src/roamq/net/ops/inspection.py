@@ -84,6 +84,8 @@ class StatusAnswer(ApiAnswer, frozen=True):
     """Clients that came from another broker since the broker started."""
     handoff_mean_s: float | None
     """From CONNECT to CONNACK, for these."""
+    awaited: dict[str, int]
+    """Broker -> sessions here for which it has messages that follow: those of a third broker that was down."""
     alarms: list[AlarmRow]
     """What should be looked at now, the critical first."""
 
@@ -315,6 +317,7 @@ class Inspector:
             counts={name: self._shell.counts[name] for name in COUNTED},
             handoffs=handoffs,
             handoff_mean_s=round(delays.sum_s / handoffs, 6) if handoffs else None,
+            awaited={str(peer): count for peer, count in now.awaited.items()},
             alarms=[AlarmRow(**one._asdict()) for one in self._alarms.raised()],
         )
 

@@ -30,6 +30,8 @@ class BrokerStatus(NamedTuple):
     """Neighbour -> how often it was cut off."""
     cut_off: frozenset[BrokerId]
     """Neighbours that are cut off now."""
+    awaited: Mapping[BrokerId, int]
+    """Broker -> sessions here for which it has messages that are to follow."""
     is_draining: bool
 
     @property
@@ -53,5 +55,6 @@ def status_of(machine: "Machine") -> BrokerStatus:
         outbox_messages_bytes={p: said.cost_bytes + said.kept_bytes for p, said in outboxes.said.items()},
         cut_offs={peer: outboxes.cut_offs[peer] for peer in outboxes.frames},
         cut_off=frozenset(filter(outboxes.is_cut_off, outboxes.frames)),
+        awaited=machine.broker.scheme.parts.awaited(),
         is_draining=machine.admission.draining,
     )

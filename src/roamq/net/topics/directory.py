@@ -5,13 +5,14 @@ client waits, and it lets a broker that still believes in a dead connection give
 epochs in the contexts themselves (docs/decisions/0003), so a stale entry costs a longer way and nothing else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.messages import Message
+from roamq.core.tuples import new_tuple
 
 ENDED_MAX: Final = 10_000
 """Sessions whose end is remembered."""
@@ -29,6 +30,8 @@ class Serving(Message):
     """Where its session comes from; None: it has none, and what there may be of an older one is over."""
     owner: str | None = None
     """The user whose session it is; None: of a client that gave no user name."""
+    formerly: str | None = None
+    """The name by which others know the owner, if an operator has renamed it: they may not have heard of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +102,20 @@ class Directory:
         known = self._entries.get(client)
         if known is not None and known.epoch >= epoch:
             return False
-        self._entries[client] = KnownConnection(epoch, home, owner)
+        self._entries[client] = new_tuple(KnownConnection, (epoch, home, owner))
         return True
 
     def note_rival(self, client: ClientId, entry: KnownConnection) -> None:
         """Another user has connected with the client id of a session that is not over, as far as is known here."""
         self._rivals[client] = entry
+
+    def take_rivals(self, may_continue: Callable[[str | None, str | None], bool]) -> None:
+        """Later connections of users who may go on with the sessions count from now on."""
+        for client, rival in list(self._rivals.items()):
+            known = self._entries.get(client)
+            if known is None or may_continue(known.owner, rival.owner):
+                del self._rivals[client]
+                self.learn(client, *rival)
 
     def has_ended(self, client: ClientId, epoch: Epoch) -> bool:
         """Whether the session of this connection is known to be over."""
@@ -112,17 +123,22 @@ class Directory:
         return ended is not None and epoch <= ended
 
     def forget(self, client: ClientId, epoch: Epoch) -> None:
-        """The session ended; a newer one stays."""
+        """The session ended; a newer one stays. The news of one that was not heard of may be on its way."""
         known = self._entries.get(client)
-        if known is not None and known.epoch <= epoch:
+        if known is None:
+            self._note_ended(client, epoch)
+        elif known.epoch <= epoch:
             del self._entries[client]
-            self._ended.pop(client, None)
-            self._ended[client] = epoch
-            if len(self._ended) > ENDED_MAX:
-                del self._ended[next(iter(self._ended))]
+            self._note_ended(client, epoch)
             rival = self._rivals.pop(client, None)
             if rival is not None:
                 self._entries[client] = rival
+
+    def _note_ended(self, client: ClientId, epoch: Epoch) -> None:
+        before = self._ended.pop(client, epoch)
+        self._ended[client] = max(before, epoch)
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
 
     def forget_rival(self, client: ClientId, owner: str | None) -> None:
         rival = self._rivals.get(client)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from roamq.core.events import ClientId, Event, Seconds
+from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
 from roamq.core.topics import Levels
 from roamq.net.ops.settings import Quotas
@@ -160,6 +160,19 @@ class RetainedMessages:
         """The order of the last event of a topic, one that cleared it included."""
         before = self._find(topic)
         return (before.published_at, *before.id) if before is not None else self._cleared.get(topic)
+
+    def topics(self) -> list[str]:
+        """All of which something is retained, or known to be cleared."""
+        return [*(event.topic for event in self.events()), *self._cleared]
+
+    def last_of(self, topic: str) -> Event | None:
+        """What is retained of a topic, or an event like the one that cleared it."""
+        before = self._find(topic)
+        if before is not None or topic not in self._cleared:
+            return before
+        published_at, origin, sequence = self._cleared[topic]
+        event_id = EventId(BrokerId(origin), sequence)
+        return Event(id=event_id, topic=topic, payload=b"", published_at=published_at, retain=True)
 
     def observe(self, event: Event) -> None:
         """An event passed: keep it, or clear its topic if it is empty ([MQTT-3.3.1-6])."""

@@ -78,7 +78,9 @@ class RollCalls:
             return epoch.broker == caller and since <= epoch.connected_at and epoch < roll.as_of
 
         # A context that was here may have gone there, on a claim that was kept; the news of it was not.
-        went = [(client, epoch) for client, epoch in self._broker.scheme.went().items() if is_over(epoch)]
+        went = [
+            (client, epoch) for client, epoch in self._broker.scheme.parts.went().items() if is_over(epoch)
+        ]
         there = [(client, entry.epoch) for client, entry in self._directory.items() if is_over(entry.epoch)]
         for client, epoch in (*went, *there):
             if client not in roll.clients:

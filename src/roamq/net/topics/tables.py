@@ -4,7 +4,7 @@ A broker that begins anew, with an empty folder or an old one, is told by its ne
 newer, so it may be told several times and in any order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -12,10 +12,13 @@ from typing import Any, Final, TypeVar
 from roamq.broker.broker import Broker
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId, Event
-from roamq.core.messages import Message
+from roamq.core.filters import Filter
+from roamq.core.messages import Message, MessageSource, Routed
+from roamq.core.ports import Host
 from roamq.net.links.others import OtherBrokers
+from roamq.net.links.outboxes import EVERYTHING
 from roamq.net.topics.directory import Directory
-from roamq.net.topics.retained import RetainedMessages
+from roamq.net.topics.retained import RetainedMessages, Search
 from roamq.net.topics.shared import GroupPlace, SharedGroups
 
 T = TypeVar("T")
@@ -53,6 +56,26 @@ class TablesTold(Message):
     """The number of the part, from 1 on."""
 
 
+class RetainedForOne(MessageSource):
+    """What is retained now, for one broker; what comes later follows by itself."""
+
+    __slots__ = ("_host", "_me", "_search", "_to")
+
+    def __init__(self, host: Host, me: BrokerId, to: BrokerId, search: Search) -> None:
+        self._host = host
+        self._me = me
+        self._to = to
+        self._search = search
+
+    def next_message(self) -> Message | None:
+        if self._search.is_over:
+            return None
+        events, _ = self._search.go_on(self._host.now(), SLICE)
+        if not events and self._search.is_over:
+            return None
+        return Routed(to=self._to, sender=self._me, message=TablesTold(retained=tuple(events)))
+
+
 class Tables:
     """The tables of one broker that all brokers have."""
 
@@ -74,6 +97,8 @@ class Tables:
         """Whether a neighbour has told all that it knows, in this life."""
         self.since = since
         """When this life began, or when it forgot something."""
+        self.tell_all_retained: Callable[[BrokerId], None]
+        """Tells a broker what is retained, in shares (`Telling`)."""
 
     def tell(self, neighbour: BrokerId) -> None:
         """Tell a neighbour that has forgotten."""
@@ -81,9 +106,19 @@ class Tables:
             self._others.tell(neighbour, TablesTold(connections=connections))
         for places in _slices(self._groups.all_places()):
             self._others.tell(neighbour, TablesTold(places=places))
-        for retained in _slices(self._retained.events()):
-            self._others.tell(neighbour, TablesTold(retained=retained))
+        self._broker.host.send_each(
+            self._broker.router.next_hop(neighbour),
+            RetainedForOne(self._broker.host, self._broker.me, neighbour, self._retained.search(Filter("#"))),
+        )
         self._others.tell(neighbour, TablesTold(is_all=True))
+
+    def tell_retained(self, topics: Collection[str]) -> None:
+        """Tell all what is retained, or was cleared, of topics of which somebody has missed an event."""
+        if EVERYTHING in topics:
+            topics = self._retained.topics()
+        found = (event for topic in topics if (event := self._retained.last_of(topic)) is not None)
+        for retained in _slices(found):
+            self._others.tell_all(TablesTold(retained=retained))
 
     def tell_own(self, newcomer: BrokerId) -> None:
         """Tell a broker that has joined what this one has told all others, perhaps without knowing of it."""

@@ -8,17 +8,23 @@ from pyspark.sql import functions as F
 
 from roamq.pipeline import connectivity, gold, prediction
 from roamq.pipeline.books import TraceSource
+from roamq.pipeline.conform import conform
 from roamq.pipeline.definitions.bronze import table_of
 from roamq.pipeline.definitions.silver import are_records, good_rows, has_clients, observations, rules_of
 from roamq.pipeline.definitions.table import Scope, TableQuery, union, with_keys
 from roamq.pipeline.metrics import metrics_of
 from roamq.pipeline.records import runs_of
+from roamq.pipeline.schemas import TRIGRAMS
 from roamq.pipeline.traces.base import in_zone, is_good
 
 Query = Callable[..., DataFrame]
 """Called with rows of each table, then the values of the rules; keeps `dataset` as a key."""
 
 EVENTFUL = ("gps", "counts", "records")
+SPLITTING = ("time_zone", "test_share")
+"""The rules that say which days are for testing."""
+MANY_MOVES = 1 << 20
+"""Of more moves, counts of paths are corrected; fewer are sooner counted again."""
 
 
 def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
@@ -142,18 +148,54 @@ def by_rules(
 
 def _trigrams(scope: Scope, _: DataFrame | None) -> DataFrame:
     """Most datasets have moves on several days, which `days` knows: they are found without a look at all moves."""
-    moves, days = scope.new("moves"), scope.new("days").where("moves > 0")
-    counted = days.groupBy("dataset").count().where("count > 1").collect()
-    several = {row.dataset for row in counted}
-    rules = ["time_zone", "test_share"]
-    long = [source for source in _observed(scope) if source.dataset in several]
+    moves, days = scope.new("moves"), scope.new("days").where("moves > 0").select("dataset", "day")
+    several = _have_several(days)
+    made, known = _corrected_trigrams(scope, several, days)
+    long = [source for source in _observed(scope) if source.dataset in several - known]
     short = [source for source in _observed(scope) if source.dataset not in several]
     return union(
         [
-            *by_rules(long, [moves], rules, prediction.trigrams, days.select("dataset", "day")),
-            *by_rules(short, [moves], rules, prediction.trigrams),
+            *made,
+            *by_rules(long, [moves], SPLITTING, prediction.trigrams, days),
+            *by_rules(short, [moves], SPLITTING, prediction.trigrams),
         ]
     )
+
+
+def _have_several(days: DataFrame) -> set[str]:
+    """The datasets that have several of these days."""
+    return {row.dataset for row in days.groupBy("dataset").count().where("count > 1").collect()}
+
+
+def _corrected_trigrams(scope: Scope, several: set[str], days: DataFrame) -> tuple[list[DataFrame], set[str]]:
+    """Of datasets that changed in part, and have many moves, the counts of before, corrected by the moves that went and
+    came; and the datasets of which these are all.
+    """
+    if not scope.partly or scope.rows.get("moves", 0) < MANY_MOVES:
+        return [], set()
+    # A dataset that had a single day was split within it.
+    alike = scope.partly & several & _have_several(scope.old("days").where("moves > 0"))
+    partly = [source for source in _observed(scope) if source.dataset in alike]
+    if not partly:
+        return [], set()
+
+    def counted(rows: DataFrame) -> DataFrame:
+        return union(by_rules(partly, [rows], SPLITTING, prediction.trigrams, days))
+
+    went = scope.past.get("moves")
+    made = scope.keep(
+        prediction.corrected_trigrams(
+            scope.old("trigrams").where(F.col("dataset").isin(*alike)),
+            None if went is None else counted(went),
+            counted(scope.arrived("moves")),
+        )
+    )
+    told = made.groupBy("dataset").agg(
+        (F.min("is_known") & (F.min("first_test_day") == F.max("other_day"))).alias("is_known")
+    )
+    known = {row.dataset for row in told.collect() if row.is_known}
+    rows = made.where(F.col("dataset").isin(*known) & (F.col("trained") + F.col("tested") > 0))
+    return [conform(rows, TRIGRAMS)] if known else [], known
 
 
 def _neighbor_graph(scope: Scope, keys: DataFrame | None) -> DataFrame:

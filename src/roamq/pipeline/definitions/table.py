@@ -4,6 +4,7 @@ A table is keyed: rows with one key are made together, from the rows of other ta
 the keys that changed and keeps the others (docs/decisions/0121). `Scope` says which those are.
 """
 
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -43,6 +44,8 @@ class Scope:
     """What makes the positions of a dataset's bronze rows numbers of lines (`Book.line_shifts`)."""
     faultless: set[str] = field(default_factory=set)
     """Datasets of which no line is or was in quarantine."""
+    file_rows: int = 0
+    """How many rows a file of a silver table may hold; 0: any number."""
     clients: DataFrame | None = None
     """The changed clients (dataset, client) of datasets that changed in part."""
     names: dict[str, list[str]] | None = None
@@ -53,8 +56,12 @@ class Scope:
     past: dict[str, DataFrame] = field(default_factory=dict)
     """By silver table, the rows of changed clients as they were; no entry: there were none. They are found once:
     several tables are corrected by them, or ask for their keys."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """By table that this run has made, how many rows it has."""
     kept: list[DataFrame] = field(default_factory=list)
     """What stays in memory until the run ends."""
+    views: list[str] = field(default_factory=list)
+    """What has a name until the run ends."""
 
     @property
     def touched(self) -> list[TraceSource]:
@@ -113,13 +120,23 @@ class Scope:
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """A frame that is asked for several times and computed once."""
-        self.kept.append(frame.persist())
-        return self.kept[-1]
+        kept = frame.persist()  # several tables are made at once: the last in the list may be another's
+        self.kept.append(kept)
+        return kept
+
+    def named(self, name: str, frame: DataFrame) -> DataFrame:
+        """A frame that is asked for several times: as a view, it is looked up and not resolved again, file by file."""
+        view = f"roamq_{secrets.token_hex(4)}_{name}"  # several tables are made at once, each with names of its own
+        self.views.append(view)
+        frame.createOrReplaceTempView(view)
+        return self.spark.read.table(view)
 
     def forget(self) -> None:
-        """Give back the memory of what was kept."""
+        """Give back the memory of what was kept, and the names."""
         for frame in self.kept:
             frame.unpersist()
+        for view in self.views:
+            self.spark.catalog.dropTempView(view)
 
 
 def with_keys(rows: DataFrame, keys: DataFrame, on: Sequence[str], *, without: bool = False) -> DataFrame:

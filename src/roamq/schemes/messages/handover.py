@@ -54,6 +54,8 @@ class NoContext(Message):
     newer: Epoch | None = None
     forgot: bool = False
     """Whether the old broker may have known in an earlier life where the context is."""
+    is_given: bool = False
+    """Whether the context went to the very connection that asks, because it asked by another way, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class Holding(Message):
     epoch: Epoch
     at: BrokerId | None = None
     newer: Epoch | None = None
+    of: Epoch | None = None
+    """Of which connection the context is that is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

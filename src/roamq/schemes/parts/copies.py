@@ -333,6 +333,12 @@ class SentCopies(Part):
             if activation.pending.pop(broker, self) is not self:
                 self._end_passed(activation)
 
+    def on_ended(self, client: ClientId, epoch: Epoch) -> None:
+        """The session is over: a neighbor that found nothing to activate gets no copy of it any more."""
+        for activation in list(self._by_client.get(client, ())):
+            if activation.context.epoch <= epoch:
+                self.delete(activation.context)
+
     def stop(self, context: Context) -> None:
         """Nothing more is forwarded to copies of this context."""
         activation = self.activations.pop(context, None)

@@ -44,7 +44,7 @@ class DepartedBrokers(Part):
         if not departure.is_lost:
             return
         for arriving in list(handover.whereabouts.arriving.values()):
-            if arriving.asked == broker:
+            if broker == arriving.asked or (arriving.asked and broker in arriving.claims):
                 nothing = NoContext(client=arriving.context.client, epoch=arriving.transfer, forgot=True)
                 handover.mailbox.receive(broker, nothing)
         pending = cast("list[Leaving]", handover.pending)

@@ -64,11 +64,12 @@ class HandOver(Part):
         self.on_device = on_device
         """[DIS] section 3.2.4: a release may come without a request before it, and is a claim then."""
         self.whereabouts = Whereabouts(contexts)
-        self.inquiries = Inquiries(contexts, mailbox, self.whereabouts, self.step_2_retrieve)
+        ties = (contexts, mailbox, self.whereabouts, self.step_2_retrieve)
+        self.inquiries = Inquiries(*ties, is_used=may_be_late)
         self.leaving: dict[ClientId, dict[tuple[Epoch, BrokerId], Leaving]] = {}
         """Contexts on their way out, by the transfer and the broker they go to."""
         self.pending = self._before_fence = list[Leaving]()
-        after = (self.on_passed, self.close)
+        after = (self.on_passed, self.close, self.inquiries.on_restart)
         self.late = LateParts(contexts, mailbox, self._before_fence, *after, is_used=may_be_late)
         """What has not come with its context. A scheme in which contexts may go without it adds this part, too."""
         for message_type, handler in handlers_of(self).items():
@@ -134,9 +135,9 @@ class HandOver(Part):
         self._forward([x for x in self._before_fence if self.late.lets_go(x, self.care)])
 
     def on_timer(self, key: TimerKey) -> bool:
-        """A context has waited long enough: what comes late follows it."""
+        """A context has waited long enough: what comes late follows it. Or a claim has."""
         if key[0] != LATE_TIMER:
-            return False
+            return self.inquiries.on_timer(key)
         waiting = [x for x in self._before_fence if x.context.client == key[1]]
         self._forward([x for x in waiting if x.release and x.release.takes_late])
         if self.own.overdue is not None:
@@ -180,6 +181,7 @@ class HandOver(Part):
             return
         request = ContextRequest(client=arriving.context.client, epoch=arriving.transfer, new_broker=self.me)
         self.mailbox.send(old_broker, request)
+        self.inquiries.watch(arriving, old_broker)
 
     def on_context_request(self, sender: BrokerId, request: ContextRequest) -> None:
         """At Broker 1: find the context the client had here before it connected at the new broker."""
@@ -224,7 +226,7 @@ class HandOver(Part):
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
         if arriving is not None:
-            arriving.answered = True
+            self.inquiries.answered(arriving, old_broker)
             self.host.take_session(arriving.context, reply.session)
             self.step_3_subscribe(arriving, reply.filters)
             if not reply.ids_follow:
@@ -251,13 +253,9 @@ class HandOver(Part):
         )
         self.mailbox.send(old_broker, release)
 
-    def leaving_of(self, message: Release) -> Leaving | None:
-        """The context that a release is about."""
-        return self.leaving.get(message.client, {}).get((message.epoch, message.new_broker))
-
     def on_release(self, new_broker: BrokerId, release: Release) -> None:
         """At Broker 1: unsubscribe only when everything Broker 2 may have missed has been stored here."""
-        leaving = self.leaving_of(release)
+        leaving = self.leaving.get(release.client, {}).get((release.epoch, release.new_broker))
         if leaving is None:
             if self.on_device:
                 self.claim(self.whereabouts.claimed_by(release), release)
@@ -300,20 +298,15 @@ class HandOver(Part):
             self.late.owe(owed, release.epoch, release.new_broker, release.fence, late)
         elif not is_shared:
             self.close(context, mobile=True)
-        to, size = release.new_broker, message.size_bytes
-        if self.care.at_once:
-            if events or not leaving.head_sent:
-                transfers.record_transfer(self.contexts, context.client, to, len(events), size)
-            parts = (
-                (message,) if self.own.takes_whole(context) else transfers.messages_of(message, self.contexts)
-            )
-            for part in parts:
-                self.mailbox.send(to, part)
-        else:
-            for part in transfers.one_by_one(message):
-                self.mailbox.send(to, part)
-            size = sum(event.size_bytes for event in events)
-            transfers.record_transfer(self.contexts, context.client, to, len(events), size)
+        for part in transfers.stored_as(
+            message,
+            release.new_broker,
+            self.contexts,
+            at_once=self.care.at_once,
+            is_whole=self.own.takes_whole(context),
+            head_sent=leaving.head_sent,
+        ):
+            self.mailbox.send(release.new_broker, part)
 
     def on_stored_events(self, old_broker: BrokerId, message: StoredEvents) -> None:
         arriving = self.whereabouts.arriving.get((message.client, message.epoch))
@@ -351,8 +344,7 @@ class HandOver(Part):
     def step_6_replay(self, arriving: Arriving) -> None:
         """6. Broker 2 replays the events from Broker 1, then the new ones of its local queue.
 
-        "Duplicates in the set of events transferred from Broker 1, and those in Broker 2's local queue are
-        removed": the context does that as it closes the queue.
+        "Duplicates [...] are removed": the context does that as it closes the queue.
         """
         context = arriving.context
         self.whereabouts.expect_no_more(arriving)
@@ -364,9 +356,8 @@ class HandOver(Part):
             self.whereabouts.remove(context)
             self.host.end_session(context)
             self.close(context)
-            self.whereabouts.remember(
-                context.client, Epoch(context.epoch.connected_at, self.me)
-            )  # it ended here
+            ended_here = Epoch(context.epoch.connected_at, self.me)
+            self.whereabouts.remember(context.client, ended_here)
             for claim in claims:
                 self.redirect(claim)
             return
@@ -418,16 +409,22 @@ class HandOver(Part):
         elif lead.awaited is not None:
             self.whereabouts.waiting.setdefault(lead.awaited, []).append(claim)
         else:
-            forgot = lead.newer is None and self.contexts.is_doubted
-            reply = NoContext(client=claim.client, epoch=claim.epoch, newer=lead.newer, forgot=forgot)
+            is_given = self.whereabouts.has_gone_to(claim)
+            reply = NoContext(
+                client=claim.client,
+                epoch=claim.epoch,
+                newer=lead.newer,
+                forgot=lead.newer is None and self.contexts.is_doubted and not is_given,
+                is_given=is_given,
+            )
             self.mailbox.send(claim.new_broker, reply)
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
         """Broker 1 knows nothing of the client (it gave the context up): go on with what is here."""
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
-        if arriving is None:
+        if arriving is None or self.inquiries.is_idle(arriving, old_broker, reply):
             return
-        if reply.forgot and self.care.followed:
+        if (reply.forgot or self.inquiries.others_may_have(arriving, reply)) and self.care.followed:
             self.inquiries.denied(arriving, old_broker)
         elif reply.newer is None:
             self.replay(arriving)
@@ -444,6 +441,7 @@ class HandOver(Part):
         account, context = self.whereabouts, arriving.context
         account.mark_anew(arriving, context.epoch)
         arriving.inquiry = None
+        arriving.claims.clear()
         account.remember(context.client, newer)
         self.step_2_retrieve(arriving, newer.broker)
         claims = account.waiting.pop(context, [])
@@ -469,15 +467,10 @@ class HandOver(Part):
         for claim in claims:
             self.redirect(claim)
 
-    def on_partial_session(self, sender: BrokerId, message: PartialSession) -> None:
-        held = self.whereabouts.held_for(message.client)
-        gone = self.whereabouts.gone_to.get(message.client)
-        if held:
-            self.host.join_session(max(held, key=lambda context: context.epoch), message.session)
-        elif gone is not None and gone > message.epoch and gone.broker != self.me:
-            self.mailbox.send(gone.broker, replace(message, epoch=gone))
+    # --- what others ask ----------------------------------------------------------------------------------
 
-    # --- what the checkers ask ----------------------------------------------------------------------------
+    def left_behind(self) -> int:
+        return len(self.whereabouts.left_behind)
 
     def held(self) -> list[Context]:
         """Contexts left behind by their clients, and contexts that belong to another broker already."""
@@ -493,7 +486,6 @@ def handlers_of(handover: HandOver) -> dict[type[Message], Handler]:
         Release: handover.on_release,
         StoredEvents: handover.on_stored_events,
         NoContext: handover.on_no_context,
-        PartialSession: handover.on_partial_session,
         **handover.inquiries.handlers(),
         **handover.late.handlers(),
     }

@@ -1,21 +1,33 @@
-"""Who has forgotten does not deny: a context that was asked for in vain is sought at every broker.
+"""Who has forgotten does not deny, nor does who is silent: a context that was asked for in vain is sought everywhere.
 
 A broker that begins anew does not remember where the contexts went that were there, and one that is lost cannot say.
 A claim that comes to such a broker is an old one: its sender had not heard yet that the client was elsewhere since. So
 the claimer asks all brokers whether they have the context, or know where it went, and claims it there. Only when
 nobody knows does the client begin with nothing.
+
+A broker that is down says nothing at all. It may have the context; or the client was elsewhere since, and the claimer
+had not heard of it. So after a while the claimer asks all brokers, and claims the context where one of a later
+connection is named, too. The first claim stands: if nobody names another broker, the context is with the silent one,
+and the client waits for it. A context is at one broker at a time, so that one claim is answered with it, and the other
+one in vain.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Handler, Mailbox
 from roamq.core.context import Epoch
-from roamq.core.events import BrokerId
+from roamq.core.events import BrokerId, ClientId
 from roamq.core.messages import Message
-from roamq.schemes.messages.handover import ContextRequest, Holding, NoContext, WhoHolds
+from roamq.core.ports import TimerKey
+from roamq.schemes.messages.handover import ContextRequest, Holding, NoContext, PartialSession, WhoHolds
+from roamq.schemes.parts.transfers import record_missed
 from roamq.schemes.parts.whereabouts import Arriving, Whereabouts
+
+SILENT_TIMER: Final = "silent"
+"""Of a client whose context was asked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +42,10 @@ class Inquiry:
     """Where the context may be, and was not claimed yet."""
     newer: list[Epoch] = field(default_factory=list)
     """Later connections that contexts of the client went to."""
+    silent: set[BrokerId] = field(default_factory=set)
+    """Those that had been asked for the context itself before all others were asked about it, and had said nothing."""
+    since: Epoch | None = None
+    """If some are silent: the client's last connection there. What is older elsewhere was left behind."""
 
 
 class Inquiries:
@@ -41,8 +57,14 @@ class Inquiries:
         mailbox: Mailbox,
         whereabouts: Whereabouts,
         retrieve: Callable[[Arriving, BrokerId], None],
+        *,
+        is_used: bool,
     ) -> None:
+        """`is_used`: whether a context is sought that a silent broker was asked for, where contexts may be late."""
         self.me = contexts.me
+        self.host = contexts.host
+        self.contexts = contexts
+        self.is_used = is_used
         self.router = contexts.router
         self.mailbox = mailbox
         self.whereabouts = whereabouts
@@ -50,21 +72,101 @@ class Inquiries:
         mailbox.handle_returned(WhoHolds, self.on_question_returned)
 
     def handlers(self) -> dict[type[Message], Handler]:
-        return {WhoHolds: self.on_who_holds, Holding: self.on_holding}
+        return {
+            WhoHolds: self.on_who_holds,
+            Holding: self.on_holding,
+            PartialSession: self.on_partial_session,
+        }
+
+    # --- claims, and what comes of them ---------------------------------------------------------------------
+
+    def watch(self, arriving: Arriving, asked: BrokerId) -> None:
+        """A broker was asked for the context: it is not to be waited for without asking others."""
+        arriving.claims.add(asked)
+        if self.contexts.comes is not None and arriving.last is None:
+            client, last = self.contexts.comes
+            if client == arriving.context.client and last.broker == asked:
+                arriving.last = last
+        if self.is_used and self.contexts.late_after_s and arriving.inquiry is None:
+            self.host.set_timer((SILENT_TIMER, arriving.context.client), self.contexts.late_after_s)
+
+    def answered(self, arriving: Arriving, by: BrokerId) -> None:
+        """A broker has the context, and gives it."""
+        arriving.answered, arriving.answered_by = True, by
+        if self.is_used and self.contexts.late_after_s:
+            self.host.cancel_timer((SILENT_TIMER, arriving.context.client))
+
+    def is_idle(self, arriving: Arriving, by: BrokerId, reply: NoContext) -> bool:
+        """A broker does not have the context. Is this of no importance, because another one does?"""
+        claims = arriving.claims
+        if reply.is_given and arriving.answered:
+            claims.discard(by)
+            return True  # what it gave is here; otherwise it went to an earlier wait under the same mark
+        has_begun = arriving.answered and by == arriving.answered_by and reply.newer is None
+        if has_begun and self.is_used and self.contexts.late_after_s is not None:
+            record_missed(self.contexts, reply.client, by, (None,))
+        if by in claims:
+            claims.remove(by)
+        elif claims and not self.router.is_departed(by):
+            claims.remove(min(claims))  # one of them was passed on to `by`
+        return arriving.answered_by not in (None, by)
+
+    def others_may_have(self, arriving: Arriving, reply: NoContext) -> bool:
+        """Whether the context was claimed elsewhere as well, and no answer has come from there."""
+        return reply.newer is None and not arriving.answered and bool(arriving.claims)
+
+    def on_partial_session(self, sender: BrokerId, message: PartialSession) -> None:
+        """A session that was begun where the context did not come: it becomes part of the one that did."""
+        held = self.whereabouts.held_for(message.client)
+        gone = self.whereabouts.gone_to.get(message.client)
+        if held:
+            self.host.join_session(max(held, key=lambda context: context.epoch), message.session)
+        elif gone is not None and gone > message.epoch and gone.broker != self.me:
+            self.mailbox.send(gone.broker, replace(message, epoch=gone))
+
+    def on_timer(self, key: TimerKey) -> bool:
+        if key[0] != SILENT_TIMER:
+            return False
+        account = self.whereabouts
+        for context in account.held_for(ClientId(key[1])):
+            arriving = account.incomplete.get(context)
+            if arriving is not None and self._is_waiting(arriving):
+                self._ask_all(arriving, set(), set(arriving.claims), arriving.last)
+                self._go_on(arriving)
+        return True
+
+    def _is_waiting(self, arriving: Arriving) -> bool:
+        is_asked = bool(arriving.claims) and arriving.inquiry is None
+        return is_asked and not arriving.answered and arriving.last is not None
+
+    def on_restart(self) -> None:
+        for arriving in self.whereabouts.arriving.values():
+            if self._is_waiting(arriving):
+                self.watch(arriving, min(arriving.claims))
 
     def denied(self, arriving: Arriving, by: BrokerId) -> None:
         """`by` was asked for the context; it does not have it, and does not remember whether it had."""
-        inquiry = arriving.inquiry
-        arriving.asked = None
-        if inquiry is None:
-            others = {broker for broker in self.router.brokers() if broker not in (self.me, by)}
-            inquiry = arriving.inquiry = Inquiry(unheard=others)
-            question = WhoHolds(client=arriving.context.client, epoch=arriving.transfer)
-            self._take(inquiry, self.answer(self.me, question))
-            for broker in sorted(others):
-                self.mailbox.send(broker, question)
+        arriving.answered, arriving.answered_by = False, None  # if it had it, it has lost its store since
+        inquiry = arriving.inquiry or self._ask_all(arriving, {by}, set())
+        inquiry.unheard.discard(by)
+        if not arriving.claims:
+            inquiry.unheard -= inquiry.silent  # they have passed on what they were asked
         inquiry.denied.add(by)
         self._go_on(arriving)
+
+    def _ask_all(
+        self, arriving: Arriving, but: set[BrokerId], silent: set[BrokerId], since: Epoch | None = None
+    ) -> Inquiry:
+        """Ask all other brokers who has the context. Those that are silent were asked for the context itself."""
+        others = {broker for broker in self.router.brokers() if broker != self.me and broker not in but}
+        inquiry = arriving.inquiry = Inquiry(unheard=others, silent=silent, since=since)
+        question = WhoHolds(client=arriving.context.client, epoch=arriving.transfer)
+        self._take(inquiry, self.answer(self.me, question))
+        for broker in sorted(others - silent):
+            self.mailbox.send(broker, question)
+        return inquiry
+
+    # --- what brokers know ------------------------------------------------------------------------------------
 
     def on_who_holds(self, claimer: BrokerId, question: WhoHolds) -> None:
         self.mailbox.send(claimer, self.answer(claimer, question))
@@ -74,11 +176,14 @@ class Inquiries:
         claim = ContextRequest(client=question.client, epoch=question.epoch, new_broker=claimer)
         lead = self.whereabouts.lead(claim)
         at: BrokerId | None = None
-        if self.whereabouts.claimed_by(claim) is not None or lead.awaited is not None:
-            at = self.me
+        of: Epoch | None = None
+        if (context := self.whereabouts.claimed_by(claim)) is not None:
+            at, of = self.me, context.epoch
+        elif lead.awaited is not None:
+            at, of = self.me, self.whereabouts.incomplete[lead.awaited].transfer
         elif lead.gone is not None:
-            at = lead.gone.broker
-        return Holding(client=question.client, epoch=question.epoch, at=at, newer=lead.newer)
+            at, of = lead.gone.broker, lead.gone
+        return Holding(client=question.client, epoch=question.epoch, at=at, newer=lead.newer, of=of)
 
     def on_holding(self, sender: BrokerId, answer: Holding) -> None:
         arriving = self.whereabouts.arriving.get((answer.client, answer.epoch))
@@ -97,7 +202,8 @@ class Inquiries:
                 self.on_holding(broker, Holding(client=arriving.context.client, epoch=arriving.transfer))
 
     def _take(self, inquiry: Inquiry, answer: Holding) -> None:
-        if answer.at is not None:
+        is_later = inquiry.since is None or (answer.of is not None and answer.of > inquiry.since)
+        if answer.at is not None and is_later:
             inquiry.named.append(answer.at)
         if answer.newer is not None:
             inquiry.newer.append(answer.newer)
@@ -106,14 +212,14 @@ class Inquiries:
         """Claim the context where it may be; if it can be nowhere, the client goes on without it."""
         inquiry = arriving.inquiry
         assert inquiry is not None
-        if arriving.asked is not None:
+        if arriving.claims - inquiry.silent or arriving.answered:
             return  # a broker has been asked for the context, and answers
         while inquiry.named:
             at = inquiry.named.pop(0)
-            if at not in inquiry.denied and not self.router.is_departed(at):
+            if at not in inquiry.denied and at not in arriving.claims and not self.router.is_departed(at):
                 self.retrieve(arriving, at)
                 return
-        if not inquiry.unheard:
+        if not inquiry.unheard and not arriving.claims:
             newer = min(inquiry.newer, default=None)
             nothing = NoContext(client=arriving.context.client, epoch=arriving.transfer, newer=newer)
             self.mailbox.receive(self.me, nothing)

@@ -25,14 +25,18 @@ from roamq.core.records import Record
 from roamq.schemes.messages.handover import AskLate, LateEvents
 from roamq.schemes.parts.own_steps import Care, Leaving
 from roamq.schemes.parts.part import Departure, Part
-from roamq.schemes.parts.transfers import in_parts
+from roamq.schemes.parts.transfers import BROKER_DEPARTED, in_parts, record_missed
 
 LATE_TIMER: Final = "late"
 """Of a client whose context waits for a fence."""
 ASK_TIMER: Final = "ask_late"
 ASK_AFTER_S: Final = 60.0
 """A broker that awaits events asks so often whether they are still to come: who owes them may have lost its store."""
-BROKER_DEPARTED: Final = "broker_departed"
+
+Gone = tuple[ClientId, Epoch, BrokerId]
+"""A context that has gone, but for what comes late: its client, the transfer, and the broker that it went to."""
+GivenUp = tuple[ClientId, Epoch]
+"""A copy that nobody waits for: its client, and the transfer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +76,7 @@ class LateParts(Part):
         before_fence: Sequence[Leaving],
         is_settled: Callable[[], None],
         close: Callable[..., None],
+        claim_again: Callable[[], None],
         *,
         is_used: bool,
     ) -> None:
@@ -86,17 +91,21 @@ class LateParts(Part):
         """What the hand-over does when something has come that a context here waited for."""
         self.close = close
         """How the scheme closes a context."""
+        self.claim_again = claim_again
+        """What becomes of claims that brokers have not answered, if this one is started again."""
         self.is_used = is_used
         """Whether the scheme lets contexts go without what comes late."""
-        self.pending = self.owing = dict[tuple[ClientId, Epoch, BrokerId], Owing]()
+        self.pending = self.owing = dict[Gone, Owing]()
         self._by_context: dict[Context, Owing] = {}
         self._before: dict[tuple[BrokerId, BrokerId], dict[Context, Owing]] = {}
         """New broker and origin -> what waits for fences of that broker to pass for that origin, in their order: one
         passes no earlier than those that the same broker made before."""
         self.awaiting: dict[tuple[ClientId, Epoch], Awaiting] = {}
-        self.given_up: dict[tuple[ClientId, Epoch], frozenset[BrokerId] | None] = {}
+        self.given_up: dict[GivenUp, frozenset[BrokerId] | None] = {}
         """Copies of contexts that nobody here waits for any more -> the origins of which something is still to come;
         None while that is not known."""
+        self._of_client: dict[ClientId, set[Gone | GivenUp]] | None = None
+        """Client -> what is owed and given up of its contexts; None before anybody has asked, and is not stored."""
         self.late: Counter[BrokerId] = Counter()
         """Origin -> how many contexts are owed events of it: nobody else waits for those."""
         mailbox.handle_returned(AskLate, self.on_ask_returned)
@@ -153,9 +162,10 @@ class LateParts(Part):
         unpassed = set(self.router.late(fence))
         owing = Owing(context, transfer, new_broker, fence, set(origins), unpassed)
         self.owing[context.client, transfer, new_broker] = self._by_context[context] = owing
-        for origin in unpassed:
+        self._enter((context.client, transfer, new_broker))
+        for origin in sorted(unpassed):
             self._before.setdefault((new_broker, origin), {})[context] = owing
-        self.late.update(origins)
+        self.late.update(sorted(origins))
 
     def on_event(self, event: Event) -> None:
         if event.id[0] in self.late:
@@ -203,8 +213,28 @@ class LateParts(Part):
             if not self.late[origin]:
                 del self.late[origin]
 
+    def _enter(self, key: Gone | GivenUp) -> None:
+        if self._of_client is not None:
+            self._of_client.setdefault(key[0], set()).add(key)
+
+    def _strike(self, key: Gone | GivenUp) -> None:
+        if self._of_client is not None and (keys := self._of_client.get(key[0])) is not None:
+            keys.discard(key)
+            if not keys:
+                del self._of_client[key[0]]
+
+    def _keys_of(self, client: ClientId) -> list[Gone | GivenUp]:
+        if self._of_client is None:
+            self._of_client = {}
+            for gone in self.owing:
+                self._enter(gone)
+            for given_up in self.given_up:
+                self._enter(given_up)
+        return sorted(self._of_client.get(client, ()))
+
     def _close(self, owing: Owing) -> None:
         context = owing.context
+        self._strike((context.client, owing.transfer, owing.new_broker))
         del self.owing[context.client, owing.transfer, owing.new_broker], self._by_context[context]
         for origin in owing.unpassed:
             del self._before[owing.new_broker, origin][context]
@@ -228,6 +258,7 @@ class LateParts(Part):
         self.awaiting.pop((context.client, transfer), None)
         if self.after_s is not None and (context.late is not None or not is_whole):
             self.given_up[context.client, transfer] = late_origins(context) if is_whole else None
+            self._enter((context.client, transfer))
 
     def on_given_up(self, client: ClientId, transfer: Epoch, late: Iterable[BrokerId]) -> None:
         """The rest of a context has come that nobody waits for: this much of it comes late."""
@@ -238,7 +269,11 @@ class LateParts(Part):
         if late:
             self.given_up[client, transfer] = late
         else:
-            del self.given_up[client, transfer]
+            self._forget((client, transfer))
+
+    def _forget(self, key: GivenUp) -> None:
+        self._strike(key)
+        del self.given_up[key]
 
     def on_late_events(self, old_broker: BrokerId, message: LateEvents) -> None:
         key = (message.client, message.epoch)
@@ -254,6 +289,8 @@ class LateParts(Part):
         awaiting.was_asked = False
         context = awaiting.context
         origins = tuple(awaiting.context.late) if message.origins is None else message.origins
+        if message.origins is None:
+            record_missed(self.contexts, context.client, old_broker, origins)
         for event in end_late(context, origins, message.events):
             self.contexts.drop(context, event, "queue_full")
         if context.late is None:
@@ -312,20 +349,27 @@ class LateParts(Part):
             self.contexts.drop_all(owing.context, BROKER_DEPARTED)
             self._close(owing)
         for key in [key for key in self.given_up if key[1].broker == broker]:
-            del self.given_up[key]
+            self._forget(key)
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
         """The session is over: nobody will read what comes late."""
-        for owing in [o for o in self.owing.values() if o.context.client == client and o.transfer <= epoch]:
-            self._close(owing)
-        for key in [key for key in self.given_up if key[0] == client and key[1] <= epoch]:
-            del self.given_up[key]
+        if not self.owing and not self.given_up:
+            return
+        for key in [key for key in self._keys_of(client) if key[1] <= epoch]:
+            if len(key) == 3:
+                self._close(self.owing[key])
+            else:
+                self._forget(key)
 
     def on_restart(self) -> None:
+        self.claim_again()
         for leaving in self.before_fence:
             self.wait(leaving.context.client)
         if self.awaiting:
             self.host.set_timer((ASK_TIMER,), ASK_AFTER_S)
+
+    def awaited(self) -> Mapping[BrokerId, int]:
+        return Counter(one.old_broker for one in self.awaiting.values() if one.context.late is not None)
 
     def held(self) -> list[Context]:
         return [owing.context for owing in self.owing.values()]

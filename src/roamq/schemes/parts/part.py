@@ -4,6 +4,7 @@ A part registers handlers for its messages with the mailbox when it is made. A s
 to each what happens at the broker, in the order in which it added them.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import ClassVar, NamedTuple
 
@@ -62,6 +63,14 @@ class Part:
     def went(self) -> Mapping[ClientId, Epoch]:
         """Where contexts went that were here: to which connection."""
         return {}
+
+    def awaited(self) -> Mapping[BrokerId, int]:
+        """Broker -> contexts here for which it has events that are to follow."""
+        return {}
+
+    def left_behind(self) -> int:
+        """How many clients have a context here that waits for somebody to claim it, or for the rest of it to come."""
+        return 0
 
     def on_restart(self) -> None:
         """The broker came back with its store; its timers are gone."""
@@ -131,6 +140,12 @@ class Parts:
 
     def went(self) -> dict[ClientId, Epoch]:
         return {client: epoch for part in self._parts for client, epoch in part.went().items()}
+
+    def awaited(self) -> Mapping[BrokerId, int]:
+        return sum((Counter(part.awaited()) for part in self._parts), Counter())
+
+    def left_behind(self) -> int:
+        return sum(part.left_behind() for part in self._parts)
 
     def held(self) -> list[Context]:
         return [context for part in self._parts for context in part.held()]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from roamq.broker.contexts import Contexts
 from roamq.core.events import BrokerId, ClientId, Event
@@ -11,6 +12,8 @@ from roamq.schemes.messages.handover import Release, StoredEvents
 from roamq.schemes.parts.own_steps import Leaving
 from roamq.schemes.parts.whereabouts import Claim
 
+BROKER_DEPARTED: Final = "broker_departed"
+STORE_LOST: Final = "store_lost"
 PART_EVENTS = 500
 """Where brokers work in slices, one message has no more stored events: reading them takes some three milliseconds."""
 
@@ -22,6 +25,20 @@ def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEve
         yield replace(message, events=part, last=False)
         message = replace(message, position={}, ahead=(), session=None)
     yield replace(message, events=last)
+
+
+def stored_as(
+    message: StoredEvents, to: BrokerId, contexts: Contexts, *, at_once: bool, is_whole: bool, head_sent: bool
+) -> Iterator[StoredEvents]:
+    """The messages that step 5 sends, and the record of it. `is_whole`: all events go in one message."""
+    events, size = message.events, message.size_bytes
+    if not at_once:
+        yield from one_by_one(message)
+        size = sum(event.size_bytes for event in events)
+    if not at_once or events or not head_sent:
+        record_transfer(contexts, message.client, to, len(events), size)
+    if at_once:
+        yield from (message,) if is_whole else messages_of(message, contexts)
 
 
 def one_by_one(message: StoredEvents) -> Iterator[StoredEvents]:
@@ -77,6 +94,16 @@ def take_head(
 def record_transfer(contexts: Contexts, client: ClientId, to: BrokerId, count: int, size: int) -> None:
     host, me = contexts.host, contexts.me
     host.record(Record("transferred", host.now(), me, client, peer=to, count=count, bytes=size))
+
+
+def record_missed(
+    contexts: Contexts, client: ClientId, peer: BrokerId, origins: Iterable[BrokerId | None]
+) -> None:
+    """Nobody knows which events the broker had that was to send them on, nor whether there were any."""
+    host, me = contexts.host, contexts.me
+    why = BROKER_DEPARTED if contexts.router.is_departed(peer) else STORE_LOST
+    for origin in origins:
+        host.record(Record("missed", host.now(), me, client, origin, peer=peer, detail=why))
 
 
 def record_late(host: Host, me: BrokerId, message: StoredEvents) -> None:

@@ -39,11 +39,17 @@ class Arriving:
     leaves: bool = False
     """Whether the client has gone for good before its context came."""
     asked: BrokerId | None = None
-    """The broker that this one has asked for the context."""
+    """The broker that this one has asked for the context last."""
+    last: Epoch | None = None
+    """The client's last connection, as far as was known when it came, if that was at the broker that was asked."""
+    claims: set[BrokerId] = field(default_factory=set)
+    """The brokers that it has asked, and that have not answered, nor has who they passed the claim on to."""
     answered: bool = False
     """Whether Broker 1 has sent the subscriptions: the stored events follow, in order."""
+    answered_by: BrokerId | None = None
+    """Which broker that was."""
     inquiry: "Inquiry | None" = None
-    """What all brokers have said about the context, if the broker that was asked has forgotten."""
+    """What all brokers have said about the context, if the broker that was asked has forgotten, or is silent."""
 
 
 class Lead(NamedTuple):
@@ -145,6 +151,14 @@ class Whereabouts:
         """The later connection to which a context went from here, if it did."""
         gone = self.gone_to.get(claim.client)
         return gone if gone is not None and gone > claim.epoch else None
+
+    def has_gone_to(self, claim: Claim) -> bool:
+        """Whether the context went from here to the very connection that claims it: that claim came another way, too,
+        and was quicker."""
+        is_claimer = claim.epoch.broker == claim.new_broker != self.me
+        return (
+            is_claimer and isinstance(claim, ContextRequest) and self.gone_to.get(claim.client) == claim.epoch
+        )
 
     def last_broker(self, client: ClientId, named: BrokerId | None) -> BrokerId | None:
         """The broker to ask for the client's context, where the client itself has `named` one.

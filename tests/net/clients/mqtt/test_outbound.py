@@ -7,6 +7,7 @@ from roamq.core.events import EventId
 from roamq.net.clients.mqtt.codec import (
     Connect,
     EncodedMessage,
+    Pingreq,
     Properties,
     Puback,
     Pubcomp,
@@ -56,9 +57,18 @@ def test_qos_1_is_done_with_puback() -> None:
     peer = subscribed()
     peer.connection.deliver(event(5, qos=1), NOW)
     assert peer.connection.state.outbound == {1: InFlight(EventId(ORIGIN, 5), 1)}
-    assert peer.send(Puback(1)) == [Acknowledged(EventId(ORIGIN, 5))]
+    assert peer.send(Puback(1)) == [Acknowledged([EventId(ORIGIN, 5)])]
     assert peer.connection.state.outbound == {}
     assert peer.send(Puback(1)) == [], "an acknowledgement too many does no harm"
+
+
+def test_what_is_acknowledged_in_one_read_is_one_input() -> None:
+    peer = subscribed()
+    for sequence in (5, 6, 7):
+        peer.connection.deliver(event(sequence, qos=1), NOW)
+    assert peer.send(Puback(1), Puback(3), Pingreq(), Puback(2)) == [
+        Acknowledged([EventId(ORIGIN, 5), EventId(ORIGIN, 7), EventId(ORIGIN, 6)])
+    ]
 
 
 def test_qos_2_is_done_with_pubcomp() -> None:
@@ -69,7 +79,7 @@ def test_qos_2_is_done_with_pubcomp() -> None:
     assert peer.send(Pubrec(1)) == []
     assert peer.received() == [Pubrel(1)]
     assert peer.connection.state.outbound == {1: InFlight(EventId(ORIGIN, 5), 2, released=True)}
-    assert peer.send(Pubcomp(1)) == [Acknowledged(EventId(ORIGIN, 5))]
+    assert peer.send(Pubcomp(1)) == [Acknowledged([EventId(ORIGIN, 5)])]
     assert peer.connection.state.outbound == {}
 
 
@@ -80,8 +90,8 @@ def test_a_refusal_by_the_client_ends_it_too() -> None:
     peer.connection.deliver(event(6, qos=1), NOW)
     peer.received()
     refused = ReasonCode.QUOTA_EXCEEDED
-    assert peer.send(Pubrec(1, refused)) == [Acknowledged(EventId(ORIGIN, 5), refused)]
-    assert peer.send(Puback(2, refused)) == [Acknowledged(EventId(ORIGIN, 6), refused)]
+    assert peer.send(Pubrec(1, refused)) == [Acknowledged([EventId(ORIGIN, 5)])]
+    assert peer.send(Puback(2, refused)) == [Acknowledged([EventId(ORIGIN, 6)])]
     assert peer.received() == []
     assert peer.connection.state.outbound == {}
 

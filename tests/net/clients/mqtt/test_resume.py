@@ -63,7 +63,7 @@ def test_the_rules_of_resuming(version: Version) -> None:
         Publish("t", b"", 1, packet_id=4),
     ]
     acknowledged = [*peer.send(Pubcomp(3)), *peer.send(Puback(1))]
-    assert acknowledged == [Acknowledged(EventId(ORIGIN, 3)), Acknowledged(EventId(ORIGIN, 1))]
+    assert acknowledged == [Acknowledged([EventId(ORIGIN, 3)]), Acknowledged([EventId(ORIGIN, 1)])]
 
 
 def test_a_session_may_change_its_version() -> None:

@@ -166,7 +166,8 @@ class World:
                 case Subscribe():
                     self.connection.subscribed(self.connection.examine(one), [ReasonCode.GRANTED_QOS_2])
                 case Acknowledged():
-                    self.stored.acknowledge(one.event_id.sequence)
+                    for event_id in one.event_ids:
+                        self.stored.acknowledge(event_id.sequence)
         self.pump()
 
     def pump(self) -> None:

@@ -11,7 +11,7 @@ from roamq.core.events import ClientId, EventId
 from roamq.net.clients.mqtt.codec import Connect, Publish, ReasonCode, Subscribe, Unsubscribe
 
 
-class ConnectRequested(msgspec.Struct, frozen=True):
+class ConnectRequested(msgspec.Struct, frozen=True, gc=False):
     """The client wants in: the machine finds out who it is, finds its session, and calls `accept` or `refuse`."""
 
     connect: Connect
@@ -20,11 +20,13 @@ class ConnectRequested(msgspec.Struct, frozen=True):
 
 
 class Acknowledged(msgspec.Struct, frozen=True, gc=False):
-    """The client has the event; its packet id is free again."""
+    """The client has these events, in this order; their packet ids are free again.
 
-    event_id: EventId
-    reason: ReasonCode = ReasonCode.SUCCESS
-    """A failure counts as an acknowledgement too ([MQTT-4.4.0-2])."""
+    A failure counts as an acknowledgement too ([MQTT-4.4.0-2]). What a client acknowledges in one read is one input if
+    nothing else that it says comes between: the next events follow together.
+    """
+
+    event_ids: list[EventId]
 
 
 class Closed(msgspec.Struct, frozen=True):

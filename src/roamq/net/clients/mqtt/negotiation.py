@@ -12,10 +12,11 @@ from roamq.net.clients.mqtt.codec import (
     ReasonCode,
     Version,
 )
+from roamq.net.clients.mqtt.codec.packets import V5, V311
 from roamq.net.clients.mqtt.limits import NEVER, Limits
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class Terms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What client and server agreed on for one connection."""
 
     version: Version
@@ -37,7 +38,7 @@ def negotiate(connect: Connect, limits: Limits, assigned: str) -> Terms:
     """The terms, or `MqttError` with the reason to refuse. `assigned` is the id of a client that brings
     none."""
     asked = connect.properties
-    v5 = connect.version is Version.V5
+    v5 = connect.version is V5
     _check_will(connect, limits)
     if asked.authentication_method is not None:
         # [MQTT-4.12.0-1]: this server has no method of enhanced authentication
@@ -82,7 +83,8 @@ def _client_id(connect: Connect, limits: Limits, assigned: str) -> ClientId:
             raise MqttError("no client id, but Clean Session 0", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
         # [MQTT-3.1.3-6]
         return ClientId(assigned)
-    if len(client_id.encode()) > limits.client_id_bytes_max:
+    # A character takes four bytes at most.
+    if 4 * len(client_id) > limits.client_id_bytes_max < len(client_id.encode()):
         # [MQTT-3.1.3-8]
         raise MqttError("client id is too long", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
     return ClientId(client_id)
@@ -96,7 +98,7 @@ def _keep_alive(connect: Connect, limits: Limits) -> int:
 
 
 def _session_expiry(connect: Connect, limits: Limits) -> int:
-    if connect.version is Version.V311:
+    if connect.version is V311:
         return 0 if connect.clean_start else limits.session_expiry_311
     # Section 3.1.2.11.2: absent is 0.
     return min(connect.properties.session_expiry_interval or 0, limits.session_expiry_max)

@@ -20,8 +20,8 @@ from roamq.net.clients.mqtt.codec import (
     Pubrec,
     ReasonCode,
     Receiver,
-    Version,
 )
+from roamq.net.clients.mqtt.codec.packets import V5
 from roamq.net.clients.mqtt.codec.publishing import DUP, PUBLISH_QOS_0
 from roamq.net.clients.mqtt.inputs import Acknowledged, ClientInput
 from roamq.net.clients.mqtt.negotiation import Terms
@@ -58,17 +58,17 @@ class Outbound:
     __slots__ = (
         "_alias_max",
         "_aliases",
-        "_is_particular",
         "_output",
-        "_routes",
         "_size_max",
         "_state",
         "_subscriptions",
-        "_v5",
         "_window",
         "begun",
         "further",
+        "is_particular",
         "quota",
+        "routes",
+        "v5",
     )
 
     def __init__(
@@ -76,15 +76,15 @@ class Outbound:
     ) -> None:
         self._state = state
         self._subscriptions = subscriptions
-        self._routes = subscriptions.routes
+        self.routes = subscriptions.routes
         self._output = output
-        self._v5 = terms.version is Version.V5
+        self.v5 = terms.version is V5
         self._size_max = terms.packet_size_max
         self._window = terms.window
         self.quota = terms.window
         """How many more QoS 1 and 2 messages may be sent now ([MQTT-4.9.0-1])."""
         self._alias_max = terms.topic_alias_max
-        self._is_particular = terms.packet_size_max is not None or (self._v5 and terms.topic_alias_max > 0)
+        self.is_particular = terms.packet_size_max is not None or (self.v5 and terms.topic_alias_max > 0)
         """Whether a packet for this client is not the same as for others of its version."""
         self._aliases: dict[str, int] = {} if terms.topic_alias_max else _NO_ALIASES
         self.begun: dict[EventId, int] = _NOTHING_BEGUN
@@ -117,7 +117,7 @@ class Outbound:
             packet_id = self.begun.pop(event.id, 0)
             if packet_id:
                 return self._deliver_again(packet_id, event, now)
-        route = self._routes.get(event.topic) or self._subscriptions.route(event)
+        route = self.routes.get(event.topic) or self._subscriptions.route(event)
         if route is None:
             return DeliveryOutcome.UNWANTED
         expires_at = event.expires_at
@@ -142,10 +142,10 @@ class Outbound:
         message = event.properties
         pieces = None
         if message.__class__ is EncodedMessage and not (
-            self._is_particular or route.identifiers or expires_at is not None
+            self.is_particular or route.identifiers or expires_at is not None
         ):
             assert isinstance(message, EncodedMessage)
-            pieces = message.pieces_5 if self._v5 else message.pieces_311
+            pieces = message.pieces_5 if self.v5 else message.pieces_311
         if pieces is not None and pieces[0][0] == first:
             self._output += (pieces[0], _u16(packet_id), pieces[1])
         elif not self._send(event, route, first, packet_id, now):
@@ -157,31 +157,6 @@ class Outbound:
         state.last_packet_id = packet_id
         state.outbound[packet_id] = InFlight(event_id, qos, False, retain, route.identifiers, route.is_shared)
         return _IN_FLIGHT
-
-    def deliver_at_once(self, event: Event) -> bool:
-        """Send at QoS 0 what all receivers get alike; False, and nothing sent, if it is not that simple."""
-        route = self._routes.get(event.topic)
-        message = event.properties
-        if (
-            route is None
-            or (route.qos and event.qos)
-            or event.retain
-            or event.expires_at is not None
-            or self._is_particular
-            or route.identifiers
-            or self.begun
-            or message.__class__ is not EncodedMessage
-        ):
-            return False
-        assert isinstance(message, EncodedMessage)
-        whole = message.whole_5 if self._v5 else message.whole_311
-        if not whole:
-            try:
-                whole = message.qos_0(self._v5)  # for the first receiver of this version
-            except OverflowError:
-                return False
-        self._output.append(whole)
-        return True
 
     def withhold(self, event: Event) -> DeliveryOutcome:
         """What another connection began to send is not sent again: the client may not read it any more."""
@@ -226,14 +201,14 @@ class Outbound:
         pieces: tuple[bytes, ...]
         receiver = None
         try:
-            if self._v5 and (route.identifiers or event.expires_at is not None or self._alias_max):
+            if self.v5 and (route.identifiers or event.expires_at is not None or self._alias_max):
                 receiver = self._receiver(event, route, now)
                 pieces = (message.for_receiver(first, packet_id, receiver),)
             elif packet_id:
-                head, tail = message.around_packet_id(self._v5, first)
+                head, tail = message.around_packet_id(self.v5, first)
                 pieces = (head, _u16(packet_id), tail)
             else:
-                pieces = (message.qos_0(self._v5, retain=first != PUBLISH_QOS_0),)
+                pieces = (message.qos_0(self.v5, retain=first != PUBLISH_QOS_0),)
         except OverflowError:
             return False  # than MQTT can say: it came without properties, and almost filled a packet
         if self._size_max is not None and sum(map(len, pieces)) > self._size_max:
@@ -286,7 +261,7 @@ class Outbound:
         del self._state.outbound[packet.packet_id]
         if self.quota < self._window:
             self.quota += 1
-        inputs.append(Acknowledged(entry.event_id, packet.reason))
+        _acknowledged(entry.event_id, inputs)
 
     def pubrec(self, packet: Pubrec, inputs: list[ClientInput]) -> ReasonCode | None:
         """The reason of the PUBREL to answer with, or `None` for no answer."""
@@ -299,7 +274,7 @@ class Outbound:
         if packet.reason.failed:
             # [MQTT-4.4.0-2]
             del self._state.outbound[packet.packet_id]
-            self._done(entry, packet.reason, inputs)
+            self._done(entry, inputs)
             return None
         # [MQTT-4.3.3-4]; the event counts as read with PUBCOMP, when the packet id is free as well.
         entry.released = True
@@ -312,8 +287,16 @@ class Outbound:
         if not entry.released:
             raise MqttError("PUBCOMP before PUBREC", ReasonCode.PROTOCOL_ERROR)
         del self._state.outbound[packet.packet_id]
-        self._done(entry, ReasonCode.SUCCESS, inputs)
+        self._done(entry, inputs)
 
-    def _done(self, entry: InFlight, reason: ReasonCode, inputs: list[ClientInput]) -> None:
+    def _done(self, entry: InFlight, inputs: list[ClientInput]) -> None:
         self._restore_quota()
-        inputs.append(Acknowledged(entry.event_id, reason))
+        _acknowledged(entry.event_id, inputs)
+
+
+def _acknowledged(event_id: EventId, inputs: list[ClientInput]) -> None:
+    if inputs and (last := inputs[-1]).__class__ is Acknowledged:
+        assert isinstance(last, Acknowledged)
+        last.event_ids.append(event_id)
+    else:
+        inputs.append(Acknowledged([event_id]))

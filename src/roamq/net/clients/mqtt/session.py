@@ -49,6 +49,8 @@ from roamq.net.clients.mqtt.codec import (
     Version,
     encode,
 )
+from roamq.net.clients.mqtt.codec.packets import V5, V311
+from roamq.net.clients.mqtt.codec.reason_codes import FAILED
 from roamq.net.clients.mqtt.inbound import Inbound
 from roamq.net.clients.mqtt.inputs import (
     ClientInput,
@@ -65,6 +67,8 @@ from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
 _SUCCESS: Final = ReasonCode.SUCCESS
 _acknowledgement: Final = struct.Struct(">BBH").pack
 """PUBACK or PUBREC in its shortest form: first byte, remaining length, packet id."""
+_CONNACKS_311: Final = (b"\x20\x02\x00\x00", b"\x20\x02\x01\x00")
+"""CONNACK of 3.1.1 that lets a client in, without a session and with one."""
 _suback_of_one: Final = struct.Struct(">BBHB").pack
 """SUBACK of 3.1.1 for one topic filter, which is what most SUBSCRIBEs ask for."""
 
@@ -80,9 +84,10 @@ class ConnectionPhase(Enum):
     CLOSED = "closed"
 
 
+_NEW: Final = ConnectionPhase.NEW
+PENDING: Final = ConnectionPhase.PENDING
 _OPEN: Final = ConnectionPhase.OPEN
-_CLOSED: Final = ConnectionPhase.CLOSED
-_V5: Final = Version.V5
+CLOSED: Final = ConnectionPhase.CLOSED
 """For what is asked about every packet: Python 3.11 takes ten times as long to look into an enumeration."""
 
 
@@ -108,7 +113,7 @@ class ServerConnection:
 
     def __init__(self, limits: Limits, new_client_id: Callable[[], str]) -> None:
         self.limits = limits
-        self.phase = ConnectionPhase.NEW
+        self.phase = _NEW
         self.output: list[bytes] = []
         self.received_at: Seconds = 0.0
         """When the last packet came."""
@@ -130,7 +135,7 @@ class ServerConnection:
 
     def receive(self, data: bytes, now: Seconds) -> list[ClientInput]:
         """What the bytes mean, in order."""
-        if self.phase is _CLOSED:
+        if self.phase is CLOSED:
             return []
         failure: MqttError | None = None
         try:
@@ -149,7 +154,7 @@ class ServerConnection:
     @property
     def reading_paused(self) -> bool:
         """Whether the machine has not decided on CONNECT: reading more would only pile up packets here."""
-        return self.phase is ConnectionPhase.PENDING
+        return self.phase is PENDING
 
     @property
     def unread_connect(self) -> int | None:
@@ -186,7 +191,7 @@ class ServerConnection:
                         self.outbound.puback(packet, inputs)
                     else:
                         self._handle(packet, inputs, now)
-                elif self.phase is _CLOSED:
+                elif self.phase is CLOSED:
                     # [MQTT-3.1.4-6], [MQTT-3.14.4-1]
                     return
                 else:
@@ -195,7 +200,7 @@ class ServerConnection:
             self._fail(error, inputs, now)
 
     def _handle_before_open(self, packet: Packet, inputs: list[ClientInput], now: Seconds) -> None:
-        if self.phase is ConnectionPhase.NEW:
+        if self.phase is _NEW:
             assert isinstance(packet, Connect), "the decoder lets nothing else come first"
             self._on_connect(packet, inputs)
         elif isinstance(packet, Auth):
@@ -210,6 +215,10 @@ class ServerConnection:
     def _handle(self, packet: Packet, inputs: list[ClientInput], now: Seconds) -> None:
         """Handle a packet of an open connection; `_handle_all` does PUBLISH and PUBACK, which come by the thousand."""
         match packet:
+            case Subscribe() | Unsubscribe():
+                if self.terms.packet_size_max is not None:
+                    self._check_answer_fits(packet, self.terms.packet_size_max)
+                inputs.append(packet)
             case Pubrec():
                 reason = self.outbound.pubrec(packet, inputs)
                 if reason is not None:
@@ -220,9 +229,6 @@ class ServerConnection:
                 self.outbound.pubcomp(packet, inputs)
             case Pingreq():
                 self._send(PINGRESP)  # [MQTT-3.12.4-1]
-            case Subscribe() | Unsubscribe():
-                self._check_answer_fits(packet)
-                inputs.append(packet)
             case Disconnect():
                 self._on_disconnect(packet, inputs, now)
             case Auth():
@@ -232,11 +238,8 @@ class ServerConnection:
             case _:
                 raise MqttError(f"{type(packet).__name__} from a client", ReasonCode.PROTOCOL_ERROR)
 
-    def _check_answer_fits(self, packet: Subscribe | Unsubscribe) -> None:
+    def _check_answer_fits(self, packet: Subscribe | Unsubscribe, most: int) -> None:
         """[MQTT-3.1.2-24]: an answer that the client does not take cannot be sent, nor left out."""
-        most = self.terms.packet_size_max
-        if most is None:
-            return
         count = len(packet.requests if isinstance(packet, Subscribe) else packet.topic_filters)
         if len(encode(Unsuback(packet.packet_id, (_SUCCESS,) * count), self.terms.version)) > most:
             raise MqttError("the answer exceeds the Maximum Packet Size", ReasonCode.PACKET_TOO_LARGE)
@@ -245,7 +248,7 @@ class ServerConnection:
 
     def _on_connect(self, packet: Connect, inputs: list[ClientInput]) -> None:
         self.connect = packet
-        self.phase = ConnectionPhase.PENDING
+        self.phase = PENDING
         assigned = "" if packet.client_id else self._new_client_id()
         try:
             self.terms = negotiation.negotiate(packet, self.limits, assigned)
@@ -272,7 +275,7 @@ class ServerConnection:
         `user_properties` go to a client that sends any of the same names itself, so that nobody is told what it does
         not know. The context may hand events over right after.
         """
-        assert self.phase is ConnectionPhase.PENDING
+        assert self.phase is PENDING
         # [MQTT-3.1.2-4], [MQTT-3.2.2-2]: with Clean Start the machine has ended the old session.
         assert state is None or not self.connect.clean_start
         present = state is not None  # [MQTT-3.2.2-3]
@@ -283,24 +286,29 @@ class ServerConnection:
         self.outbound = Outbound(self.state, terms, self.subscriptions, self.output)
         self._inbound = None
         # Where no Receive Maximum was agreed on there is nothing to count at QoS 1 either.
-        self._plain_qos = 1 if terms.version is Version.V311 and self.limits.maximum_qos else 0
-        self.phase = ConnectionPhase.OPEN
+        self._plain_qos = 1 if terms.version is V311 and self.limits.maximum_qos else 0
+        self.phase = _OPEN
         self.received_at = now
-        told = user_properties
-        if told:
-            known = {name for name, _ in self.connect.properties.user_properties}
-            told = tuple(pair for pair in told if pair[0] in known)
-        connack = negotiation.connack(self.connect, terms, self.limits, session_present=present)
-        if told:
-            properties = msgspec.structs.replace(connack.properties, user_properties=told)
-            connack = msgspec.structs.replace(connack, properties=properties)
-        self._send(connack)
-        self.outbound.resume()
+        if terms.version is V311:
+            self.output.append(_CONNACKS_311[present])
+        else:
+            self._send(self._connack(present, user_properties))
+        if present:
+            self.outbound.resume()
         inputs: list[ClientInput] = []
         if self._early is not None:
             early, self._early = self._early, None
             self._handle_all(early, inputs, now)
         return inputs
+
+    def _connack(self, present: bool, user_properties: tuple[tuple[str, str], ...]) -> Connack:
+        connack = negotiation.connack(self.connect, self.terms, self.limits, session_present=present)
+        if not user_properties:
+            return connack
+        known = {name for name, _ in self.connect.properties.user_properties}
+        told = tuple(pair for pair in user_properties if pair[0] in known)
+        properties = msgspec.structs.replace(connack.properties, user_properties=told)
+        return msgspec.structs.replace(connack, properties=properties)
 
     def join(self, earlier: SessionState) -> None:
         """The session that the client was not made to wait for has come: it becomes part of this one."""
@@ -336,7 +344,7 @@ class ServerConnection:
         """
         if not packet.qos:
             return
-        if packet.qos == 2 or self.terms.version is _V5:
+        if packet.qos == 2 or self.terms.version is V5:
             self.inbound.answered(packet, reason)
         if self.phase is not _OPEN:
             return
@@ -359,10 +367,12 @@ class ServerConnection:
 
     def answer(self, suback: Suback) -> None:
         """Send what `grant` gave."""
-        if len(suback.reasons) == 1 and self.terms.version is Version.V311:
-            if self.phase is not ConnectionPhase.CLOSED:
+        if len(suback.reasons) == 1 and self.terms.version is V311:
+            if self.phase is not CLOSED:
                 (reason,) = suback.reasons  # [MQTT-3.9.3-2] of 3.1.1: one code for every failure
-                self.output.append(_suback_of_one(0x90, 3, suback.packet_id, min(reason, 0x80)))
+                self.output.append(
+                    _suback_of_one(0x90, 3, suback.packet_id, reason if reason < FAILED else FAILED)
+                )
             return
         self._send(suback)
 
@@ -392,7 +402,7 @@ class ServerConnection:
 
     def keep_alive_deadline(self) -> Seconds | None:
         """When the client counts as gone unless a packet comes before ([MQTT-3.1.2-22])."""
-        if self.phase is not ConnectionPhase.OPEN or not self.terms.keep_alive:
+        if self.phase is not _OPEN or not self.terms.keep_alive:
             return None
         return self.received_at + 1.5 * self.terms.keep_alive
 

@@ -49,11 +49,12 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
     @property
     def cost_bytes(self) -> int:
         """What it costs of the memory, within a factor of two: here, in the broker's context and in both indexes."""
-        characters = len(self.topic_filter)
+        characters, selector = len(self.topic_filter), self.selector
         levels = self.topic_filter.count("/") + 1
         # Python has one object for all texts of one character. The others: as many as there are characters beyond.
-        own = min(levels, max(0, characters + 1 - 2 * levels))
-        texts = 2 * characters + 12 * len(self.selector or "")
+        own = characters + 1 - 2 * levels
+        own = 0 if own < 0 else levels if own > levels else own
+        texts = 2 * characters + (12 * len(selector) if selector else 0)
         return SUBSCRIPTION_BYTES + texts + LEVEL_BYTES * levels + LEVEL_TEXT_BYTES * own
 
 

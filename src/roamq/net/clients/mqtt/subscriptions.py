@@ -42,6 +42,11 @@ class DeliveryRoute(NamedTuple):
     """Shared groups, as the text of their filters, in which the event is the client's as well: a copy for each."""
 
 
+QOS: Final = 0
+IDENTIFIERS: Final = 2
+"""The places of two fields of a route: a number takes half as long as a name."""
+
+
 class SubscriptionSet:
     """The subscriptions of a session, ready for matching; the session's state stays the one truth.
 
@@ -57,7 +62,6 @@ class SubscriptionSet:
         "_index",
         "_scanned",
         "_shapes",
-        "_shared",
         "_spellings",
         "_state",
         "routes",
@@ -70,26 +74,22 @@ class SubscriptionSet:
         self._state = state
         self._filters: dict[str, Filter] = {}
         self._spellings: Counter[Filter] | None = None
-        """How many subscriptions stand for a filter; made when there are more than `SCANNED_MAX`."""
+        """How many subscriptions stand for a filter; made when somebody asks and there are more than `SCANNED_MAX`."""
         self._shapes: Counter[str] | None = None
-        """How many subscriptions have a shape; made as well when there are more than `SCANNED_MAX`."""
+        """How many subscriptions have a shape; made likewise."""
         self._beyond_topic = 0
         """How many subscriptions depend on more than the topic."""
-        self._shared = 0
-        """How many are shared: which of several an event was assigned by depends on more than the topic as well."""
         self._index: MatchIndex[str] | None = None
         """Made when there are more than `SCANNED_MAX`: an index of a few filters is larger than they are."""
         self._scanned = self._filters
         """Those that are not in the index: they were added after all that are. All of them, while there is none."""
         self.shared = 0
-        """How many subscriptions are shared."""
+        """How many are shared: which of several an event was assigned by depends on more than the topic as well."""
         self.selector_bytes = 0
         """Of all selectors together."""
         self.routes: dict[str, DeliveryRoute | None] = {}
         """Known routes by topic; emptied at every change. Read by `Outbound`, where every call counts."""
-        state.subscription_bytes = 0
-        for topic_filter in state.subscriptions if order is None else order:
-            self._insert(state.subscriptions[topic_filter])
+        self._insert_all(state.subscriptions, order)
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -108,31 +108,44 @@ class SubscriptionSet:
 
     def wants(self, filter: Filter) -> bool:
         """Does any subscription, however it is written, stand for exactly this filter?"""
-        return filter in (self._filters.values() if self._spellings is None else self._spellings)
+        if self._spellings is None:
+            if len(self._filters) <= SCANNED_MAX:
+                return filter in self._filters.values()
+            self._spellings = Counter(self._filters.values())
+        return filter in self._spellings
 
     @property
     def shapes(self) -> int:
         """In how many ways the subscriptions place their wildcards."""
-        if self._shapes is not None:
-            return len(self._shapes)
-        return len({filter.shape for filter in self._filters.values() if filter.shape})
+        return len(self._counted_shapes())
 
     def has_shape(self, shape: str) -> bool:
         """Does any subscription place its wildcards so?"""
+        return shape in self._counted_shapes()
+
+    def _counted_shapes(self) -> Counter[str]:
         if self._shapes is not None:
-            return shape in self._shapes
-        return any(filter.shape == shape for filter in self._filters.values())
+            return self._shapes
+        counted = Counter(filter.shape for filter in self._filters.values() if filter.shape)
+        if len(self._filters) > SCANNED_MAX:
+            self._shapes = counted
+        return counted
 
-    def _count_shapes(self) -> Counter[str]:
-        return Counter(filter.shape for filter in self._filters.values() if filter.shape)
-
-    def add(self, subscription: Subscription, filter: Filter | None = None) -> None:
+    def add(
+        self, subscription: Subscription, filter: Filter | None = None, cost_bytes: int | None = None
+    ) -> None:
         """Add or replace: an identical topic filter stands once in a session ([MQTT-3.8.4-3]).
 
-        `filter` is what the subscription asks for, if that was read already."""
-        self.remove(subscription.topic_filter)
-        self._state.subscriptions[subscription.topic_filter] = subscription
-        self._insert(subscription, filter)
+        `filter` is what the subscription asks for and `cost_bytes` what it costs, if that is known already."""
+        topic_filter = subscription.topic_filter
+        if topic_filter in self._filters:
+            self.remove(topic_filter)
+        self._state.subscriptions[topic_filter] = subscription
+        self._insert(
+            subscription,
+            filter_of(subscription) if filter is None else filter,
+            subscription.cost_bytes if cost_bytes is None else cost_bytes,
+        )
 
     def remove(self, topic_filter: str) -> Filter | None:
         """Compared character by character ([MQTT-3.10.4-1]); gives what was removed."""
@@ -149,32 +162,40 @@ class SubscriptionSet:
                 self._shapes[removed.shape] -= 1
                 if not self._shapes[removed.shape]:
                     del self._shapes[removed.shape]
-            self._beyond_topic -= bool(subscription.selector or subscription.no_local)
-            self._shared -= _is_shared(subscription)
-            self.selector_bytes -= len(subscription.selector or "")
-            self.shared -= removed.group is not None
+            self._count_options(subscription, removed, -1)
             self._state.subscription_bytes -= subscription.cost_bytes
             self.routes.clear()
         return removed
 
-    def _insert(self, subscription: Subscription, filter: Filter | None = None) -> None:
-        filter_ = filter_of(subscription) if filter is None else filter
-        self._filters[subscription.topic_filter] = self._scanned[subscription.topic_filter] = filter_
+    def _insert_all(self, subscriptions: Mapping[str, Subscription], order: Iterable[str] | None) -> None:
+        """Take over the subscriptions of a session. It may have thousands, and everybody waits meanwhile."""
+        filters, cost_bytes = self._filters, 0
+        for topic_filter in subscriptions if order is None else order:
+            subscription = subscriptions[topic_filter]
+            filters[topic_filter] = filter = asked_for(topic_filter, subscription.selector)
+            cost_bytes += subscription.cost_bytes
+            if subscription.selector or subscription.no_local or filter.group is not None:
+                self._count_options(subscription, filter, 1)
+        self._state.subscription_bytes = cost_bytes
+
+    def _insert(self, subscription: Subscription, filter: Filter, cost_bytes: int) -> None:
+        filters, topic_filter = self._filters, subscription.topic_filter
+        filters[topic_filter] = filter
+        if self._scanned is not filters:
+            self._scanned[topic_filter] = filter
         if self._spellings is not None:
-            self._spellings[filter_] += 1
-        elif len(self._filters) > SCANNED_MAX:
-            self._spellings = Counter(self._filters.values())
-        if self._shapes is None:
-            if len(self._filters) > SCANNED_MAX:
-                self._shapes = self._count_shapes()
-        elif filter_.shape:
-            self._shapes[filter_.shape] += 1
-        self._beyond_topic += bool(subscription.selector or subscription.no_local)
-        self._shared += _is_shared(subscription)
-        self.selector_bytes += len(subscription.selector or "")
-        self.shared += filter_.group is not None
-        self._state.subscription_bytes += subscription.cost_bytes
+            self._spellings[filter] += 1
+        if self._shapes is not None and filter.shape:
+            self._shapes[filter.shape] += 1
+        if subscription.selector or subscription.no_local or filter.group is not None:
+            self._count_options(subscription, filter, 1)
+        self._state.subscription_bytes += cost_bytes
         self.routes.clear()
+
+    def _count_options(self, subscription: Subscription, filter: Filter, by: int) -> None:
+        self._beyond_topic += by * bool(subscription.selector or subscription.no_local)
+        self.selector_bytes += by * len(subscription.selector or "")
+        self.shared += by * (filter.group is not None)
 
     def route(self, event: Event) -> DeliveryRoute | None:
         """How `event` goes to this client; `None` if it does not."""
@@ -182,7 +203,7 @@ class SubscriptionSet:
         if route is not _UNKNOWN:
             return route  # type: ignore[return-value]  # the sentinel is excluded
         found = self._find_route(event)
-        if not self._beyond_topic and (not self._shared or (len(self._filters) == 1 and found is not None)):
+        if not self._beyond_topic and (not self.shared or (len(self._filters) == 1 and found is not None)):
             self._remember(event.topic, found)
         return found
 
@@ -207,8 +228,9 @@ class SubscriptionSet:
             matching = [subscription for subscription in matching if not subscription.no_local]
         # Section 4.8.2: a shared subscription is apart from the client's others, and has a copy of its own, if the
         # event was assigned to this member of the group. What was handed on is such a copy, for its group alone.
-        own, shares = matching, list[tuple[str, Subscription]]()
-        if self._shared or event.is_handed_on:
+        own = matching
+        shares: list[tuple[str, Subscription]] = []
+        if self.shared or event.is_handed_on:
             own = [] if event.is_handed_on else [one for one in matching if not _is_shared(one)]
             shares = sorted(self._shares(event, matching), key=itemgetter(0))
         if not own and not shares:

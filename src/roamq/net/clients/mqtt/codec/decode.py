@@ -117,10 +117,18 @@ def _subscribe(data: bytes, start: int, stop: int, v5: bool) -> k.Subscribe:
         properties, position = read_properties(data, position, stop, props.SUBSCRIBE)
     requests = []
     while position < stop:
-        raw, position = p.read_binary(data, position, stop)  # `_topic_filter`, without a call
-        topic_filter = p.text(raw)
+        begin = position + 2  # `_topic_filter` and the options, without a call
+        if begin > stop:
+            raise p.too_short(begin, stop)
+        position = begin + (data[position] << 8 | data[position + 1])
+        if position > stop:
+            raise p.too_short(position, stop)
+        topic_filter = p.text(data[begin:position])
         check_filter(topic_filter)
-        options, position = p.read_byte(data, position, stop)
+        if position == stop:
+            raise p.too_short(position + 1, stop)
+        options = data[position]
+        position += 1
         if options & (0xC0 if v5 else 0xFC):
             # [MQTT-3.8.3-5]; [MQTT-3.8.3-4] in 3.1.1
             raise MqttError("reserved bits of the subscription options are set")

@@ -1,5 +1,7 @@
 """CONNECT and CONNACK bodies -> packets."""
 
+from typing import Final
+
 from roamq.net.clients.mqtt.codec import packets as k
 from roamq.net.clients.mqtt.codec import primitives as p
 from roamq.net.clients.mqtt.codec import properties as props
@@ -10,33 +12,44 @@ from roamq.net.clients.mqtt.codec.properties import NO_PROPERTIES, read_properti
 from roamq.net.clients.mqtt.codec.reason_codes import ReasonCode
 from roamq.net.clients.mqtt.codec.topics import topic_name
 
+_SPOKEN: Final = {b"\x00\x04MQTT\x04": k.Version.V311, b"\x00\x04MQTT\x05": k.Version.V5}
+"""How CONNECT begins -> the version."""
+_BEGIN_BYTES: Final = 7
+
 
 def connect(data: bytes, start: int, stop: int, v5: bool) -> k.Connect:
-    name, position = p.read_binary(data, start, stop)
-    level, position = p.read_byte(data, position, stop)
-    is_supported = name == b"MQTT" and level in (k.Version.V311, k.Version.V5)
+    after = start + _BEGIN_BYTES
+    version = _SPOKEN.get(data[start:after])
+    if version is None or after > stop:
+        raise _unspoken(data, start, stop)
     try:
-        if not is_supported:
-            # [MQTT-3.1.2-1], [MQTT-3.1.2-2]
-            raise MqttError(f"protocol {name[:16]!r} level {level}", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
-        return _connect(data, position, stop, k.Version(level))
+        return _connect(data, after, stop, version)
     except MqttError as error:
-        # Another protocol gets no answer. A malformed CONNECT gets one in MQTT 5; 3.1.1 forbids it ([MQTT-3.1.4-1]
-        # there), but a level that is not supported is no mistake of form.
-        if name == b"MQTT" and level >= k.Version.V5:
-            error.version = k.Version.V5
-        elif name == b"MQTT" and not is_supported:
-            error.version = k.Version.V311
+        # A malformed CONNECT gets an answer in MQTT 5; 3.1.1 forbids it ([MQTT-3.1.4-1] there).
+        if version is k.Version.V5:
+            error.version = version
         raise
 
 
+def _unspoken(data: bytes, start: int, stop: int) -> MqttError:
+    """[MQTT-3.1.2-1], [MQTT-3.1.2-2]: another protocol gets no answer, another level of this one does."""
+    name, position = p.read_binary(data, start, stop)
+    level, _ = p.read_byte(data, position, stop)
+    error = MqttError(f"protocol {name[:16]!r} level {level}", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+    if name == b"MQTT":
+        error.version = k.Version.V5 if level >= k.Version.V5 else k.Version.V311
+    return error
+
+
 def _connect(data: bytes, position: int, stop: int, version: k.Version) -> k.Connect:
-    v5 = version is k.Version.V5
-    bits, position = p.read_byte(data, position, stop)
+    v5 = version is k.V5
+    if position + 3 > stop:
+        raise p.too_short(position + 3, stop)
+    bits, keep_alive = data[position], data[position + 1] << 8 | data[position + 2]
+    position += 3
     if bits & 0x01:
         # [MQTT-3.1.2-3]
         raise MqttError("reserved flag of CONNECT is set")
-    keep_alive, position = p.read_u16(data, position, stop)
     properties = NO_PROPERTIES
     if v5:
         properties, position = read_properties(data, position, stop, props.CONNECT)
@@ -44,8 +57,9 @@ def _connect(data: bytes, position: int, stop: int, version: k.Version) -> k.Con
             raise MqttError("authentication data without a method", ReasonCode.PROTOCOL_ERROR)  # 3.1.2.11.10
     # [MQTT-3.1.3-1] client identifier, will, user name, password, in this order.
     client_id, position = p.read_string(data, position, stop)
-    will, position = _will(data, bits, position, stop, v5)
-    user_name = password = None
+    will = user_name = password = None
+    if bits & 0x3C:
+        will, position = _will(data, bits, position, stop, v5)
     if bits & 0x80:
         # [MQTT-3.1.2-17]
         user_name, position = p.read_string(data, position, stop)

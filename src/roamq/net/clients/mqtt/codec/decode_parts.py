@@ -14,7 +14,10 @@ def check_response_topic(properties: Properties) -> None:
 
 
 def read_packet_id(data: bytes, start: int, stop: int) -> tuple[int, int]:
-    packet_id, position = p.read_u16(data, start, stop)
+    position = start + 2
+    if position > stop:
+        raise p.too_short(position, stop)
+    packet_id = data[start] << 8 | data[start + 1]
     if not packet_id:
         # [MQTT-2.2.1-3]; answers repeat the id they answer ([MQTT-2.2.1-5], [MQTT-2.2.1-6]).
         raise MqttError("packet id 0", ReasonCode.PROTOCOL_ERROR)

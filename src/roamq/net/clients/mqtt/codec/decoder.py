@@ -8,7 +8,7 @@ from typing import Final
 
 from roamq.net.clients.mqtt.codec import decode
 from roamq.net.clients.mqtt.codec.errors import MqttError
-from roamq.net.clients.mqtt.codec.packets import Connect, Packet, Puback, Version
+from roamq.net.clients.mqtt.codec.packets import V5, Connect, Packet, Puback, Version
 from roamq.net.clients.mqtt.codec.primitives import VARIABLE_INTEGER_MAX
 from roamq.net.clients.mqtt.codec.reason_codes import ReasonCode
 
@@ -37,7 +37,7 @@ class Decoder:
     def __init__(self, version: Version | None = None, *, max_packet_size: int = PACKET_SIZE_MAX) -> None:
         self.version = version
         self.max_packet_size = max_packet_size
-        self._v5 = version is Version.V5
+        self._v5 = version is V5
         self._connect_seen = False
         self._held: list[bytes] | None = None
         """What has come of a packet that is not whole."""
@@ -133,7 +133,7 @@ class Decoder:
         if self.version is None and isinstance(packet, Connect):
             self.version = packet.version
             self._connect_seen = True
-            self._v5 = packet.version is Version.V5
+            self._v5 = packet.version is V5
         return packet
 
 

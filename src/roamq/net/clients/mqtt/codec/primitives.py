@@ -14,25 +14,25 @@ VARIABLE_INTEGER_MAX: Final = 268_435_455
 def _need(count: int, position: int, end: int) -> int:
     stop = position + count
     if stop > end:
-        raise _too_short(stop, end)
+        raise too_short(stop, end)
     return stop
 
 
-def _too_short(stop: int, end: int) -> MqttError:
+def too_short(stop: int, end: int) -> MqttError:
     return MqttError(f"packet ends {stop - end} bytes too early")
 
 
 def read_byte(data: bytes, position: int, end: int) -> tuple[int, int]:
     stop = position + 1
     if stop > end:
-        raise _too_short(stop, end)
+        raise too_short(stop, end)
     return data[position], stop
 
 
 def read_u16(data: bytes, position: int, end: int) -> tuple[int, int]:
     stop = position + 2
     if stop > end:
-        raise _too_short(stop, end)
+        raise too_short(stop, end)
     return data[position] << 8 | data[position + 1], stop
 
 
@@ -60,10 +60,10 @@ def read_variable(data: bytes, position: int, end: int) -> tuple[int, int]:
 def read_binary(data: bytes, position: int, end: int) -> tuple[bytes, int]:
     start = position + 2
     if start > end:
-        raise _too_short(start, end)
+        raise too_short(start, end)
     stop = start + (data[position] << 8 | data[position + 1])
     if stop > end:
-        raise _too_short(stop, end)
+        raise too_short(stop, end)
     return data[start:stop], stop
 
 

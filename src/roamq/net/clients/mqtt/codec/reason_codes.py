@@ -3,9 +3,12 @@
 from enum import IntEnum
 from typing import Final
 
+FAILED: Final = 0x80
+"""From here on it went wrong."""
+
 
 class ReasonCode(IntEnum):
-    """One byte that says how it went. From 0x80 on it went wrong."""
+    """One byte that says how it went."""
 
     SUCCESS = 0x00
     NORMAL_DISCONNECTION = 0x00
@@ -55,7 +58,7 @@ class ReasonCode(IntEnum):
 
     @property
     def failed(self) -> bool:
-        return self >= 0x80
+        return self >= FAILED
 
 
 def _codes(*values: int) -> dict[int, ReasonCode]:

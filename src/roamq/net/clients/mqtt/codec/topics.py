@@ -34,9 +34,9 @@ def seen_topic_name(raw: bytes) -> str:
 
 def check_filter(topic_filter: str) -> None:
     """Raise if the topic filter is not valid; `$share/...` is looked into as well."""
-    share = parse_share(topic_filter)
-    if share is None and _is_well_formed(topic_filter):
+    if not topic_filter.startswith(SHARE_PREFIX) and _is_well_formed(topic_filter):
         return
+    share = parse_share(topic_filter)
     try:
         parse_topic_filter(
             share.topic_filter if share else topic_filter
