@@ -48,14 +48,10 @@ class WiredBrokers:
             make_keys(self.network, folder / "keys")
         self.servers: dict[str, Server] = {}
         self.wires: dict[tuple[str, str], Relay] = {}
-        ports = {
-            port for name in self.network.brokers for port in [self.network.brokers[name].link_port] if port
-        }
-        for a, b in self.network.links:
-            for caller, called in ((a, b), (b, a)):
-                (port,) = free_ports(1, but=ports)
-                ports.add(port)
-                self.wires[caller, called] = Relay(self.network.brokers[called].link_port, port)
+        ends = [ends for a, b in self.network.links for ends in ((a, b), (b, a))]
+        free = free_ports(len(ends), but=self.network.ports)
+        for (caller, called), port in zip(ends, free, strict=True):
+            self.wires[caller, called] = Relay(self.network.brokers[called].link_port, port)
 
     def options_of(self, name: str) -> ServerOptions:
         """The same network as one broker sees it: its neighbours are at the ends of its wires."""
@@ -67,8 +63,9 @@ class WiredBrokers:
         for wire in self.wires.values():
             await wire.up()
         for name in names or self.network.brokers:
-            self.servers[name] = Server(self.options_of(name))
-            await self.servers[name].start()
+            server = Server(self.options_of(name))
+            await server.start()
+            self.servers[name] = server
         for name in self.servers:
             peers = self.options_of(name).links.peers.keys() & self.servers.keys()
             await eventually(lambda name=name, peers=peers: self.servers[name].links.up.keys() >= peers)

@@ -28,7 +28,10 @@ def local_network(
     extra: str = "",
 ) -> str:
     """The configuration of `brokers` brokers b1, b2, ...; `extra` is TOML that is appended."""
-    ports = iter(free_ports(4 * brokers))
+    mqtt_ports = range(first_port, first_port + brokers) if first_port else ()
+    chosen = free_ports(4 * brokers, but=mqtt_ports)
+    taken = {*mqtt_ports, *chosen}
+    ports = iter(chosen)
     lines = [
         "[network]",
         f"name = {to_toml(name)}",
@@ -50,11 +53,13 @@ def local_network(
     if records is not None:
         lines += ["[records]", f"folder = {to_toml(str(records))}", f"steps = {to_toml(steps)}", ""]
     for number in range(1, brokers + 1):
-        mqtt = first_port + number - 1 if first_port else next(ports)
+        mqtt = mqtt_ports[number - 1] if mqtt_ports else next(ports)
+        metrics = next(ports) if processes == 1 else free_run(processes, but=taken)
+        taken.update(range(metrics, metrics + processes))
         lines += [
             f"[brokers.b{number}]",
             f"link_port = {next(ports)}",
-            f"metrics_port = {next(ports) if processes == 1 else free_run(processes)}",
+            f"metrics_port = {metrics}",
             *([f"processes = {processes}"] if processes > 1 else []),
             "listeners = [",
             f'  {{ kind = "mqtt", port = {mqtt} }},',
@@ -65,10 +70,12 @@ def local_network(
     return "\n".join(lines) + extra
 
 
-def free_run(count: int) -> int:
-    """The first of `count` free ports in a row."""
+def free_run(count: int, but: Collection[int] = ()) -> int:
+    """The first of `count` free ports in a row, none of them in `but`."""
     while True:
         first = free_ports(1)[0]
+        if not set(but).isdisjoint(range(first, first + count)):
+            continue
         sockets: list[socket.socket] = []
         try:
             for port in range(first, first + count):
