@@ -57,7 +57,7 @@ STOP_S_MAX = 25.0
 )
 @click.option(
     "--port",
-    type=int,
+    type=click.IntRange(0, 65_535),
     default=0,
     help="First MQTT port of several in a row.  [default: free ports]",
 )
@@ -96,6 +96,7 @@ def command(
     """
     from roamq.net.ops.configuration import load_network
     from roamq.net.ops.local import local_network
+    from roamq.schemes.table import scheme_named
 
     if network is not None:
         _refuse_options(context, network)
@@ -105,6 +106,7 @@ def command(
                 raise ConfigError(f"{network}: brokers.{name}.metrics_port: is needed to see that it is up")
         _run(network, loaded, for_s, log_level=log_level, as_json=as_json, link_token=False)
         return
+    scheme_named(scheme)  # a wrong name is answered as what was typed, not as a line of a file that nobody has seen
     with tempfile.TemporaryDirectory(prefix="roamq-") as scratch:
         folder = data or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
