@@ -195,7 +195,7 @@ PUBLISHED: Final[tuple[Published, ...]] = (
         "TIME-F7",
         "TIME",
         "ON/OFF queueing centre, analysis against simulation",
-        "equal at TON=TOFF=20/40/60, D=0.125, up to 3.5 events/s; saturation at 4",
+        "equal at TON=TOFF=20/40/60, D=0.125, below 3.5 events/s; saturation at 4",
     ),
     Published(
         "TIME-T3",
@@ -213,7 +213,7 @@ PUBLISHED: Final[tuple[Published, ...]] = (
         "TIME-F11/12",
         "TIME",
         "Two metro paths",
-        "TON/TOFF 146.38/96 and 155.88/72.15, D 0.125 and 0.0625",
+        "analysis = simulation on path 1; on path 2 at low rates, else at most about 10% apart",
     ),
     Published(
         "TIME-F12-recorded",
