@@ -36,6 +36,7 @@ def regions(measure: Measure, quick: bool = False, noise: float = 0.0) -> Script
             measured = measure(Setting.from_payload(dict(job.payload)))
             values = {(metric, entity): measured for metric in own for entity in kinds}
             values |= {(metric, entity): 0.5 for metric in other for entity in kinds}
+            values[drip_runs.RESTRICTED, "all"] = 0.5 * measured + 0.5 * 60.0
             values |= {(drip_runs.DETECTED_POPULATION, entity): size for entity, size in population.items()}
             found += [
                 {
@@ -72,6 +73,10 @@ def test_the_boundary_names_what_decides_who_is_faster() -> None:
     assert "DRIP is faster in 2 of 12 cases, SF in 10" in outcome.ours
     assert "radio and events/s decide" in outcome.why
     assert "DRIP wins with radio=802.11, events/s=8" in outcome.why
+    curves = {series.name: list(series.y) for series in outcome.figures[0].series}
+    assert curves["as fast as SF"] == [1.0, 1.0, 1.0]
+    assert [y < 1 for y in curves["802.11, subscribers=5"]] == [False, False, True]
+    assert [y < 1 for y in curves["free, subscribers=1"]] == [False, False, False]
 
 
 def test_what_was_not_delivered_counts_against_a_scheme() -> None:

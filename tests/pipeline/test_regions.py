@@ -135,3 +135,15 @@ def test_events_are_told_apart_by_who_detected_them(spark: SparkSession) -> None
     assert found["detected_delay_by_population_s", "broker"] == pytest.approx((8 * 10 + 4 * 30) / 40)
     assert found["detected_delay_s", "node"] == pytest.approx(3.0)
     assert found["wanted_by", "all"] == pytest.approx(1.0)
+
+
+def test_what_comes_after_a_minute_or_never_counts_as_a_minute(spark: SparkSession) -> None:
+    found = metrics_of(spark, [published(1, 4), delivered(10.0, "n5"), delivered(90.0, "n6")])
+
+    assert found["delivery_ratio", "all"] == 0.5
+    assert found["delivery_delay_s", "all"] == 50.0
+    assert found["restricted_delay_s", "all"] == (10.0 + 60.0 + 60.0 + 60.0) / 4
+
+
+def test_without_a_delivery_every_event_counts_as_a_minute(spark: SparkSession) -> None:
+    assert metrics_of(spark, [published(1, 4)])["restricted_delay_s", "all"] == 60.0

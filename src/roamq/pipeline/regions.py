@@ -11,6 +11,8 @@ from roamq.pipeline.metrics import summary
 from roamq.pipeline.schemas import METRICS, columns
 
 EVENT = ["run_id", "origin", "sequence"]
+LATEST_S = 60.0
+"""The lifetime of an event, where one counts: what comes later, or never, counts as this."""
 
 
 def region_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
@@ -116,11 +118,18 @@ def detected_by(records: DataFrame) -> DataFrame:
 
 
 def delivery_ratio(records: DataFrame) -> DataFrame:
-    """Deliveries over the pairs of an event and a subscriber that wants it, and how many want an event on average."""
+    """Deliveries over the pairs of an event and a subscriber that wants it, and how many want an event on average.
+
+    `restricted_delay_s` is the mean delay over all such pairs: deliveries after `LATEST_S`, and those that never
+    happen, count as `LATEST_S`. The mean over deliveries alone flatters a scheme that delivers the easy ones.
+    """
     is_published, is_delivered = F.col("kind") == "published", F.col("kind") == "delivered"
     wanted = F.sum(F.when(is_published, F.col("count")))
+    # What each delivery is earlier than the end of the lifetime.
+    gained_s = F.sum(F.when(is_delivered, F.greatest(F.lit(LATEST_S) - F.col("duration_s"), F.lit(0.0))))
     counted = records.groupBy("run_id").agg(
         F.try_divide(F.count_if(is_delivered), wanted).alias("delivery_ratio"),
+        (LATEST_S - F.try_divide(F.coalesce(gained_s, F.lit(0.0)), wanted)).alias("restricted_delay_s"),
         F.avg(F.when(is_published, F.col("count"))).alias("wanted_by"),
     )
     return _unpivoted(counted)

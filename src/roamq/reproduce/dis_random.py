@@ -168,7 +168,7 @@ LEVELLING = (
     "Regular traffic is T up and down the tree, which stops growing when every leaf has somebody for every kind of "
     "event, and d for each subscriber; transfers are u for each. So the ratio is u N / (T + d N), and 1 / ratio a "
     "straight line in 1 / N, fitted to the four largest populations; the last column is the N at which it comes to "
-    "nine tenths of its limit. What a home broker forwards is not regular: d is next to nothing, and no limit in sight."
+    "nine tenths of its limit. What a home broker forwards is not regular: its d is next to nothing."
 )
 
 

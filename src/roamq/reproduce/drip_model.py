@@ -151,8 +151,7 @@ def meeting_figure(rows: Sequence[tuple[int, float, float, float]]) -> Figure:
             Series(name="random walk, simulated", x=ks, y=[row[2] for row in rows]),
             Series(name="1/lambda of Eq. 2", x=ks, y=[row[3] for row in rows], published=True),
         ],
-        caption="The formula's term for the reach vanishes where the reach is long, so it hardly knows k there: "
-        "a number of brokers chosen by Eq. 2 is a rough guide.",
+        caption="The formula's term for the reach, alpha / (2^alpha - 1), vanishes where the reach is long.",
     )
 
 
