@@ -23,6 +23,7 @@ def region_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
         .unionByName(publication_delay(records))
         .unionByName(delivered_by_source(records))
         .unionByName(delivery_ratio(records))
+        .unionByName(destinations_found(records))
         .unionByName(detected_by(records))
         .unionByName(transmissions(records))
     )
@@ -79,6 +80,39 @@ def publication_delay(records: DataFrame) -> DataFrame:
     return _unpivoted(
         waited.groupBy("run_id").agg(
             F.avg("first").alias("publication_delay_s"), F.avg("last").alias("spreading_s")
+        )
+    )
+
+
+def destinations_found(records: DataFrame) -> DataFrame:
+    """What [DRIP] Eq. 1 and 2 are about: when the destinations of an event have it, from when its source has it.
+
+    The mean over destinations (`destination_found_s`), and over events until the last of theirs
+    (`destinations_found_s`, the paper's T_mcmd). `destinations_harmonic` and `destinations_printed` are means over
+    events of H_n and (n^2 + 3n)/4 with the number n of their destinations: what the exact mean and Eq. 2 are multiples
+    of. A destination that got its copy as a carrier, and one that never got it, is not among them.
+    """
+    of_event = Window.partitionBy(*EVENT)
+    begun_s = F.min(F.when(F.col("detail") == "source", F.col("time_s"))).over(of_event)
+    found = (
+        records.where(F.col("kind") == "copied")
+        .withColumn("begun_s", begun_s)
+        .where(F.col("detail") == "destination")
+        .withColumn("rank", F.row_number().over(of_event.orderBy("time_s", "broker")))
+        .withColumn("found_s", F.col("time_s") - F.col("begun_s"))
+    )
+    events = found.groupBy(*EVENT).agg(
+        F.count("rank").alias("n"),
+        F.sum("found_s").alias("sum_s"),
+        F.max("found_s").alias("last_s"),
+        F.sum(1 / F.col("rank")).alias("harmonic"),
+    )
+    return _unpivoted(
+        events.groupBy("run_id").agg(
+            (F.sum("sum_s") / F.sum("n")).alias("destination_found_s"),
+            F.avg("last_s").alias("destinations_found_s"),
+            F.avg("harmonic").alias("destinations_harmonic"),
+            F.avg((F.col("n") * F.col("n") + 3 * F.col("n")) / 4).alias("destinations_printed"),
         )
     )
 
