@@ -25,7 +25,7 @@ STYLES = {
 @click.option(
     "--quick",
     is_flag=True,
-    help="Fewer seeds and smaller populations: minutes, not hours. More claims stay undecided.",
+    help="Fewer seeds and smaller populations: minutes, not hours. Claims that need runs stay undecided.",
 )
 @click.option(
     "--paper-only",

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NO_CHECK = "no check is implemented yet"
 TOO_LONG = "takes too long for --quick"
+FEWER = "quick runs are fewer and smaller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +193,23 @@ def _check(claim: Claim, evidence: CampaignEvidence) -> Scored:
     began = time.perf_counter()
     try:
         outcome = claim.check(evidence)
+        if evidence.quick and claim.jobs is not None:
+            outcome = undecided_by_fewer(outcome)
     except Exception as error:
         # One broken check must not hide the verdicts of the others; the exit code reports it.
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         outcome = Outcome(verdict=Verdict.ERROR, why=f"{type(error).__name__}: {error} ({place})")
     return Scored(claim=claim, outcome=outcome, seconds=time.perf_counter() - began)
+
+
+def undecided_by_fewer(outcome: Outcome) -> Outcome:
+    """What quick runs say is no verdict: they have smaller populations or fewer of the settings that the paper has, so
+    that the full ones may say otherwise. Their reason tells what they say."""
+    if outcome.verdict not in (Verdict.REPRODUCED, Verdict.DEPENDS, Verdict.DIFFERS):
+        return outcome
+    why = f"{FEWER}: they say {outcome.verdict}"
+    return replace(outcome, verdict=Verdict.UNDECIDED, why="; ".join(filter(None, [why, outcome.why])))
 
 
 def page_of(results: Sequence[Scored], troubled: Sequence[RunRow], *, command: str, quick: bool) -> Page:
