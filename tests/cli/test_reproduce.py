@@ -58,6 +58,8 @@ def test_an_unknown_claim_is_refused() -> None:
 def test_what_nobody_checks_is_not_run_and_needs_no_spark(tmp_path: Path) -> None:
     result = reproduce("PRE", "--json", "--out", str(tmp_path))
 
+    assert "computing ..." in result.stderr
+
     rows = json.loads(result.stdout)
     assert result.exit_code == 0
     assert [(row["claim"], row["verdict"]) for row in rows] == [
@@ -155,6 +157,7 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
     claim("DRIP-F3a", jobs=jobs)(fewer)
     claim("DRIP-F3b", jobs=jobs)(undeclared)
     told: list[tuple[int, int]] = []
+    phases: list[str] = []
 
     results, troubled = score(
         select(["PRE-jit", "PRE-cost", "DRIP-F3"]),
@@ -162,7 +165,10 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
         quick=True,
         session=lambda: contextlib.nullcontext(spark),
         progress=lambda done, total: told.append((done, total)),
+        phase=phases.append,
     )
+
+    assert phases == ["starting Spark", "simulating", "judging"]
 
     assert [result.outcome.ours for result in results[:3]] == [
         "0% of 2 runs",

@@ -92,6 +92,7 @@ def command(
             beyond=not (quick or paper_only),
             session=lambda: open_session(settings),
             progress=report,
+            phase=report.phase,
             recordings=recordings,
         )
     write_page(page_of(results, troubled, command=command_line(), quick=quick), out)

@@ -130,12 +130,14 @@ def score(
     beyond: bool = False,
     session: Callable[[], AbstractContextManager["SparkSession"]],
     progress: Progress | None = None,
+    phase: Callable[[str], None] = lambda text: None,
     recordings: Path | None = None,
 ) -> tuple[list[Scored], list[RunRow]]:
     """Check every claim. Spark starts only if a claim needs runs; all their runs are one campaign in `folder`.
 
     With `beyond`, the runs that the papers did not make are among them. `recordings` is a folder of recorded
-    connectivity, for the claim that needs one.
+    connectivity, for the claim that needs one. `phase` is told what begins: `progress` counts runs, which is only a
+    part of the work.
 
     Returns the verdicts in the order of `claims`, and the runs that failed or broke an invariant.
     """
@@ -149,8 +151,13 @@ def score(
         models = _workers(stack, 1)
         without_runs = CampaignEvidence(None, folder, quick=quick, recordings=recordings)
         awaited = {c.id: models.submit(_check, c, without_runs) for c in claims if c.jobs is None}
+        phase("starting Spark" if jobs else "computing")
         spark = stack.enter_context(session()) if jobs else None
+        if jobs:
+            phase("simulating")
         campaign = run_campaign(spark, jobs, folder, progress=progress) if spark is not None else None
+        if jobs:
+            phase("judging")
         # A query keeps one core busy for most of its time: the papers are checked two at a time.
         evidence = CampaignEvidence(spark, folder, jobs, quick=quick, beyond=beyond)
         papers = _workers(stack, 2)
