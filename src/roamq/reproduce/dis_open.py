@@ -307,7 +307,7 @@ def all_events(counted: Counted, scenario: str) -> Said:
 
 
 def _near(tolerance: float, value: float) -> Wanted:
-    return Wanted(at_least=(1 - tolerance) * value, at_most=(1 + tolerance) * value)
+    return Wanted(at_least=(1 - tolerance) * value, at_most=(1 + tolerance) * value, named=value)
 
 
 def feasible(fitted: Iterable[Said], models: Sequence[Model] = ALL) -> list[Model]:

@@ -64,7 +64,7 @@ def said_of_shares(counted: Counted) -> list[Said]:
         said += [
             Said(
                 text=f"random: {scheme} spends about 2% on migrating subscriptions",
-                wanted=Wanted(at_least=1.5, at_most=2.5),
+                wanted=Wanted(at_least=1.5, at_most=2.5, named=2.0),
                 measure=share("random", scheme),
                 uses=("edge", "hop", "log") if scheme == "logging" else ("edge", "hop"),
             ),

@@ -63,7 +63,7 @@ def table_2_throughput(evidence: Evidence) -> Outcome:
                 judgement.says(
                     f"{scheme} RND at {n}",
                     {a: mean_of(ts(a, scheme, "RND", n)) for a in sets},
-                    Wanted(at_least=printed / WITHIN, at_most=printed * WITHIN),
+                    Wanted(at_least=printed / WITHIN, at_most=printed * WITHIN, named=printed),
                     calibrated=True,
                 )
         for better, worse in (("proactive", "reactive"), ("reactive", "durable")):

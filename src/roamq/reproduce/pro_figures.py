@@ -128,7 +128,7 @@ def figure_6_handoff_latency(evidence: Evidence) -> Outcome:
             judgement.says(
                 f"{target.name}: {'under' if target.at_most else 'about'} {target.published} s",
                 {a: mean_of(handoff(a, target.scheme, target.entity)) for a in sets},
-                Wanted(at_least=low, at_most=target.published * target.factor),
+                Wanted(at_least=low, at_most=target.published * target.factor, named=target.published),
                 calibrated=True,
             )
     judgement.says(

@@ -95,6 +95,7 @@ def judge(rows: Sequence[Row]) -> Judgement:
             exactly(row.analysis_s / row.published.analysis_s),
             at_least=1 - PRINTED,
             at_most=1 + PRINTED,
+            named=1.0,
         )
         judgement.says(
             f"{name}: our simulation over the published one",
