@@ -41,6 +41,17 @@ def test_every_question_shows_an_example_and_explains_its_fields(name: str) -> N
             assert following.startswith("        "), f"{line.strip()} has no help"
 
 
+def test_with_a_measured_meeting_time_regions_are_answered_in_seconds() -> None:
+    """Two destinations, one copy: (1 + 1/2) meeting times; twice as many brokers meet half as often."""
+    asked = ("--copies", "1", "--destinations", "2", "--meeting-s", "20", "--meeting-power", "1")
+    result = plan("regions", "--brokers", "10", *asked, "--target-s", "60", "--json")
+
+    answer = json.loads(result.output)
+    assert answer["mean"]["exact"] == pytest.approx(30.0)
+    assert answer["brokers_for_target"]["exact"] == 20
+    assert "seconds" in plan("regions", "--brokers", "10", *asked).output
+
+
 @pytest.mark.parametrize(
     ("name", "preset"),
     [
@@ -418,6 +429,8 @@ def test_simulation_beside_the_model() -> None:
         (["regions"], "grid_cells: is needed; give it in the file, or as --grid-cells"),
         (["regions", "--grid-cells", "1e4", "--brokers", "5"], "brokers: 3 copies"),
         (["regions", "--grid-cells", "1e4", "--target-s", "1"], "target_s: even the fewest"),
+        (["regions", "--meeting-s", "9", "--target-s", "99"], "meeting_power: is needed, and above 0"),
+        (["regions", "--grid-cells", "1e4", "--meeting-power", "1"], "meeting_power: is used only with"),
         (["capacity", "--preset", "city", "--response-target-s", "1"], "response_target_s: the client's own"),
         (["capacity", "--preset", "city", "--demand-client-s", "5"], "client is saturated"),
         (["transfer-cost", "--preset", "random", "--hit-share", "2"], "hit_share: expected `float` <= 1.0"),

@@ -14,8 +14,8 @@ from roamq.pipeline.jobs import Job, Runner
 from roamq.reproduce import registry
 from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.published import PUBLISHED
-from roamq.reproduce.registry import Outcome, Verdict, claim, select
-from roamq.reproduce.scorecard import score
+from roamq.reproduce.registry import Claim, Outcome, Verdict, claim, select
+from roamq.reproduce.scorecard import CampaignEvidence, _check, score
 from tests.support.runners import counting
 
 
@@ -58,6 +58,8 @@ def test_an_unknown_claim_is_refused() -> None:
 def test_what_nobody_checks_is_not_run_and_needs_no_spark(tmp_path: Path) -> None:
     result = reproduce("PRE", "--json", "--out", str(tmp_path))
 
+    assert "computing ..." in result.stderr
+
     rows = json.loads(result.stdout)
     assert result.exit_code == 0
     assert [(row["claim"], row["verdict"]) for row in rows] == [
@@ -85,6 +87,24 @@ def test_a_verdict_and_its_reason_reach_the_scorecard(tmp_path: Path) -> None:
     assert "a sign slip in the paper" in result.stdout
     assert "takes too long for --quick" in result.stdout
     assert "1 differs, 4 not run" in result.stdout
+
+
+@pytest.mark.usefixtures("empty_registry")
+@pytest.mark.parametrize("verdict", [Verdict.REPRODUCED, Verdict.DEPENDS, Verdict.DIFFERS])
+def test_quick_runs_decide_nothing_and_tell_what_they_say(verdict: Verdict, tmp_path: Path) -> None:
+    """Full runs have larger populations and more settings, and may say otherwise."""
+    claim("PRE-jit", jobs=lambda quick: [])(lambda evidence: Outcome(verdict=verdict, why="a sentence"))
+    claim("PRE-cost")(lambda evidence: Outcome(verdict=verdict))
+    with_runs, of_a_model = select(["PRE-jit", "PRE-cost"])
+
+    def checked(one: Claim, *, quick: bool) -> Outcome:
+        return _check(one, CampaignEvidence(None, tmp_path, quick=quick)).outcome
+
+    assert checked(with_runs, quick=True) == Outcome(
+        verdict=Verdict.UNDECIDED, why=f"quick runs are fewer and smaller: they say {verdict}; a sentence"
+    )
+    assert checked(with_runs, quick=False).verdict is verdict
+    assert checked(of_a_model, quick=True).verdict is verdict
 
 
 @pytest.mark.usefixtures("empty_registry")
@@ -137,6 +157,7 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
     claim("DRIP-F3a", jobs=jobs)(fewer)
     claim("DRIP-F3b", jobs=jobs)(undeclared)
     told: list[tuple[int, int]] = []
+    phases: list[str] = []
 
     results, troubled = score(
         select(["PRE-jit", "PRE-cost", "DRIP-F3"]),
@@ -144,7 +165,10 @@ def test_claims_share_the_runs_of_one_campaign(spark: Any, tmp_path: Path) -> No
         quick=True,
         session=lambda: contextlib.nullcontext(spark),
         progress=lambda done, total: told.append((done, total)),
+        phase=phases.append,
     )
+
+    assert phases == ["starting Spark", "simulating", "judging"]
 
     assert [result.outcome.ours for result in results[:3]] == [
         "0% of 2 runs",

@@ -44,7 +44,8 @@ def evening(job: Job, metric: str, peak: float = 2.85, at_s: float = 3900.0) -> 
 def by_hops(job: Job, metric: str, overhead: float, replayed: float = 0.0) -> dict[str, float] | float:
     """The counts of a run with this overhead; `replayed` of its regular link traversals are last hops of replays."""
     if metric == "hops_of_kind":
-        return {"stored_delivery": 1000.0 * replayed}
+        forwarded = {"forward": 1000.0 * overhead} if job.scheme == "home-broker" else {}
+        return {"stored_delivery": 1000.0 * replayed, **forwarded}
     return {"unicast_hops": 1000.0 * overhead, "multicast_hops": 1000.0}.get(metric, overhead)
 
 
@@ -167,6 +168,32 @@ def test_figure_6_is_judged_for_every_edge_of_the_city() -> None:
     assert "have 69% of them" in outcome.why
 
 
+@pytest.mark.parametrize(
+    ("scheme", "kinds", "sentence"),
+    [
+        ("prefetching", {"stored_event": 10.0}, "stored events have a negligible impact on prefetching"),
+        (
+            "home-broker",
+            {"forward": 3000.0, "control": 1000.0},
+            "completely due to stored and forwarded events",
+        ),
+    ],
+)
+def test_figure_6_says_what_the_overhead_is_made_of(
+    scheme: str, kinds: dict[str, float], sentence: str
+) -> None:
+    """[DIS] section 5.2.3; prefetching has 50 unicast hops here, home broker 4000."""
+
+    def value(job: Job, metric: str) -> dict[str, float] | float:
+        is_it = (job.scheme, metric, job.scenario) == (scheme, "hops_of_kind", "random")
+        return {"stored_delivery": 200.0, **kinds} if is_it else city(job, metric)
+
+    outcome = dis_random.average_overhead_in_random(measured(value))
+
+    assert outcome.verdict is Verdict.DIFFERS
+    assert sentence in outcome.why
+
+
 def test_figure_7_wants_logging_to_reach_prefetching() -> None:
     def value(job: Job, metric: str) -> dict[str, float] | float:
         if "workload.locality" not in job.params:
@@ -282,6 +309,15 @@ def test_the_share_of_subscription_migration_is_checked_by_scenario() -> None:
     outcome = dis_parts.share_of_subscription_migration(measured(value))
     assert outcome.verdict is Verdict.REPRODUCED, outcome.why
     assert "would come to 72%" in outcome.why, "580 of 800 hops that are no closing word"
+
+    def with_events(job: Job, metric: str) -> dict[str, float] | float:
+        found = value(job, metric)
+        is_it = metric == "hops_of_kind" and (job.scenario, job.scheme) == ("commute", "prefetching")
+        return {**found, "stored_event": 300.0} if is_it and isinstance(found, dict) else found
+
+    contrary = dis_parts.share_of_subscription_migration(measured(with_events))
+    assert contrary.verdict is Verdict.DIFFERS
+    assert "almost fully due to migration and a constant part (share of events): 0.3" in contrary.why
     shares["pervasive"] = 20.0
     assert dis_parts.share_of_subscription_migration(measured(value)).verdict is Verdict.DIFFERS
 

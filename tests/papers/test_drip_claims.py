@@ -13,9 +13,18 @@ from roamq.models.region_delay import RegionDelay
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.results import Transform
 from roamq.report.exhibits import Film
-from roamq.reproduce import drip, drip_boundary, drip_delay, drip_model, drip_runs, drip_selection
+from roamq.reproduce import (
+    drip,
+    drip_boundary,
+    drip_delay,
+    drip_meetings,
+    drip_model,
+    drip_runs,
+    drip_selection,
+)
 from roamq.reproduce.drip_film import one_event
 from roamq.reproduce.evidence import ScriptedEvidence
+from roamq.reproduce.judging import Judgement
 from roamq.reproduce.registry import Verdict, select
 
 Measure = Callable[[Setting], float]
@@ -36,6 +45,8 @@ def regions(measure: Measure, quick: bool = False, noise: float = 0.0) -> Script
             measured = measure(Setting.from_payload(dict(job.payload)))
             values = {(metric, entity): measured for metric in own for entity in kinds}
             values |= {(metric, entity): 0.5 for metric in other for entity in kinds}
+            values |= {(metric, "all"): value for metric, value in destinations(measured).items()}
+            values[drip_runs.RESTRICTED, "all"] = 0.5 * measured + 0.5 * 60.0
             values |= {(drip_runs.DETECTED_POPULATION, entity): size for entity, size in population.items()}
             found += [
                 {
@@ -51,6 +62,16 @@ def regions(measure: Measure, quick: bool = False, noise: float = 0.0) -> Script
         return found
 
     return ScriptedEvidence(rows=rows, quick=quick)
+
+
+def destinations(found_s: float) -> dict[str, float]:
+    """Two destinations of every event, found after independent exponential times."""
+    return {
+        drip_meetings.FOUND: found_s,
+        drip_meetings.ALL_FOUND: 1.5 * found_s,
+        "destinations_harmonic": 1.5,
+        "destinations_printed": 2.5,
+    }
 
 
 def coverage_as_published(one: Setting) -> float:
@@ -72,6 +93,10 @@ def test_the_boundary_names_what_decides_who_is_faster() -> None:
     assert "DRIP is faster in 2 of 12 cases, SF in 10" in outcome.ours
     assert "radio and events/s decide" in outcome.why
     assert "DRIP wins with radio=802.11, events/s=8" in outcome.why
+    curves = {series.name: list(series.y) for series in outcome.figures[0].series}
+    assert curves["as fast as SF"] == [1.0, 1.0, 1.0]
+    assert [y < 1 for y in curves["802.11, subscribers=5"]] == [False, False, True]
+    assert [y < 1 for y in curves["free, subscribers=1"]] == [False, False, False]
 
 
 def test_what_was_not_delivered_counts_against_a_scheme() -> None:
@@ -172,13 +197,42 @@ def test_an_effect_that_the_seeds_do_not_show_is_undecided() -> None:
     assert len(one_seed) < len(drip_selection.selection_jobs(True)), "quick runs have two seeds"
 
 
+def test_meetings_are_fitted_to_drip_s_runs_and_the_formulas_held_against_them() -> None:
+    """With 1/lambda = 2k, and m copies that are m times as fast, the exact mean is right, and Eq. 2 is 5/3 of it."""
+    evidence = regions(lambda one: 2.0 * one.parameters.k / one.parameters.m)
+    meetings = drip_meetings.Meetings(
+        drip_runs.Results(evidence, drip_meetings.meeting_jobs(quick=False)), quick=False
+    )
+
+    assert {k: round(by_seed[1], 6) for k, by_seed in meetings.meeting_s.items()} == {
+        10: 20,
+        20: 40,
+        30: 60,
+        40: 80,
+    }
+    assert meetings.power == pytest.approx(1.0)
+    assert meetings.over_measured(20, 4, "H_l/(m lambda)").mean == pytest.approx(1.0)
+    assert meetings.over_measured(20, 4, "Eq. 2").mean == pytest.approx(2.5 / 1.5)
+    assert meetings.told().endswith("`roamq plan regions --brokers 10 --meeting-s 20 --meeting-power 1.00`")
+    judgement = Judgement()
+    meetings.judge(judgement)
+    assert judgement.verdict is Verdict.DIFFERS
+
+
+def test_eq_2_needs_no_runs_that_figure_3_does_not_have() -> None:
+    for quick in (True, False):
+        known = {job.run_id for job in drip_delay.delay_jobs(quick)}
+        assert {job.run_id for job in drip_meetings.meeting_jobs(quick)} <= known
+
+
 @pytest.mark.slow
 def test_eq_2_differs_from_the_walk_and_redrawn_meetings_do_not() -> None:
     outcome = drip_model.region_delay(regions(coverage_as_published, quick=True))
 
     assert outcome.verdict is Verdict.DIFFERS
     walk, meeting = outcome.figures[:2]
-    judged = {str(row[0]).split(", ", 1)[1]: row[-1] for row in outcome.tables[0].rows}
+    walks = [row for row in outcome.tables[0].rows if "of the walk" in str(row[0])]
+    judged = {str(row[0]).split(", ", 1)[1]: row[-1] for row in walks}
     assert judged["l=1, m=1 (ratio)"] != "does not hold", "with l=1 the printed mean is the exact one"
     assert judged["l=5, m=1 (ratio)"] == "does not hold"
     simulated, redrawn, exact, _ = (series.y for series in walk.series)

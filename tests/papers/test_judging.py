@@ -140,6 +140,26 @@ def test_published_values_and_ours_are_drawn_together() -> None:
     assert list(ours.high) == pytest.approx([1.05])
 
 
+def test_a_range_that_the_paper_does_not_print_is_not_drawn_as_its_value() -> None:
+    judgement = Judgement()
+    judgement.says("slightly lower", between(-0.5, -0.3), below=0.0, at_least=-2.0)
+
+    assert judgement.outcome("").figures == []
+
+
+def test_several_settings_of_a_sentence_are_one_bar() -> None:
+    judgement = Judgement()
+    judgement.says("about 2", {"a=1": between(1.8, 2.0), "a=2": between(2.0, 2.4)}, about(2.0))
+
+    [figure] = judgement.outcome("").figures
+
+    _, ours = figure.series
+    assert list(ours.x) == ["about 2"]
+    assert list(ours.y) == pytest.approx([1.025])
+    assert list(ours.low or ()) == pytest.approx([0.9])
+    assert list(ours.high or ()) == pytest.approx([1.2])
+
+
 def test_the_settings_for_which_all_holds_are_shown() -> None:
     judgement = Judgement()
     judgement.says("above", {"edge stop": between(-2, -1), "edge turn": between(1, 2)}, above=0.0)

@@ -46,6 +46,7 @@ def as_printed(job: Job, metric: str) -> float | Mapping[str, float]:
         brokers = {b: (0.02 if b == "b5" else 0.03) + (key[1] == "RND") * 0.02 for b in brokers}
     if metric == "broker_throughput":
         brokers = {b: (300.0 if b in ("b3", "b6") else 100.0) + (key[1] == "RND") * 20.0 for b in brokers}
+        brokers["b5"] *= 0.4 if key[1] == "NBR" else 1.0
     values: dict[str, Any] = {
         "throughput": PUBLISHED_THROUGHPUT[key],
         "loss_pct": PUBLISHED_LOSS[key],
@@ -168,8 +169,10 @@ def test_processors_above_what_the_paper_allows_are_told() -> None:
 @pytest.mark.parametrize(
     ("key", "loss", "says"),
     [
-        (("reactive", "RND", 200), 3.0, "reactive rises from 10 to 200, RND"),
-        (("proactive", "NBR", 100), 0.9, "proactive loses less under NBR at 100"),
+        (("reactive", "RND", 200), 3.0, "reactive rises from 100 to 200, RND"),
+        (("proactive", "RND", 100), 2.5, "proactive falls from 10 to 100, RND"),
+        (("proactive", "NBR", 100), 0.9, "proactive loses slightly less under NBR at 100"),
+        (("reactive", "NBR", 200), 7.1, "reactive loses slightly less under NBR at 200"),
         (("durable", "RND", 200), 9.0, "durable about flat from 10 to 200, RND"),
     ],
 )
@@ -187,6 +190,52 @@ def test_table_4_differs_with_one_duplicate() -> None:
         return 0.001 if metric == "duplication_pct" and cell(job) == ("proactive", "RND", 10) else None
 
     assert pro.table_4_duplication(told(repeating)).verdict is Verdict.DIFFERS
+
+
+@pytest.mark.parametrize("repeated", [1.71, 18.0])
+def test_table_4_wants_slightly_fewer_duplicates_under_neighboring_mobility(repeated: float) -> None:
+    """[PRO] section 5.3: "message duplication slightly decreases under the NBR mobility pattern"."""
+
+    def changed(job: Job, metric: str) -> float | None:
+        key = ("reactive", "NBR", 100) if repeated < 10 else ("durable", "NBR", 200)
+        return repeated if metric == "duplication_pct" and cell(job) == key else None
+
+    outcome = pro.table_4_duplication(told(changed))
+
+    assert outcome.verdict is Verdict.DIFFERS
+    assert "repeats slightly less under NBR" in outcome.why
+
+
+def test_figure_7_wants_a_significant_reduction_of_loss() -> None:
+    """[PRO] section 5.2.3: "the significant reduction of their message loss and duplication"."""
+
+    def hardly(job: Job, metric: str) -> float | None:
+        is_long = job.params.get("mobility.connect_s") == pro_runs.LONG_STAY_S
+        key = cell(job)
+        return (
+            0.95 * PUBLISHED_LOSS[key] if is_long and metric == "loss_pct" and key[0] == "durable" else None
+        )
+
+    outcome = pro_figures.figure_7_handoff_frequency(told(hardly))
+
+    assert outcome.verdict is Verdict.DIFFERS
+    assert "fewer handoffs lower the loss of durable significantly: 0.95" in outcome.why
+
+
+def test_figure_8_wants_much_less_at_b5() -> None:
+    """[PRO] section 5.3: "broker B5 experiences much lower throughput results in the NBR pattern"."""
+
+    def little(job: Job, metric: str) -> float | Mapping[str, float]:
+        found = as_printed(job, metric)
+        if metric != "broker_throughput" or cell(job)[1] != "NBR":
+            return found
+        assert isinstance(found, Mapping)
+        return {**found, "b5": 90.0}
+
+    outcome = pro_figures.figure_8_brokers(ScriptedEvidence(little))
+
+    assert outcome.verdict is Verdict.DIFFERS
+    assert "B5 routes much less under NBR: 0.75, wanted at most 0.5" in outcome.why
 
 
 def test_figure_7_differs_if_a_gain_is_more_than_slight_or_reactive_gains() -> None:

@@ -89,10 +89,15 @@ def test_the_claim_fits_the_runs_of_the_campaign() -> None:
 
     assert {job.scheme for job in evidence.asked} == {"proactive"}
     assert {job.params["mobility.pattern"] for job in evidence.asked} == {"RND", "NBR"}
-    assert outcome.verdict is Verdict.REPRODUCED, outcome
+    assert outcome.verdict is Verdict.UNDECIDED, "one parameter set of several was run"
+    assert "run with the closest of 3 parameter sets alone" in outcome.why
     assert "6 of 6 under NBR at 200" in outcome.ours
     assert [figure.title[-8:] for figure in outcome.figures[:3]] == ["Fig. 11)", "Fig. 12)", "Fig. 13)"]
     assert len(outcome.tables[2].rows) == 18
+
+
+def test_with_one_parameter_set_the_runs_decide() -> None:
+    assert pro_fit.fit_outcome(runs_like_the_paper(noise=8), 200).verdict is Verdict.REPRODUCED
 
 
 def test_runs_that_follow_another_curve_under_neighboring_mobility_differ() -> None:

@@ -5,9 +5,11 @@ import pytest
 
 from roamq.models.connectivity import join, periods
 from roamq.models.examples import TABLE_3
+from roamq.models.queueing import Centre
 from roamq.reproduce.evidence import ScriptedEvidence
 from roamq.reproduce.registry import Claim, Verdict, select
-from roamq.reproduce.time_end_to_end import simulate_path
+from roamq.reproduce.time import RECORDED_PATH, Point, _judge_metro
+from roamq.reproduce.time_end_to_end import Row, judge, simulate_path
 from roamq.reproduce.time_rates import BIN_S, antenna_rates, compare_bins
 from roamq.reproduce.time_traces import PATHS, generate
 from roamq.sim.queueing import MeanOfRuns
@@ -73,6 +75,30 @@ def test_the_degraded_network_is_slower_simulated_than_analysed() -> None:
 
     assert run.mean - run.half_width > row.printed_path().response_s()
     assert abs(run.mean - 2.41) < 0.05 * 2.41
+
+
+@pytest.mark.parametrize(("name", "holds"), [("metro-1", "does not hold"), ("degraded", None)])
+def test_table_3_wants_its_analysis_within_5_percent_of_its_simulation(name: str, holds: str | None) -> None:
+    """[TIME] section 4.2, of metro and voluntary rows: "The absolute deviation between the two is no more than 5%"."""
+    published = next(row for row in TABLE_3 if row.name == name)
+    far = MeanOfRuns(1.09 * published.analysis_s, 0.0, 0.0)
+
+    table = judge([Row(published, published.analysis_s, far)]).table()
+
+    assert {str(row[0]): row[-1] for row in table.rows}.get(
+        f"{name}: our simulation over our analysis"
+    ) == holds
+
+
+def test_figure_12_wants_high_accuracy_at_low_rates() -> None:
+    """[TIME] section 4.1.3: "Results match with high accuracy for low rates", "about 10%" at higher ones."""
+
+    def judged(rate: float) -> str:
+        centre = Centre(name=RECORDED_PATH, rate=rate, demand_s=0.125, t_on_s=155.88, t_off_s=72.15)
+        run = MeanOfRuns(1.08 * centre.response_s(), 0.0, 0.0)
+        return str(_judge_metro([Point(RECORDED_PATH, centre, run)]).table().rows[0][-1])
+
+    assert (judged(1.0), judged(3.0)) == ("does not hold", "holds")
 
 
 def test_agreement_demands_a_width() -> None:

@@ -85,6 +85,7 @@ def test_delay_ratio_and_transmissions(spark: SparkSession) -> None:
             ("delivery_delay_s_p90", "all"): 4.6,
             ("delivered_by_source", "all"): 0.5,
             ("delivery_ratio", "all"): 0.5,
+            ("restricted_delay_s", "all"): (1.0 + 5.0 + 60.0 + 60.0) / 4,
             ("wanted_by", "all"): 2.0,
             ("publication_delay_s", "all"): 0.5,
             ("spreading_s", "all"): 4.0,
@@ -135,3 +136,35 @@ def test_events_are_told_apart_by_who_detected_them(spark: SparkSession) -> None
     assert found["detected_delay_by_population_s", "broker"] == pytest.approx((8 * 10 + 4 * 30) / 40)
     assert found["detected_delay_s", "node"] == pytest.approx(3.0)
     assert found["wanted_by", "all"] == pytest.approx(1.0)
+
+
+def test_what_comes_after_a_minute_or_never_counts_as_a_minute(spark: SparkSession) -> None:
+    found = metrics_of(spark, [published(1, 4), delivered(10.0, "n5"), delivered(90.0, "n6")])
+
+    assert found["delivery_ratio", "all"] == 0.5
+    assert found["delivery_delay_s", "all"] == 50.0
+    assert found["restricted_delay_s", "all"] == (10.0 + 60.0 + 60.0 + 60.0) / 4
+
+
+def test_without_a_delivery_every_event_counts_as_a_minute(spark: SparkSession) -> None:
+    assert metrics_of(spark, [published(1, 4)])["restricted_delay_s", "all"] == 60.0
+
+
+def test_destinations_are_timed_from_when_the_source_has_the_event(spark: SparkSession) -> None:
+    """[DRIP] section V-C: T_mcmd is the time until all destinations have the event."""
+    found = metrics_of(
+        spark,
+        [
+            copied(1.0, "n0", role="source"),
+            copied(2.0, "n1"),  # a carrier is no destination
+            copied(3.0, "n2", role="destination"),
+            copied(7.0, "n3", role="destination"),
+            copied(0.0, "n0", sequence=2, role="source"),
+            copied(1.0, "n3", sequence=2, role="destination"),
+        ],
+    )
+
+    assert found["destination_found_s", "all"] == (2.0 + 6.0 + 1.0) / 3
+    assert found["destinations_found_s", "all"] == (6.0 + 1.0) / 2
+    assert found["destinations_harmonic", "all"] == (1.5 + 1.0) / 2
+    assert found["destinations_printed", "all"] == (2.5 + 1.0) / 2

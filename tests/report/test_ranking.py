@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from roamq.models.tariff import Tariff, amounts
 from roamq.pipeline.schemas import MetricRow
-from roamq.report.ranking import advice, changes, front_figures, rank_schemes, ranking_table, short_table
+from roamq.report.ranking import (
+    advice,
+    changes,
+    front,
+    front_figures,
+    front_words,
+    rank_schemes,
+    ranking_table,
+    short_table,
+)
 
 TARIFF = Tariff(traffic=1.0, memory=1.0, delay=1.0)
 
@@ -111,6 +120,27 @@ def test_a_scheme_that_is_better_in_everything_stays_the_answer() -> None:
     )
 
     assert "no equally safe scheme would be cheaper at any rate" in advice(ranked, TARIFF)
+
+
+def test_the_front_has_the_safe_schemes_that_no_other_beats() -> None:
+    ranked = rank_schemes(
+        [
+            *runs("frugal", traffic=[1.0] * 3, memory=2.0, late_s=3.0),
+            *runs("quick", traffic=[9.0] * 3, memory=9.0, late_s=1.0),
+            *runs("beaten", traffic=[9.5] * 3, memory=9.0, late_s=2.0),
+            *runs("lossy", traffic=[0.1] * 3, lost=1.0),
+        ]
+    )
+
+    assert {one.scheme for one in front(ranked)} == {"frugal", "quick"}
+    captions = [figure.caption for figure in front_figures(ranked)]
+    assert all("The front of delay, traffic and memory: quick and frugal." in caption for caption in captions)
+
+
+def test_a_scheme_that_is_best_in_everything_is_the_whole_front() -> None:
+    ranked = rank_schemes([*runs("a", traffic=[1.0] * 3), *runs("b", traffic=[2.0] * 3, late_s=1.0)])
+
+    assert front_words(ranked).startswith("a has the least delay, traffic and memory at once")
 
 
 def test_the_table_of_a_terminal_fits_80_columns() -> None:

@@ -110,6 +110,13 @@ def test_ten_series_have_ten_looks() -> None:
     assert all(f"--s{n}:" in render(PAGE) for n in range(10)), "the page has a shade for each"
 
 
+def test_an_eleventh_series_does_not_look_like_the_first() -> None:
+    """There are eleven schemes, and `roamq simulate prehandoff --scheme all` draws them together."""
+    series = [Series(name=f"scheme {n}", x=[0, 1], y=[n, n]) for n in range(11)]
+
+    assert len({(look["color"], look["marker"]) for _, look in _looks(series)}) == 11
+
+
 @pytest.mark.parametrize("kind", ["bar", "stack"])
 def test_long_names_stand_beside_bars_that_lie_on_their_side(kind: Kind) -> None:
     from matplotlib.figure import Figure as Canvas

@@ -25,7 +25,7 @@ STYLES = {
 @click.option(
     "--quick",
     is_flag=True,
-    help="Fewer seeds and smaller populations: minutes, not hours. More claims stay undecided.",
+    help="Fewer seeds and smaller populations: minutes, not hours. Claims that need runs stay undecided.",
 )
 @click.option(
     "--paper-only",
@@ -92,6 +92,7 @@ def command(
             beyond=not (quick or paper_only),
             session=lambda: open_session(settings),
             progress=report,
+            phase=report.phase,
             recordings=recordings,
         )
     write_page(page_of(results, troubled, command=command_line(), quick=quick), out)

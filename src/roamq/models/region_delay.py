@@ -8,23 +8,42 @@ H_l/(m lambda) with the harmonic number H_l. All three are offered (docs/drip.md
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Formula = Literal["exact", "paper", "second-order"]
 
 
+class Meeting(NamedTuple):
+    """How long it takes until the regions of two brokers meet, as runs showed it: as a power of their number."""
+
+    seconds: float
+    brokers: int
+    """With so many brokers."""
+    power: float = 0.0
+
+    def at(self, brokers: int) -> float:
+        return float(self.seconds * (brokers / self.brokers) ** self.power)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionDelay:
-    """k mobile brokers on a grid of `grid_cells` cells (the paper's N): m copies look for l destinations."""
+    """k mobile brokers on a grid of `grid_cells` cells (the paper's N): m copies look for l destinations.
 
-    grid_cells: float
+    With a `meeting` that was measured, the grid is not needed, and times are in seconds.
+    """
+
+    grid_cells: float | None = None
     brokers: int
     copies: int
     destinations: int
+    meeting: Meeting | None = None
 
     def __post_init__(self) -> None:
+        if self.grid_cells is None and self.meeting is None:
+            raise ValueError("grid_cells: is needed where no meeting time is given")
         for field in ("grid_cells", "brokers", "copies", "destinations"):
-            if not getattr(self, field) >= 1:
+            value = getattr(self, field)
+            if value is not None and not value >= 1:
                 raise ValueError(f"{field}: {getattr(self, field)} is less than 1")
         if self.copies + self.destinations >= self.brokers:
             raise ValueError(
@@ -33,17 +52,21 @@ class RegionDelay:
             )
         if self.meeting_s() <= 0:
             raise ValueError(
-                f"grid_cells: the mean meeting time is not positive for {self.grid_cells:g} cells "
+                f"grid_cells: the mean meeting time is not positive for {self.grid_cells or 0:g} cells "
                 f"and {self.brokers} brokers; the grid is too small for the model"
             )
 
     @property
     def reach(self) -> float:
         """alpha: how far apart two brokers may be for their regions to meet."""
+        assert self.grid_cells is not None, "a measured meeting time has no reach"
         return 2 * math.sqrt(self.grid_cells / (math.pi * self.brokers))
 
     def meeting_s(self) -> float:
-        """1/lambda: mean time until the regions of two given brokers meet, in the grid's unit of time."""
+        """1/lambda: mean time until the regions of two given brokers meet, measured or in the grid's unit of time."""
+        if self.meeting is not None:
+            return self.meeting.at(self.brokers)
+        assert self.grid_cells is not None
         n, alpha = self.grid_cells, self.reach
         # alpha / (2^alpha - 1), which vanishes for large alpha
         near = alpha / math.expm1(alpha * math.log(2)) if alpha < 500 else 0.0
@@ -76,16 +99,25 @@ class RegionDelay:
 def brokers_for_delay(
     target_s: float,
     *,
-    grid_cells: float,
+    grid_cells: float | None = None,
     copies: int,
     destinations: int,
     formula: Formula = "exact",
     brokers_max: int = 1_000_000,
+    meeting: Meeting | None = None,
 ) -> int:
     """The largest number of brokers whose mean delay is within `target_s`: the delay grows with it."""
+    if meeting is not None and meeting.power <= 0:
+        raise ValueError("meeting_power: is needed, and above 0, to say how many brokers a delay allows")
 
     def delay_s(brokers: int) -> float:
-        model = RegionDelay(grid_cells=grid_cells, brokers=brokers, copies=copies, destinations=destinations)
+        model = RegionDelay(
+            grid_cells=grid_cells,
+            brokers=brokers,
+            copies=copies,
+            destinations=destinations,
+            meeting=meeting,
+        )
         return model.mean_s(formula)
 
     least = copies + destinations + 1

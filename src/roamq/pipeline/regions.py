@@ -11,6 +11,8 @@ from roamq.pipeline.metrics import summary
 from roamq.pipeline.schemas import METRICS, columns
 
 EVENT = ["run_id", "origin", "sequence"]
+LATEST_S = 60.0
+"""The lifetime of an event, where one counts: what comes later, or never, counts as this."""
 
 
 def region_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
@@ -21,6 +23,7 @@ def region_metrics(records: DataFrame, runs: DataFrame) -> DataFrame:
         .unionByName(publication_delay(records))
         .unionByName(delivered_by_source(records))
         .unionByName(delivery_ratio(records))
+        .unionByName(destinations_found(records))
         .unionByName(detected_by(records))
         .unionByName(transmissions(records))
     )
@@ -81,6 +84,39 @@ def publication_delay(records: DataFrame) -> DataFrame:
     )
 
 
+def destinations_found(records: DataFrame) -> DataFrame:
+    """What [DRIP] Eq. 1 and 2 are about: when the destinations of an event have it, from when its source has it.
+
+    The mean over destinations (`destination_found_s`), and over events until the last of theirs
+    (`destinations_found_s`, the paper's T_mcmd). `destinations_harmonic` and `destinations_printed` are means over
+    events of H_n and (n^2 + 3n)/4 with the number n of their destinations: what the exact mean and Eq. 2 are multiples
+    of. A destination that got its copy as a carrier, and one that never got it, is not among them.
+    """
+    of_event = Window.partitionBy(*EVENT)
+    begun_s = F.min(F.when(F.col("detail") == "source", F.col("time_s"))).over(of_event)
+    found = (
+        records.where(F.col("kind") == "copied")
+        .withColumn("begun_s", begun_s)
+        .where(F.col("detail") == "destination")
+        .withColumn("rank", F.row_number().over(of_event.orderBy("time_s", "broker")))
+        .withColumn("found_s", F.col("time_s") - F.col("begun_s"))
+    )
+    events = found.groupBy(*EVENT).agg(
+        F.count("rank").alias("n"),
+        F.sum("found_s").alias("sum_s"),
+        F.max("found_s").alias("last_s"),
+        F.sum(1 / F.col("rank")).alias("harmonic"),
+    )
+    return _unpivoted(
+        events.groupBy("run_id").agg(
+            (F.sum("sum_s") / F.sum("n")).alias("destination_found_s"),
+            F.avg("last_s").alias("destinations_found_s"),
+            F.avg("harmonic").alias("destinations_harmonic"),
+            F.avg((F.col("n") * F.col("n") + 3 * F.col("n")) / 4).alias("destinations_printed"),
+        )
+    )
+
+
 def delivered_by_source(records: DataFrame) -> DataFrame:
     """The share of deliveries made in the region where the event was published: no other broker was needed."""
     is_source = (F.col("kind") == "copied") & (F.col("detail") == "source")
@@ -116,11 +152,18 @@ def detected_by(records: DataFrame) -> DataFrame:
 
 
 def delivery_ratio(records: DataFrame) -> DataFrame:
-    """Deliveries over the pairs of an event and a subscriber that wants it, and how many want an event on average."""
+    """Deliveries over the pairs of an event and a subscriber that wants it, and how many want an event on average.
+
+    `restricted_delay_s` is the mean delay over all such pairs: deliveries after `LATEST_S`, and those that never
+    happen, count as `LATEST_S`. The mean over deliveries alone flatters a scheme that delivers the easy ones.
+    """
     is_published, is_delivered = F.col("kind") == "published", F.col("kind") == "delivered"
     wanted = F.sum(F.when(is_published, F.col("count")))
+    # What each delivery is earlier than the end of the lifetime.
+    gained_s = F.sum(F.when(is_delivered, F.greatest(F.lit(LATEST_S) - F.col("duration_s"), F.lit(0.0))))
     counted = records.groupBy("run_id").agg(
         F.try_divide(F.count_if(is_delivered), wanted).alias("delivery_ratio"),
+        (LATEST_S - F.try_divide(F.coalesce(gained_s, F.lit(0.0)), wanted)).alias("restricted_delay_s"),
         F.avg(F.when(is_published, F.col("count"))).alias("wanted_by"),
     )
     return _unpivoted(counted)

@@ -245,11 +245,14 @@ def _looks(series: Sequence[Series]) -> list[tuple[Series, dict[str, Any]]]:
     looks = []
     for curve in series:
         number = names.index(curve.name)
+        shifted = number + number // len(
+            COLOURS
+        )  # the eleventh has the first one's colour, and another shape
         look: dict[str, Any] = {
             "label": f"{curve.name} (published)" if curve.published else curve.name,
             "color": COLOURS[number % len(COLOURS)],
-            "marker": MARKERS[number % len(MARKERS)],
-            "linestyle": (0, (1, 1.5)) if curve.published else DASHES[number % len(DASHES)],
+            "marker": MARKERS[shifted % len(MARKERS)],
+            "linestyle": (0, (1, 1.5)) if curve.published else DASHES[shifted % len(DASHES)],
         }
         if curve.published:
             look |= {"markerfacecolor": "none", "linewidth": 1.2, "markersize": 7}

@@ -247,6 +247,36 @@ def _with_interval(one: Ranked, metric: str) -> str | None:
     return with_interval(found.mean, found.high)
 
 
+def front(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """The safest schemes that no other of them beats: none has less of delay, traffic or memory, and no more of any.
+
+    By means over seeds; schemes with the same means stay together.
+    """
+    safe = [one for one in ranked if one.harm is ranked[0].harm and PRICE in one.values]
+    costs = {one.scheme: tuple(one.amounts.values()) for one in safe}
+
+    def is_beaten(mine: tuple[float, ...]) -> bool:
+        return any(
+            theirs != mine and all(their <= my for their, my in zip(theirs, mine, strict=True))
+            for theirs in costs.values()
+        )
+
+    return [one for one in safe if not is_beaten(costs[one.scheme])]
+
+
+def front_words(ranked: Sequence[Ranked]) -> str:
+    """The front in a sentence; empty where nothing has a price."""
+    names = [one.scheme for one in front(ranked)] if ranked else []
+    if not names:
+        return ""
+    if len(names) == 1:
+        return f"{names[0]} has the least delay, traffic and memory at once: no tariff makes another scheme better."
+    return (
+        f"The front of delay, traffic and memory: {_listed(names)}. Of the schemes as safe, each other one is in none "
+        "of the three better than one of these."
+    )
+
+
 def front_figures(ranked: Sequence[Ranked]) -> list[Figure]:
     """Delay against traffic and against memory: no scheme left of and below another is worth more."""
     with_price = [one for one in ranked if PRICE in one.values]
@@ -267,7 +297,7 @@ def front_figures(ranked: Sequence[Ranked]) -> list[Figure]:
                     y_label="lateness of a message, mean s",
                     series=series,
                     caption="Nearer to the corner at the left and below is better. Schemes that lose or repeat "
-                    "messages are shown too: the table says which.",
+                    f"messages are shown too: the table says which. {front_words(ranked)}",
                 )
             )
     return figures

@@ -20,6 +20,7 @@ from roamq.reproduce.dis_open import (
     Model,
     Said,
     about_standard,
+    all_events,
     at_edges,
     fit_jobs,
     judged,
@@ -382,6 +383,7 @@ def said_of_figure_9(counted: Counted) -> list[Said]:
             )
             for scheme in SCHEMES[:3]
         ),
+        all_events(counted, "pervasive"),
     ]
 
 

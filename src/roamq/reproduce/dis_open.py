@@ -159,6 +159,14 @@ class Counted:
         wanted = self._where(scheme, model, where)
         return self._seeds[scenario].entities(scheme, "hops_of_kind", **wanted).get(kind, {})
 
+    def share_of(self, scenario: str, scheme: str, model: Model, kinds: Sequence[str]) -> dict[int, float]:
+        """The share of these kinds in the unicast link traversals between brokers."""
+        found = [self.of_kind(scenario, scheme, model, kind) for kind in kinds]
+        return {
+            seed: sum(kind.get(seed, 0.0) for kind in found) / hops.unicast if hops.unicast else 0.0
+            for seed, hops in self.hops(scenario, scheme, model).items()
+        }
+
     def _where(self, scheme: str, model: Model, where: Mapping[str, object]) -> dict[str, object]:
         logs_all = scheme == "logging" and model.log == "all"
         return {
@@ -282,8 +290,24 @@ def about_standard(counted: Counted) -> list[Said]:
     ]
 
 
+NEGLIGIBLE: Final = 0.05
+"""What is called negligible may be this share; what is "completely" due to something, all but this share."""
+
+
+def all_events(counted: Counted, scenario: str) -> Said:
+    """Said of home broker in random and pervasive (5.2.3, 5.2.4)."""
+    return Said(
+        text=f"{scenario}: home broker's overhead is completely due to stored and forwarded events (share)",
+        wanted=Wanted(at_least=1 - NEGLIGIBLE),
+        measure=lambda model: interval(
+            [*counted.share_of(scenario, "home-broker", model, ("stored_event", "forward")).values()]
+        ),
+        uses=("edge",),
+    )
+
+
 def _near(tolerance: float, value: float) -> Wanted:
-    return Wanted(at_least=(1 - tolerance) * value, at_most=(1 + tolerance) * value)
+    return Wanted(at_least=(1 - tolerance) * value, at_most=(1 + tolerance) * value, named=value)
 
 
 def feasible(fitted: Iterable[Said], models: Sequence[Model] = ALL) -> list[Model]:

@@ -20,6 +20,8 @@ MOBILE_BROKERS = Runner(run=run_job, unrelated=AFTER_THE_RUN | {"cli", "fieldtes
 """Simulates a network whose brokers move; the payload is a `Setting` as plain data."""
 
 COVERAGE, DELAY, RATIO = "broker_coverage", "delivery_delay_s", "delivery_ratio"
+RESTRICTED = "restricted_delay_s"
+"""The mean delay with what was not delivered within a minute counted as a minute."""
 TRANSMISSIONS = "transmissions_per_delivery"
 WANTED_BY = "wanted_by"
 DETECTED_DELAY, DETECTED_POPULATION = "detected_delay_s", "detected_population"

@@ -44,12 +44,16 @@ class Holds(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Where a quantity must lie; `above` and `below` exclude the bound itself."""
+    """Where a quantity must lie; `above` and `below` exclude the bound itself.
+
+    `named` is the value that the paper prints, if it prints one: figures show it beside ours.
+    """
 
     above: float = -math.inf
     at_least: float = -math.inf
     below: float = math.inf
     at_most: float = math.inf
+    named: float | None = None
 
     def judge(self, measured: Estimate | None) -> Holds:
         if measured is None or math.isnan(measured.mean):
@@ -60,12 +64,6 @@ class Wanted:
         if high <= self.above or high < self.at_least or low >= self.below or low > self.at_most:
             return Holds.NO
         return Holds.UNDECIDED
-
-    @property
-    def middle(self) -> float | None:
-        """The value that a sentence names, in the middle of where it may lie; None for a sentence with one bound."""
-        low, high = max(self.above, self.at_least), min(self.below, self.at_most)
-        return (low + high) / 2 if math.isfinite(low) and math.isfinite(high) else None
 
     def __str__(self) -> str:
         bounds = {
@@ -252,16 +250,19 @@ class Judgement:
 
     def beside(self) -> list[Figure]:
         """Published values and ours in one figure, each over the published one; none if no sentence names a value."""
-        points = [
-            (sentence.says + (f" ({setting})" if setting else ""), measured, sentence.wanted.middle)
-            for sentence in self.sentences
-            for setting, measured in sentence.measured.items()
-            if measured is not None and sentence.wanted.middle and math.isfinite(measured.width)
-        ]
-        if not points:
+        scaled_of: dict[str, Estimate] = {}
+        for sentence in self.sentences:
+            told = [m for m in sentence.measured.values() if m is not None and math.isfinite(m.width)]
+            if sentence.wanted.named and told:
+                over_all = (
+                    math.fsum(m.mean for m in told) / len(told),
+                    min(m.low for m in told),
+                    max(m.high for m in told),
+                )
+                scaled_of[sentence.says] = Estimate(*(value / sentence.wanted.named for value in over_all))
+        if not scaled_of:
             return []
-        names = [name for name, _, _ in points]
-        scaled = [Estimate(*(value / middle for value in measured)) for _, measured, middle in points]
+        names, scaled = list(scaled_of), list(scaled_of.values())
         return [
             Figure(
                 title="What the paper says in numbers, and what we measured",
@@ -278,7 +279,8 @@ class Judgement:
                         high=[one.high for one in scaled],
                     ),
                 ],
-                caption="Each value is divided by the published one, so that all fit on one axis.",
+                caption="Each value is divided by the published one, so that all fit on one axis. Over several "
+                "settings: the mean, and whiskers from the lowest to the highest end of their intervals.",
             )
         ]
 
@@ -324,4 +326,4 @@ ABOUT: Final = 0.1
 def about(value: float) -> Wanted:
     """Where a quantity lies that is "about `value`"."""
     near, far = sorted(((1 - ABOUT) * value, (1 + ABOUT) * value))
-    return Wanted(at_least=near, at_most=far)
+    return Wanted(at_least=near, at_most=far, named=value)

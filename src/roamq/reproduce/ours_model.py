@@ -126,7 +126,7 @@ def _checks(evidence: Evidence, jobs: Sequence[Job]) -> dict[str, SchemeCheck]:
 def judge(checks: Mapping[str, SchemeCheck], *, tolerance: float) -> Judgement:
     """A sentence for every measure of every scheme and setting for which the model says that it holds."""
     judgement = Judgement()
-    wanted = Wanted(at_least=1 - tolerance, at_most=1 + tolerance)
+    wanted = Wanted(at_least=1 - tolerance, at_most=1 + tolerance, named=1.0)
     for name, check in checks.items():
         if not check.reason:
             for measure in check.checks:

@@ -423,6 +423,6 @@ def cost_table(costs: Costs) -> Table:
         title="Cost per handoff",
         columns=["servers", "hit rate, %", *COSTS.values()],
         rows=rows,
-        note="All neighbors and border cells miss only clients that were switched off at a border, or stood in a "
-        "border cell for longer than T. The others may also miss some who became faster, or turned.",
+        note="A client that is switched off at a border, or stands in a border cell for longer than T, has no virtual "
+        "consumer under any choice of servers.",
     )

@@ -4,6 +4,7 @@ What the paper does not print of its testbed was fitted on Table 2 RND and Fig. 
 with every parameter set that fits (`pro_judging.py`), and judged sentence by sentence.
 """
 
+import itertools
 from collections.abc import Mapping
 from typing import Final
 
@@ -36,6 +37,9 @@ from roamq.reproduce.registry import Outcome, claim
 
 SLIGHTLY: Final = 0.05
 """What the paper's "slightly" may be at most: it says so of 0.8 to 2.8%."""
+SLIGHTLY_POINTS: Final = 2.0
+"""The same of a loss or a share of duplicates, in percentage points: the paper says so of 0.07 to 1.9."""
+SLIGHTLY_FEWER: Final = Wanted(below=0.0, at_least=-SLIGHTLY_POINTS)
 FLAT: Final = Wanted(at_least=0.75, at_most=1.33)
 """What "approximately similar" may be: Table 3 has 0.95 to 1.12 between the smallest and the largest population."""
 
@@ -59,7 +63,7 @@ def table_2_throughput(evidence: Evidence) -> Outcome:
                 judgement.says(
                     f"{scheme} RND at {n}",
                     {a: mean_of(ts(a, scheme, "RND", n)) for a in sets},
-                    Wanted(at_least=printed / WITHIN, at_most=printed * WITHIN),
+                    Wanted(at_least=printed / WITHIN, at_most=printed * WITHIN, named=printed),
                     calibrated=True,
                 )
         for better, worse in (("proactive", "reactive"), ("reactive", "durable")):
@@ -195,6 +199,7 @@ def table_3_loss(evidence: Evidence) -> Outcome:
     measured = Measured(evidence, table_cells(evidence.quick), ["loss_pct"])
     sizes, sets = populations(evidence.quick), fitted.names
     few, many = sizes[0], sizes[-1]
+    steps = [*itertools.pairwise(sizes)]
 
     def loss(name: str, scheme: str, pattern: str, n: int) -> dict[int, float]:
         return measured.of(Cell(name, scheme, pattern, n), "loss_pct")
@@ -218,11 +223,19 @@ def table_3_loss(evidence: Evidence) -> Outcome:
             ("proactive", "falls", Wanted(below=0.0)),
             ("reactive", "rises", Wanted(above=0.0)),
         ):
-            judgement.says(
-                f"{scheme} {says} from {few} to {many}, {pattern} (percentage points)",
-                {a: difference(loss(a, scheme, pattern, many), loss(a, scheme, pattern, few)) for a in sets},
-                wanted,
-            )
+            for fewer, more in steps:  # "gradually": with every step
+                judgement.says(
+                    f"{scheme} {says} from {fewer} to {more}, {pattern} (percentage points)",
+                    {
+                        a: difference(
+                            loss(a, scheme, pattern, more),
+                            loss(a, scheme, pattern, fewer),
+                            comparisons=len(steps),
+                        )
+                        for a in sets
+                    },
+                    wanted,
+                )
         judgement.says(
             f"durable about flat from {few} to {many}, {pattern}",
             {a: ratio(loss(a, "durable", pattern, many), loss(a, "durable", pattern, few)) for a in sets},
@@ -233,9 +246,9 @@ def table_3_loss(evidence: Evidence) -> Outcome:
             if (scheme, n) == ("reactive", few):
                 continue  # the text says that it falls, Table 3 has 3.65 and 5.14: the paper contradicts itself
             judgement.says(
-                f"{scheme} loses less under NBR at {n} (percentage points)",
+                f"{scheme} loses slightly less under NBR at {n} (percentage points)",
                 {a: difference(loss(a, scheme, "NBR", n), loss(a, scheme, "RND", n)) for a in sets},
-                below=0.0,
+                SLIGHTLY_FEWER,
             )
     return fitted.outcome(
         judgement,
@@ -286,6 +299,14 @@ def table_4_duplication(evidence: Evidence) -> Outcome:
                     for a in sets
                 },
                 above=0.0,
+            )
+    # With 10 subscribers Table 4 has more under NBR, of both: the paper contradicts itself.
+    for n in sizes[1:]:
+        for scheme in ("durable", "reactive"):
+            judgement.says(
+                f"{scheme} repeats slightly less under NBR at {n} (percentage points)",
+                {a: difference(repeated(a, scheme, "NBR", n), repeated(a, scheme, "RND", n)) for a in sets},
+                SLIGHTLY_FEWER,
             )
     return fitted.outcome(
         judgement,

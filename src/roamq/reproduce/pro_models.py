@@ -16,7 +16,7 @@ from roamq.models.markov import (
 from roamq.models.paired import exactly
 from roamq.report.exhibits import Cell, Table
 from roamq.reproduce.evidence import Evidence
-from roamq.reproduce.judging import Judgement
+from roamq.reproduce.judging import Judgement, Wanted
 from roamq.reproduce.registry import Outcome, claim
 
 TIMES: Final = {"t_connect_s": 60.0, "t_disconnect_s": 12.0, "t_handoff_s": 3.0}
@@ -77,7 +77,9 @@ def random_mobility_chain(_: Evidence) -> Outcome:
         ("subscribers of 200 at a broker", mean, 29.5358, 1e-4),
         ("its messages per second", throughput, 218.983, 1e-3),
     ):
-        judgement.says(name, exactly(value), at_least=published - digit, at_most=published + digit)
+        judgement.says(
+            name, exactly(value), at_least=published - digit, at_most=published + digit, named=published
+        )
     judgement.says(
         "the closed form solves the printed generator (largest difference)",
         exactly(float(np.abs(generator - solved).max())),
@@ -103,8 +105,9 @@ def neighboring_mobility_chain(_: Evidence) -> Outcome:
     judgement = Judgement()
     for i, broker in enumerate(occupancy.brokers):
         share = float(occupancy.connected[i])
-        judgement.says(broker, exactly(share), at_least=TABLE_5[i] - 1e-4, at_most=TABLE_5[i] + 1e-4)
-    judgement.says("disconnect+handoff", exactly(float(away)), at_least=0.1208, at_most=0.1210)
+        near = {"at_least": TABLE_5[i] - 1e-4, "at_most": TABLE_5[i] + 1e-4, "named": TABLE_5[i]}
+        judgement.says(broker, exactly(share), Wanted(**near))
+    judgement.says("disconnect+handoff", exactly(float(away)), at_least=0.1208, at_most=0.1210, named=0.1209)
     return judgement.outcome(
         " ".join(f"{share:.4f}" for share in occupancy.connected) + f"; disconnect+handoff {away:.4f}",
         tables=[

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NO_CHECK = "no check is implemented yet"
 TOO_LONG = "takes too long for --quick"
+FEWER = "quick runs are fewer and smaller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +130,14 @@ def score(
     beyond: bool = False,
     session: Callable[[], AbstractContextManager["SparkSession"]],
     progress: Progress | None = None,
+    phase: Callable[[str], None] = lambda text: None,
     recordings: Path | None = None,
 ) -> tuple[list[Scored], list[RunRow]]:
     """Check every claim. Spark starts only if a claim needs runs; all their runs are one campaign in `folder`.
 
     With `beyond`, the runs that the papers did not make are among them. `recordings` is a folder of recorded
-    connectivity, for the claim that needs one.
+    connectivity, for the claim that needs one. `phase` is told what begins: `progress` counts runs, which is only a
+    part of the work.
 
     Returns the verdicts in the order of `claims`, and the runs that failed or broke an invariant.
     """
@@ -148,8 +151,13 @@ def score(
         models = _workers(stack, 1)
         without_runs = CampaignEvidence(None, folder, quick=quick, recordings=recordings)
         awaited = {c.id: models.submit(_check, c, without_runs) for c in claims if c.jobs is None}
+        phase("starting Spark" if jobs else "computing")
         spark = stack.enter_context(session()) if jobs else None
+        if jobs:
+            phase("simulating")
         campaign = run_campaign(spark, jobs, folder, progress=progress) if spark is not None else None
+        if jobs:
+            phase("judging")
         # A query keeps one core busy for most of its time: the papers are checked two at a time.
         evidence = CampaignEvidence(spark, folder, jobs, quick=quick, beyond=beyond)
         papers = _workers(stack, 2)
@@ -192,12 +200,23 @@ def _check(claim: Claim, evidence: CampaignEvidence) -> Scored:
     began = time.perf_counter()
     try:
         outcome = claim.check(evidence)
+        if evidence.quick and claim.jobs is not None:
+            outcome = undecided_by_fewer(outcome)
     except Exception as error:
         # One broken check must not hide the verdicts of the others; the exit code reports it.
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         outcome = Outcome(verdict=Verdict.ERROR, why=f"{type(error).__name__}: {error} ({place})")
     return Scored(claim=claim, outcome=outcome, seconds=time.perf_counter() - began)
+
+
+def undecided_by_fewer(outcome: Outcome) -> Outcome:
+    """What quick runs say is no verdict: they have smaller populations or fewer of the settings that the paper has, so
+    that the full ones may say otherwise. Their reason tells what they say."""
+    if outcome.verdict not in (Verdict.REPRODUCED, Verdict.DEPENDS, Verdict.DIFFERS):
+        return outcome
+    why = f"{FEWER}: they say {outcome.verdict}"
+    return replace(outcome, verdict=Verdict.UNDECIDED, why="; ".join(filter(None, [why, outcome.why])))
 
 
 def page_of(results: Sequence[Scored], troubled: Sequence[RunRow], *, command: str, quick: bool) -> Page:

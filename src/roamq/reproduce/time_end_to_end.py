@@ -24,6 +24,9 @@ RUNS: Final = 512
 PRINTED: Final = 0.015
 """How far our analysis may be from the printed one: the paper prints periods to a tenth of a second."""
 
+BEYOND_5_PERCENT: Final = ("degraded",)
+"""Of the other rows the text says that analysis and simulation are "no more than 5%" apart; Table 3 has 6.22 here."""
+
 
 def simulate_path(path: EndToEndPath, *, quick: bool) -> MeanOfRuns:
     """Simulate the whole path, with the bursts of a reconnected publisher, which the analysis leaves out."""
@@ -92,12 +95,15 @@ def judge(rows: Sequence[Row]) -> Judgement:
             exactly(row.analysis_s / row.published.analysis_s),
             at_least=1 - PRINTED,
             at_most=1 + PRINTED,
+            named=1.0,
         )
         judgement.says(
             f"{name}: our simulation over the published one",
             over(row.run, row.published.simulation_s),
             WITHIN,
         )
+        if name not in BEYOND_5_PERCENT:
+            judgement.says(f"{name}: our simulation over our analysis", over(row.run, row.analysis_s), WITHIN)
     return judgement
 
 

@@ -15,26 +15,56 @@ SECOND_ORDER_MAX: Final = 2
 
 
 class RegionsQuestion(msgspec.Struct, kw_only=True):
-    grid_cells: Annotated[float, about("Cells of the grid that nodes walk on (the paper's N).", ge=1)]
+    grid_cells: (
+        Annotated[float, about("Cells of the grid that nodes walk on (the paper's N).", ge=1)] | None
+    ) = None
     brokers: Annotated[int, about("Number of mobile brokers (k).", ge=1)] = 20
     copies: Annotated[int, about("Copies of an event (m).", ge=1)] = 3
     destinations: Annotated[int, about("Brokers that must receive it (l).", ge=1)] = 4
     share: Annotated[float, about("Share of events for the percentile.", gt=0, lt=1)] = 0.95
+    meeting_s: (
+        Annotated[
+            float,
+            about(
+                "Seconds until the regions of two of these brokers meet, measured as DRIP-eq does; no grid then.",
+                gt=0,
+            ),
+        ]
+        | None
+    ) = None
+    meeting_power: Annotated[float, about("It grows with this power of the number of brokers.")] = 0.0
     target_s: Annotated[float, about("Find the number of brokers for this mean delay.", gt=0)] | None = None
 
 
-@asks("regions", RegionsQuestion, PRESETS)
+def unused(question: RegionsQuestion) -> dict[str, str]:
+    return {"meeting_power": "is used only with meeting_s"} if question.meeting_s is None else {}
+
+
+@asks("regions", RegionsQuestion, PRESETS, unused=unused)
 def regions(question: RegionsQuestion, preset: str | None) -> Answer:
     """Delay until all destinations of a mobile-broker network have an event ([DRIP] Eq. 1 and 2).
 
-    Times are in steps of the nodes' random walk.
+    Times are in steps of the nodes' random walk, or in seconds if the time until two regions meet is given:
+    `roamq reproduce DRIP-eq` measures it in DRIP's own runs.
 
     \b
     Examples:
       roamq plan regions --preset drip
+      roamq plan regions --brokers 10 --copies 3 --destinations 5 --meeting-s 20 --meeting-power 0.5
       roamq plan regions --grid-cells 40000 --copies 4 --destinations 5 --target-s 20000
     """
-    from roamq.models.region_delay import Formula, RegionDelay, brokers_for_delay
+    from roamq.models.region_delay import Formula, Meeting, RegionDelay, brokers_for_delay
+
+    if question.grid_cells is None and question.meeting_s is None:
+        raise ValueError(
+            "grid_cells: is needed; give it in the file, or as --grid-cells; or give --meeting-s"
+        )
+    meeting = (
+        None
+        if question.meeting_s is None
+        else Meeting(question.meeting_s, question.brokers, question.meeting_power)
+    )
+    unit = "steps" if meeting is None else "seconds"
 
     def delay(brokers: int) -> RegionDelay:
         return RegionDelay(
@@ -42,6 +72,7 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
             brokers=brokers,
             copies=question.copies,
             destinations=question.destinations,
+            meeting=meeting,
         )
 
     # With three destinations the series is 18% short, with five it says 0.
@@ -59,7 +90,7 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
     tables = [
         Table(
             title=f"{question.brokers} brokers, {question.copies} copies, {question.destinations} destinations",
-            columns=["delay", "steps"],
+            columns=["delay", unit],
             rows=rows,
         )
     ]
@@ -73,6 +104,7 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
                     copies=question.copies,
                     destinations=question.destinations,
                     formula=formula,
+                    meeting=meeting,
                 )
             except ValueError:
                 if formula == "exact":
@@ -103,7 +135,7 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
             title="Mean delay by number of brokers",
             kind="line",
             x_label="brokers",
-            y_label="steps",
+            y_label=unit,
             series=[
                 Series(name="exact", x=numbers, y=[delay(n).mean_s() for n in numbers]),
                 Series(
