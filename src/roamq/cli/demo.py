@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roamq.cli.options import json_option, out_option, spark_options, spark_settings
+from roamq.cli.options import json_option, out_option, results_folder, spark_options, spark_settings
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 
@@ -74,6 +74,7 @@ def command(out: Path, open_page: bool | None, master: str, remote: str | None, 
     from roamq.pipeline.sweep import jobs_of
 
     require_spark()
+    results_folder(out)
     schemes = tour_schemes()
     _say(as_json, "1/3 running six live brokers with clients that roam, and killing one of the brokers;")
     _say(

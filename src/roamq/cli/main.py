@@ -7,6 +7,7 @@ command lives in `roamq/cli/<name>.py` as the click command called `command`.
 import importlib
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -57,6 +58,10 @@ KEPT = {
     "leave": "the broker goes on leaving: ask again with the same command",
 }
 """What Ctrl-C leaves behind, by command."""
+
+
+TYPED = "roamq.typed"
+"""Where the context of a command keeps the words of the command line."""
 
 
 class UserError(click.ClickException):
@@ -115,6 +120,10 @@ class LazyGroup(click.Group):
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -135,9 +144,21 @@ class LazyGroup(click.Group):
                 raise UserError(
                     f"this needs Spark: pip install 'roamq[spark]' ({error.name} is missing)"
                 ) from error
+            if isinstance(error, OSError) and _is_typed(error.filename, ctx.meta[TYPED]):
+                raise UserError(f"{error.filename}: {error.strerror}") from error
             hint = "" if ctx.params.get("debug") else " (`roamq --debug ...` shows where)"
             told = (str(error).strip() or "no message").splitlines()[0]
             raise UnexpectedError(f"unexpected {type(error).__name__}: {told}{hint}") from error
+
+
+def _is_typed(path: object, typed: Sequence[str]) -> bool:
+    """Whether the operator has typed this path, or one that is on the way to it or behind it."""
+    if not isinstance(path, str):
+        return False
+    wrong = Path(path).absolute()
+    words = (word.partition("=")[2] if word.startswith("--") else word for word in typed)
+    given = [Path(word).absolute() for word in words if word]
+    return any(wrong.is_relative_to(one) or one.is_relative_to(wrong) for one in given)
 
 
 def _show_traceback(ctx: click.Context) -> None:

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,6 +82,16 @@ def out_option(default: str | None) -> Callable[[F], F]:
         default=default,
         help=f"Folder for results; existing runs are reused.  [default: {shown}]",
     )
+
+
+def results_folder(out: Path) -> Path:
+    """The folder of `--out`, made and tried before the work begins: results that cannot be written took hours."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            return out
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be written: {error.strerror}; name another folder") from error
 
 
 def command_line() -> str:

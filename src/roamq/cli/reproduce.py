@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from roamq.cli.options import command_line, json_option, out_option, spark_options, spark_settings
+from roamq.cli.options import (
+    command_line,
+    json_option,
+    out_option,
+    results_folder,
+    spark_options,
+    spark_settings,
+)
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 
@@ -82,6 +89,7 @@ def command(
         else:
             print_table(columns, listed)
         return
+    results_folder(out)
     brief: dict[str, Any] = {"java_options": QUICK_TO_COMPILE, "config": QUICK_TO_PLAN} if quick else {}
     settings = spark_settings(master, remote, **brief)
     with progress("simulating") as report:

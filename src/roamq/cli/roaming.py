@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from roamq.cli.options import json_option
+from roamq.cli.options import json_option, results_folder
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 
@@ -99,6 +99,8 @@ def command(
     from roamq.pipeline.session import SparkSettings, open_session
     from roamq.sim.scenario import load_scenario
 
+    if out is not None:
+        results_folder(out)
     if quick:
         clients, seconds = 30, 10.0
     jobs = []

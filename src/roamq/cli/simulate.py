@@ -11,6 +11,7 @@ from roamq.cli.options import (
     json_option,
     out_option,
     overrides_of,
+    results_folder,
     spark_options,
     spark_settings,
 )
@@ -117,7 +118,7 @@ def command(
         _replay(scenario, schemes, seed, grid[0], as_json=as_json)
         return
     jobs = jobs_of(scenario, schemes, range(1, seeds + 1), grid)
-    folder = out or Path("runs") / Path(scenario).stem
+    folder = results_folder(out or Path("runs") / Path(scenario).stem)
     _campaign(jobs, folder, spark_settings(master, remote), swept, as_json)
 
 
@@ -164,7 +165,7 @@ def _drip(
         drip.replay(schemes, seed, overrides, as_json=as_json)
     else:
         jobs = drip.jobs_of(schemes, range(1, seeds + 1), overrides)
-        drip.campaign(jobs, out or Path("runs") / drip.NAME, settings, as_json=as_json)
+        drip.campaign(jobs, results_folder(out or Path("runs") / drip.NAME), settings, as_json=as_json)
 
 
 def _campaign(

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import click
 
-from roamq.cli.options import command_line, conf_option, json_option, overrides_of, spark_options
+from roamq.cli.options import (
+    command_line,
+    conf_option,
+    json_option,
+    overrides_of,
+    results_folder,
+    spark_options,
+)
 from roamq.cli.output import print_json, print_table
 from roamq.cli.pipeline import add_sources, mapping_option, warehouse_option
 from roamq.cli.progress import progress
@@ -114,6 +121,8 @@ def command(
         tariff = Tariff.parse(tariff_text)
     except ValueError as error:
         raise ConfigError(f"--tariff: {error}") from error
+    if out is not None:
+        results_folder(out)
     settings = warehouse_settings(warehouse, remote=remote, master=master, config=conf)
     if traces is not None:
         name = add_sources(warehouse, traces, format_name, None, dataset, overrides_of(pairs), mapping)
@@ -132,7 +141,7 @@ def command(
         schemes=tuple(schemes),
         tariff=tariff,
     )
-    out = out or Path("runs") / f"study-{name}"
+    out = results_folder(out or Path("runs") / f"study-{name}")
     with progress("simulating") as report:
         result = run_study(
             settings, plan, out, progress=report, phase=lambda text: click.echo(f"{text} ...", err=True)

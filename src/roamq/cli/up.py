@@ -106,7 +106,9 @@ def command(
                 raise ConfigError(f"{network}: brokers.{name}.metrics_port: is needed to see that it is up")
         _run(network, loaded, for_s, log_level=log_level, as_json=as_json, link_token=False)
         return
-    scheme_named(scheme)  # a wrong name is answered as what was typed, not as a line of a file that nobody has seen
+    scheme_named(
+        scheme
+    )  # a wrong name is answered as what was typed, not as a line of a file that nobody has seen
     with tempfile.TemporaryDirectory(prefix="roamq-") as scratch:
         folder = data or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)

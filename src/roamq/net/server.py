@@ -54,8 +54,8 @@ STATUS_EVERY_S: Final = 10.0
 SWITCH_S: Final = 0.0005
 """How long the event loop waits for a thread that writes records: ten times less than the interpreter's default."""
 GC_THRESHOLDS: Final = (20_000, 1, 2500)
-"""Most of what a broker allocates is freed by count; the collector need not look after every 700 objects. What is on its
-way under load, and in records that are not written yet, is some 15,000: at 10,000 the collector took 3% of the time. Nor
+"""Most of what a broker allocates is freed by count; the collector need not look after every 700 objects. Under load,
+some 15,000 are on their way, or in records that are not written yet: at 10,000 the collector took 3% of the time. Nor
 may it look at a million at once, for nobody is served meanwhile: 20,000 take some five milliseconds."""
 
 
