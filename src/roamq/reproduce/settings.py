@@ -7,6 +7,9 @@ which all sentences hold from those in which they do not.
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
+NAMED = 4
+"""Of what was found most often, so many combinations of values are named; if there are more, the others are."""
+
 
 def text_of(parameters: Mapping[str, object]) -> str:
     """`{"edge": "turn", "end, h": 20.0}` -> `edge=turn, end h=20`."""
@@ -56,7 +59,13 @@ def _told(chosen: Sequence[str], groups: Mapping[tuple[str, ...], set[str]]) -> 
     by_finding: dict[str, list[tuple[str, ...]]] = {}
     for values, findings in groups.items():
         by_finding.setdefault(next(iter(findings)), []).append(values)
-    parts = [f"{finding} with {_values(chosen, values)}" for finding, values in by_finding.items()]
+    most = max(by_finding, key=lambda finding: len(by_finding[finding]))
+    parts = []
+    for finding, values in by_finding.items():
+        if len(values) <= NAMED or finding != most:
+            parts.append(f"{finding} with {_values(chosen, values)}")
+    if len(by_finding[most]) > NAMED:
+        parts.append(f"{most} with the other {len(by_finding[most])} of {len(groups)} combinations")
     return f"{' and '.join(chosen)} decide{'s' if len(chosen) == 1 else ''}: {'; '.join(parts)}"
 
 
