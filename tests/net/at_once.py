@@ -58,7 +58,9 @@ class Ride(GrowingRide):
         super().__init__(seed, scheme, faults=True, overlay=overlay, moves=moves)
 
     def fleet_of(self, seed: int, scheme: str, overlay: str) -> GrowingFleet:
-        return SlowFleet(seed, scheme, 3 + seed % 3, overlay=overlay)
+        fleet = SlowFleet(seed, scheme, 3 + seed % 3, overlay=overlay)
+        self.may_depart = fleet.machines[fleet.core[0]].broker.scheme.lets_brokers_depart
+        return fleet
 
     def _change(self) -> None:
         fleet = self.fleet
@@ -66,13 +68,13 @@ class Ride(GrowingRide):
         match self.random.randrange(8):
             case 0 | 1 | 2 | 3 if not edges:
                 self._join_at_once()
-            case 4 if edges and fleet.machines[fleet.core[0]].broker.scheme.lets_brokers_depart:
+            case 4 if edges and self.may_depart:
                 fleet.leave(self.random.choice(edges))
             case 5:
                 fleet.slow.clear()
             case 6:
                 fleet.crash(self.random.choice(list(fleet.machines)))
-            case 7 if not fleet.going:
+            case 7 if self.may_depart and not fleet.going:
                 fleet.leave(self.random.choice(fleet.core), "empty")
 
     def _join_at_once(self) -> None:
