@@ -143,3 +143,7 @@ def test_nobody_else_is_held_up(scheme: str) -> None:
 @pytest.mark.parametrize("seed", few(range(3)))
 def test_nothing_is_lost_while_brokers_join_at_once(seed: int, scheme: str, overlay: str) -> None:
     Ride(seed, scheme, overlay=overlay).check()
+
+
+def test_a_ride_that_lost_the_first_messages_of_a_newcomer() -> None:
+    Ride(15, "proactive", overlay="flooding").check()
