@@ -304,14 +304,14 @@ class CarriedFleet(GrowingFleet):
 
     # --- brokers come and go --------------------------------------------------------------------------------------
 
-    def join(self, name: str, *at: str) -> None:
+    def join(self, name: str, *at: str, asked: BrokerId | None = None) -> None:
         """`roamq join NAME --at ...`: with two of them it is linked with all of the core."""
         broker = BrokerId(name)
         core = [one for one in self.core if one not in self.going]
         self.calls[broker] = tuple(map(BrokerId, at))
         self.wires |= {frozenset((broker, one)) for one in self.calls[broker]}
         pairs = [(min(pair), max(pair)) for pair in self.wires]
-        super().join(name, *linked_when_joining("direct", core, pairs, at))
+        super().join(name, *linked_when_joining("direct", core, pairs, at), asked=asked)
         self._changed += 1
 
     def _end(self, name: BrokerId) -> None:

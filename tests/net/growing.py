@@ -42,9 +42,9 @@ class GrowingFleet(Fleet):
 
     # --- brokers come and go --------------------------------------------------------------------------------
 
-    def join(self, name: str, *at: str) -> None:
+    def join(self, name: str, *at: str, asked: BrokerId | None = None) -> None:
         """An operator asks one of the brokers that the new one is linked with; then the new one is started."""
-        asked = BrokerId(self.random.choice([one for one in at if self.is_running(BrokerId(one))]))
+        asked = asked or BrokerId(self.random.choice([one for one in at if self.is_running(BrokerId(one))]))
         machine = self.machines[asked]
         machine.change_network(machine.membership.joining(name, at), self.clock(asked))
         broker = BrokerId(name)

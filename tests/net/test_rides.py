@@ -37,9 +37,6 @@ def roam(
     fleet = Fleet(seed, scheme, (5 if ring else 3) + seed % 2, ring=ring, **settings)
     names = [str(name) for name in fleet.machines]
     mover, publisher = fleet.client("mover"), fleet.client("publisher")
-    mover.may_be_refused = (
-        faults  # a broker that begins anew asks the others, who may know a later connection
-    )
     publisher.connect(names[0])
     mover.connect(fleet.random.choice(names))
     mover.subscribe("t/#", qos)

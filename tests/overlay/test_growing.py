@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from roamq.core.events import BrokerId, Event
 from roamq.core.filters import Filter
+from roamq.core.late import stands_for_unknown
 from roamq.core.messages import Message
 from roamq.overlay.base import Router
 from roamq.overlay.flooding import Flooding
@@ -313,6 +314,7 @@ def fences(seed: int) -> int:
     though brokers join while others are down."""
     net = GrowingNet(seed, "flooding")
     rng = net.random
+    names = [BrokerId(name) for name in ("a1", "c1", "z1")]
     made: list[Event] = []
     waiting: list[tuple[BrokerId, BrokerId, Mapping[BrokerId, int], set[BrokerId]]] = []
     """Who has got a fence, who made it, the fence, and the origins for which it has not passed."""
@@ -321,7 +323,10 @@ def fences(seed: int) -> int:
 
     def look() -> None:
         for peer, by, fence, origins in waiting:
-            for origin in sorted(origins - net.routers[peer].late(fence)):
+            late = net.routers[peer].late(fence)
+            is_open = any(map(stands_for_unknown, late))
+            known = net.topologies[peer].brokers if is_open else origins
+            for origin in sorted((origins - late).intersection(known)):
                 origins.discard(origin)
                 passed.append((by, origin, [one for one in net.arrived[peer] if one.id.origin == origin]))
 
@@ -330,17 +335,18 @@ def fences(seed: int) -> int:
             net.step()
             look()
         match rng.randrange(6):
-            case 0 if free := [name for name in ("a1", "c1", "z1") if name not in net.routers]:
+            case 0 if free := [name for name in names if name not in net.routers]:
                 at = tuple(sorted(set(rng.sample(net.core, k=rng.choice((1, 2, 3))))))
                 if net.down.isdisjoint(at[:1]):
-                    net.join(BrokerId(rng.choice(free)), at)
+                    net.join(rng.choice(free), at)
             case 1:
                 net.down = set(rng.sample(net.core, k=rng.randrange(3)))
             case 2 | 3:
                 by, peer = rng.choice(list(net.routers)), rng.choice(net.core)  # which sees everything
                 known = net.topologies[peer].brokers
                 if by in known and by != peer:
-                    waiting.append((peer, by, net.routers[by].fence(peer), set(known) - {by}))
+                    anybody = {*net.first, *names}  # who gets the fence may not have heard of them
+                    waiting.append((peer, by, net.routers[by].fence(peer), anybody - {by}))
             case _:
                 made.append(net.publish(rng.choice(list(net.routers))))
         look()

@@ -182,6 +182,12 @@ class RecordingRouter:
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
         return frozenset(origin for origin, sequence in fence.items() if self.seen.get(origin, 0) < sequence)
 
+    def joined_later(self) -> frozenset[BrokerId]:
+        return frozenset()
+
+    def may_miss(self, origin: BrokerId) -> bool:
+        return False
+
 
 def scheme_at(
     me: BrokerId,

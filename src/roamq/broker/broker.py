@@ -82,6 +82,8 @@ class MobilityScheme(Protocol):
     @property
     def lets_brokers_depart(self) -> bool: ...
 
+    def on_joined(self, broker: BrokerId) -> None: ...
+
     def on_departed(self, broker: BrokerId, departure: Any) -> None: ...
 
     def held(self) -> list[Context]: ...
@@ -134,6 +136,7 @@ class Broker:
         )
         self.on_timer = scheme.on_timer
         self.on_restart = scheme.on_restart
+        self.on_joined = scheme.on_joined
         self.on_departed = scheme.on_departed
         self._on_event = scheme.on_event
 

@@ -6,7 +6,8 @@ mobility: a scheme tells it what to do with a context, and the parts of a scheme
 behind when they close).
 """
 
-from collections.abc import ItemsView, Sequence, ValuesView
+from collections.abc import ItemsView, Iterator, Sequence, ValuesView
+from contextlib import contextmanager
 from functools import partial
 
 from roamq.broker.discards import Discards
@@ -68,6 +69,8 @@ class Contexts:
         """Where there are several schemes: after what time each gives up a context whose client stays away."""
         self.comes: tuple[ClientId, Epoch] | None = None
         """The client that came last, and the last connection that it had had, as far as is known here."""
+        self.came: Epoch | None = None
+        """While a client is let in that had to wait: the connection that it came with, which began before."""
         self._heard: Epoch | None = None
         """The latest epoch of other brokers: ours are later, even if the other's clock is ahead."""
         self._table: dict[ClientId, Context] = {}
@@ -118,6 +121,8 @@ class Contexts:
 
     def new_epoch(self, above: Epoch | None = None) -> Epoch:
         """An epoch for a connection that begins now; later than `above` and all heard of, whatever clocks say."""
+        if self.came is not None and (above is None or above < self.came):
+            return self.came
         heard = self._heard
         epoch: Epoch = new_tuple(Epoch, (self.host.now(), self.me))
         for other in (above, heard):
@@ -126,6 +131,15 @@ class Contexts:
         if heard is not None and epoch.connected_at > self.host.now():
             self._heard = epoch
         return epoch
+
+    @contextmanager
+    def coming_since(self, came: Epoch) -> Iterator[None]:
+        """What is done meanwhile is for a client that came with this connection, and had to wait."""
+        self.came = came
+        try:
+            yield
+        finally:
+            self.came = None
 
     # --- events come in -----------------------------------------------------------------------------------
 

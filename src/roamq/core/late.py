@@ -15,6 +15,13 @@ from roamq.core.forgetting import take_out
 from roamq.core.local_queue import follow
 
 NO_ORIGINS: Final[frozenset[BrokerId]] = frozenset()
+UNKNOWN: Final = "@"
+"""How a name begins that is no broker's, but stands for all origins that somebody had not heard of."""
+
+
+def stands_for_unknown(origin: BrokerId) -> bool:
+    """Whether this stands for origins that the broker which owes their events had not heard of when it said so."""
+    return origin.startswith(UNKNOWN)
 
 
 def late_origins(context: Context) -> frozenset[BrokerId]:
@@ -26,6 +33,12 @@ def hold_back(context: Context, origins: Iterable[BrokerId]) -> None:
     """Older events of these origins come late: what comes here of them waits, and so does what is in the local queue
     when that is closed."""
     context.late = {origin: deque() for origin in sorted(origins)}
+
+
+def hold_back_too(context: Context, origin: BrokerId) -> None:
+    """Older events of one more origin may come late: none of it has come here yet."""
+    if context.late is not None:
+        context.late.setdefault(origin, deque())
 
 
 def admit_late(context: Context, event: Event) -> bool:

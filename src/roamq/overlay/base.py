@@ -92,8 +92,15 @@ class Router(Protocol):
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
         """The origins of which a fence has not `passed`: of all others nothing comes here that the fence speaks of.
 
-        It may name more origins than it must, and none if the fence has passed.
+        It may name more origins than it must, and none if the fence has passed. A name that `stands_for_unknown` means
+        brokers that this one has not heard of.
         """
+
+    def joined_later(self) -> frozenset[BrokerId]:
+        """The edge brokers that this one has heard of, those that departed included."""
+
+    def may_miss(self, origin: BrokerId) -> bool:
+        """Whether events of an origin may have gone past this broker, because it begins anew."""
 
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
         """A fence for this broker itself: it has `passed` when every broker knows of all subscriptions made here.
@@ -137,3 +144,10 @@ class TreeUnicast:
 
     def is_departed(self, broker: BrokerId) -> bool:
         return broker in self.topology.departed
+
+    def joined_later(self) -> frozenset[BrokerId]:
+        return frozenset(self.topology.attached)
+
+    def may_miss(self, origin: BrokerId) -> bool:
+        """Only where events are flooded does a broker that begins anew not know which of them went past it."""
+        return False

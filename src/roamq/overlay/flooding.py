@@ -12,7 +12,7 @@ departed, at the brokers that were linked with it.
 A broker that joins, or begins anew, gets the events of an origin from when the broker before it in the origin's tree
 has heard of it, and does not know from which number on before that one has said so. Until then its fences are
 *partial*: they name the origins of which it knows, and who gets such a fence waits for word of the others
-(`EventsPassed.comes`).
+(`EventsPassed.comes`). Brokers that have joined meanwhile, and that it has not heard of, are among the others.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -20,6 +20,7 @@ from typing import Final
 
 from roamq.core.events import BrokerId, Event
 from roamq.core.filters import Filter
+from roamq.core.late import UNKNOWN
 from roamq.core.messages import Message
 from roamq.core.ports import Host
 from roamq.overlay.base import TreeUnicast
@@ -196,7 +197,8 @@ class Flooding(TreeUnicast):
         return True
 
     def _undecided(self, fence: Mapping[BrokerId, int]) -> Iterator[BrokerId]:
-        """The origins that a partial fence does not name, and of which this broker may not have seen enough."""
+        """The origins that a partial fence does not name, and of which this broker may not have seen enough; and a name
+        for those that this broker has not heard of."""
         for mark, number in fence.items():
             by, _, life = mark.rpartition("@")
             if number != PARTIAL or BrokerId(by) in self.topology.departed:
@@ -207,6 +209,8 @@ class Flooding(TreeUnicast):
             known, comes, is_all = self.promised.get(BrokerId(by), (0, None, False))
             if known > int(life):
                 continue  # that life is over, and what it had is forgotten
+            if known < int(life) or comes is None or not is_all or self._has_not_heard_of(comes):
+                yield BrokerId(UNKNOWN + mark)
             for origin in self.topology.all_brokers:
                 if origin in fence or origin in (self.me, by) or origin in self.ended:
                     continue
@@ -217,6 +221,13 @@ class Flooding(TreeUnicast):
                         yield origin
                 elif not is_all or origin in self.topology.departed:
                     yield origin
+
+    def _has_not_heard_of(self, comes: Mapping[BrokerId, int]) -> bool:
+        """Whether there are events of brokers that join, of which this one will hear."""
+        return any(number and origin not in self._toward for origin, number in comes.items())
+
+    def may_miss(self, origin: BrokerId) -> bool:
+        return not self._gets_all_of(origin)
 
     def doubt(self) -> None:
         """Every event goes everywhere anyway; of a life that the store does not remember nothing more comes."""

@@ -214,6 +214,10 @@ class Scheme(ABC):
 
     # --- brokers ------------------------------------------------------------------------------------------
 
+    def on_joined(self, broker: BrokerId) -> None:
+        """A broker has joined; the router knows."""
+        self.parts.on_joined(broker)
+
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
         """A broker is gone for good; the router knows."""
         self.parts.on_departed(broker, departure)

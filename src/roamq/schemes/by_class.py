@@ -317,6 +317,9 @@ class ByClass:
 
     # --- brokers --------------------------------------------------------------------------------------------
 
+    def on_joined(self, broker: BrokerId) -> None:
+        self.parts.on_joined(broker)
+
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
         self.parts.on_departed(broker, departure)
 

@@ -188,13 +188,18 @@ class Admission:
             if self._connections.waiting(client) is None and client not in self._broker.contexts:
                 self._connections.end_wait(client)  # the client did not wait
             return
-        connection = search.connection
-        if self._refuse_foreign(connection, client):
+        connection, known = search.connection, self._directory.last_epoch(client)
+        if known is not None and connection.epoch < known <= Epoch(self._host.time, known.broker):
+            # It did not wait, and this broker has not noticed. An epoch ahead of the time is of a fast clock.
+            self._sessions.end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, "connected elsewhere")
+            self._connections.end_wait(client)
+        elif self._refuse_foreign(connection, client):
             self._sessions.give_up_wait(connection)
             self._connections.end_wait(client)
-            return
-        previous = self._previous_broker(client, connection.mqtt.connect)
-        self._proceed(client, connection, previous, None)
+        else:
+            previous = self._previous_broker(client, connection.mqtt.connect)
+            with self._broker.contexts.coming_since(connection.epoch):  # it may have gone elsewhere since
+                self._proceed(client, connection, previous, None)
 
     def broker_departed(self, broker: BrokerId) -> None:
         """A broker is gone for good: it will not say whether it knows a client."""

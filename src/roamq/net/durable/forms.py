@@ -291,7 +291,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "contexts",
         _but(
             *("me", "settles_at_once", "timeout_s", "works_in_slices", "late_after_s", "sends_heads"),
-            *("under", "timeouts", "comes"),
+            *("under", "timeouts", "comes", "came"),
         ),
     ),
     WatchedFilters: ("watched", _but("meaning", "_closed")),

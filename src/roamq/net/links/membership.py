@@ -227,6 +227,7 @@ class Membership:
             self._outboxes.begin(name, int(self._host.time * MICROSECONDS))
             self._host.send(name, NetworkTold.of(self.members.values()))
         self._broker.router.broker_joined(name, member.mark)
+        self._broker.on_joined(name)
         if not member.is_gone:
             self._tables.tell_own(name)
 

@@ -148,6 +148,8 @@ class AskLate(Message):
 
     client: ClientId
     epoch: Epoch
+    held: tuple[BrokerId, ...] = ()
+    """Of these brokers, too, which joined later and were not named: the old broker may not have heard of them."""
 
 
 HAND_OVER_MESSAGES: Final[frozenset[type[Message]]] = frozenset(

@@ -7,6 +7,11 @@ has passed for an origin, Broker 1 sends what came late of it, and what Broker 2
 
 If the client has moved on meanwhile, Broker 2 owes Broker 3 the same origins in turn, and settles them when Broker 1
 has settled them here and its own fence has passed for them. docs/interest.md has the argument.
+
+Broker 2 may have joined a moment ago, and so may an origin of which Broker 1 has not heard: a name stands for all such
+origins (`stands_for_unknown`, docs/decisions/0211). Broker 1 owes the events of each from when it has heard of it.
+Broker 2 holds back what it gets of those that Broker 1 did not name, and asks which of them are not owed. The name is
+settled last.
 """
 
 from collections import Counter
@@ -18,7 +23,16 @@ from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Handler, Mailbox
 from roamq.core.context import Context, Epoch
 from roamq.core.events import BrokerId, ClientId, Event, Seconds
-from roamq.core.late import NO_ORIGINS, end_late, hold_back, late_origins, take_of
+from roamq.core.late import (
+    NO_ORIGINS,
+    UNKNOWN,
+    end_late,
+    hold_back,
+    hold_back_too,
+    late_origins,
+    stands_for_unknown,
+    take_of,
+)
 from roamq.core.messages import Message
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
@@ -187,10 +201,32 @@ class LateParts(Part):
         for owing in passed.values():
             self._settle(owing)
 
+    def on_joined(self, broker: BrokerId) -> None:
+        """Events of it may come late, where it was not known yet when a context went, or came."""
+        for context in [awaiting.context for awaiting in self.awaiting.values()]:
+            if self._is_open(context) and self.router.may_miss(broker):
+                hold_back_too(context, broker)
+        for owing in list(self.owing.values()):
+            if broker not in owing.origins and any(map(stands_for_unknown, owing.origins)):
+                self._owe_too(owing, broker)
+
+    def _owe_too(self, owing: Owing, origin: BrokerId) -> None:
+        """The other broker may hold events of this origin back: it is owed those that come, or told that none do."""
+        owing.origins.add(origin)
+        owing.context.only = frozenset(owing.origins)
+        self.late[origin] += 1
+        if origin in self.router.late(owing.fence):
+            owing.unpassed.add(origin)
+            self._before.setdefault((owing.new_broker, origin), {})[owing.context] = owing
+        else:
+            self._settle(owing)
+
     def _settle(self, owing: Owing) -> None:
         """Send what came late of origins of which nothing more does."""
         context = owing.context
         settled = frozenset(owing.origins - owing.unpassed - late_origins(context))
+        if settled != owing.origins:
+            settled = frozenset(one for one in settled if not stands_for_unknown(one))
         if not settled:
             return
         events = take_of(context, settled)
@@ -248,9 +284,21 @@ class LateParts(Part):
     ) -> None:
         """The context has come, but for events of these origins."""
         hold_back(context, origins)
-        self.awaiting[context.client, transfer] = Awaiting(context, old_broker)
+        awaiting = self.awaiting[context.client, transfer] = Awaiting(context, old_broker)
         if len(self.awaiting) == 1:
             self.host.set_timer((ASK_TIMER,), ASK_AFTER_S)
+        held = self.router.joined_later() - late_origins(context) - {self.me}
+        if held and self._is_open(context):
+            for origin in sorted(held):
+                hold_back_too(context, origin)
+            awaiting.was_asked = True
+            question = AskLate(client=context.client, epoch=transfer, held=tuple(sorted(held)))
+            self.mailbox.send(old_broker, question)
+
+    def _is_open(self, context: Context) -> bool:
+        """Whether origins may be late that the old broker did not name, since this one does not get everything yet."""
+        mine = f"{UNKNOWN}{self.me}@"
+        return any(origin.startswith(mine) for origin in late_origins(context))
 
     def give_up(self, context: Context, transfer: Epoch, *, is_whole: bool) -> None:
         """Broker 2 has discarded one of several copies of a context: the client gets its events elsewhere, and what
@@ -288,9 +336,11 @@ class LateParts(Part):
             return
         awaiting.was_asked = False
         context = awaiting.context
-        origins = tuple(awaiting.context.late) if message.origins is None else message.origins
+        is_over = message.origins is None or any(map(stands_for_unknown, message.origins))
+        origins = tuple(awaiting.context.late) if is_over else message.origins or ()
         if message.origins is None:
-            record_missed(self.contexts, context.client, old_broker, origins)
+            known = (None if stands_for_unknown(origin) else origin for origin in origins)
+            record_missed(self.contexts, context.client, old_broker, known)
         for event in end_late(context, origins, message.events):
             self.contexts.drop(context, event, "queue_full")
         if context.late is None:
@@ -318,8 +368,9 @@ class LateParts(Part):
 
     def on_ask(self, new_broker: BrokerId, question: AskLate) -> None:
         """If this broker has forgotten what it owed, nothing comes any more."""
-        is_owed = (question.client, question.epoch, new_broker) in self.owing
-        origins: tuple[BrokerId, ...] | None = () if is_owed else None
+        owing = self.owing.get((question.client, question.epoch, new_broker))
+        heard_of = self.router.joined_later().intersection(question.held)
+        origins = None if owing is None else tuple(sorted(heard_of - owing.origins))
         self.mailbox.send(
             new_broker, LateEvents(client=question.client, epoch=question.epoch, events=(), origins=origins)
         )

@@ -57,6 +57,9 @@ class Part:
         """A timer has run out. True: it was this part's."""
         return False
 
+    def on_joined(self, broker: BrokerId) -> None:
+        """This broker has heard of one that joined, and has seen nothing of it yet."""
+
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
         """A broker is gone for good: nothing is kept for it, and nothing more comes from there."""
 
@@ -127,6 +130,12 @@ class Parts:
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
         for part in self._parts:
             part.on_ended(client, epoch)
+
+    def on_joined(self, broker: BrokerId) -> None:
+        """A broker has joined; the router knows, so fences may have passed that speak of it."""
+        for part in self._parts:
+            part.on_joined(broker)
+        self.on_passed()
 
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
         """A broker is gone for good; the router knows, so fences may have passed."""
