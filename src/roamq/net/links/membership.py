@@ -13,6 +13,7 @@ from roamq.broker.broker import Broker
 from roamq.core.context import Epoch, Mode
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.messages import Routed
+from roamq.net.broker_names import NAMED_WITH, names_broker
 from roamq.net.clients.admission import Admission
 from roamq.net.clients.confirmations import Confirmations
 from roamq.net.host import LiveHost
@@ -93,8 +94,8 @@ class Membership:
     ) -> Member:
         """The change by which a broker joins; raises ValueError if it cannot."""
         known, core = self.members.get(BrokerId(name)), self._topology.core
-        if not name or any(sign in name for sign in "@/ ") or len(name) > 64:
-            raise ValueError(f"{name!r} is no name for a broker: use letters, digits, '-', '_' and '.'")
+        if not names_broker(name):
+            raise ValueError(f"{name!r} is no name for a broker: {NAMED_WITH}")
         if name in core:
             raise ValueError(f"{name!r} is a broker of the first configuration already; choose another name")
         if known is not None and not known.is_gone:

@@ -19,6 +19,7 @@ from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
+from roamq.net.broker_names import NAMED_WITH, names_broker
 from roamq.net.clients.access import MARK, claims_in
 from roamq.net.clients.passwords import parse_hash
 from roamq.net.clients.tokens import TokenOptions, read_tokens
@@ -86,6 +87,8 @@ class NetworkConfig:
     def _expand(self, tables: dict[str, BrokerTable]) -> None:
         """Brokers of several processes are as many brokers."""
         for name, table in tables.items():
+            if not names_broker(name):
+                raise self._error(f"brokers.{name}", f"{name!r} is no name for a broker: {NAMED_WITH}")
             if not 1 <= table.processes <= processes.PROCESSES_MAX:
                 reason = f"{table.processes} is not between 1 and {processes.PROCESSES_MAX}"
                 raise self._error(f"brokers.{name}.processes", reason)
