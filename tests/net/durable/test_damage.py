@@ -62,6 +62,56 @@ def test_a_missing_last_segment_is_named_where_a_snapshot_had_failed(tmp_path: P
         snapshot.recover(tmp_path, MINE, 2000.0)
 
 
+@pytest.mark.parametrize("snapshots", [0, 1])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_last_segment_that_was_emptied_or_taken_away_is_named(
+    tmp_path: Path, snapshots: int, is_gone: bool
+) -> None:
+    """It looks like one that was just begun, and what was acknowledged was lost without a word."""
+    path = segment_path(tmp_path, with_snapshot(tmp_path, snapshots))
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    if is_gone:
+        path.unlink()
+
+    with pytest.raises(StorageError, match=f"{path.name}: is {'missing' if is_gone else 'empty'}"):
+        snapshot.recover(tmp_path, MINE, 2000.0)
+
+    path.write_bytes(whole)
+    assert snapshot.recover(tmp_path, MINE, 2000.0).inputs == 10
+    path.write_bytes(b"")
+    (tmp_path / "written").unlink()
+    assert snapshot.recover(tmp_path, MINE, 2000.0).inputs == 0
+
+
+def test_a_segment_that_was_just_begun_is_empty_and_nothing_is_wrong(tmp_path: Path) -> None:
+    """A broker that stops leaves one behind, and so does a fall between two segments."""
+    segment = with_snapshot(tmp_path)
+    journal = Journal(tmp_path, segment)
+    snapshot.write(LiveBroker(MINE, 1000.0), tmp_path, journal.rotate())
+    journal.discard_before(journal.segment)
+    journal.make_next()
+    journal.close()
+
+    assert snapshot.recover(tmp_path, MINE, 2000.0).segment == segment + 2
+
+
+@pytest.mark.parametrize("word", [b"", b"\0" * 9, b"no number"])
+def test_a_word_about_segments_that_cannot_be_read_says_nothing(tmp_path: Path, word: bytes) -> None:
+    with_snapshot(tmp_path)
+    (tmp_path / "written").write_bytes(word)
+
+    assert snapshot.recover(tmp_path, MINE, 2000.0).inputs == 10
+
+
+def test_a_first_group_that_is_torn_leaves_a_segment_that_is_begun_anew(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, with_snapshot(tmp_path))
+    os.truncate(path, 5)
+
+    assert snapshot.recover(tmp_path, MINE, 2000.0).torn_bytes == 5
+    assert snapshot.recover(tmp_path, MINE, 2000.0).torn_bytes == 0, "the tear was reported"
+
+
 @pytest.mark.parametrize(
     "name",
     [
