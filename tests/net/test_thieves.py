@@ -7,7 +7,7 @@ import pytest
 
 from roamq.net.clients.mqtt.codec import Disconnect, ReasonCode
 from roamq.net.clients.passwords import hash_password
-from roamq.net.ops.local import local_network
+from roamq.net.ops.local import free_ports, local_network
 from tests.net.live import PlainClient, port_of, running, write_network
 from tests.support.waiting import eventually
 
@@ -109,5 +109,42 @@ def test_users_who_are_removed_or_get_another_password_are_cut(tmp_path: Path) -
             await eventually(lambda: ann.closed)
             answer = await ann.connect(port, user_name="ann", password=b"another")
             assert answer.session_present
+
+    asyncio.run(scenario())
+
+
+def test_a_reload_opens_no_listener_by_the_place_of_another(tmp_path: Path) -> None:
+    """The file has one more listener, before the one that runs: for clients of this host, who need no name."""
+    old, new = free_ports(2)
+    text = """
+[storage]
+durability = "memory"
+[brokers.b1]
+listeners = [
+  { kind = "mqtt", host = "0.0.0.0", port = %d },
+]
+"""
+
+    async def scenario() -> None:
+        network = write_network(tmp_path, text % old)
+        path = Path(network.source.name)
+
+        async def nobody() -> ReasonCode:
+            return (await PlainClient("n").connect(old)).reason
+
+        async with running(network) as servers:
+            assert await nobody() is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+            more = (text % old).replace("[\n", f'[\n  {{ kind = "mqtt", port = {new} }},\n')
+            path.write_text(more)
+            servers["b1"].reload()
+            assert await nobody() is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+            path.write_text(f'[access]\nanonymous = "always"\n{more}')
+            servers["b1"].reload()
+            client = PlainClient("c")
+            assert (await client.connect(old)).reason is ReasonCode.SUCCESS
+            path.write_text(more)
+            servers["b1"].reload()
+            await eventually(lambda: client.closed)
+            assert await nobody() is ReasonCode.BAD_USER_NAME_OR_PASSWORD
 
     asyncio.run(scenario())

@@ -344,11 +344,15 @@ class Server:
             log.error("nothing was reloaded: %s", error)
             raise ValueError(str(error)) from error
         self.options = msgspec.structs.replace(
-            self.options, users=options.users, tokens=options.tokens, links=options.links
+            self.options,
+            listeners=changed.listeners,
+            users=options.users,
+            tokens=options.tokens,
+            links=options.links,
         )
         if changed.wires is not None:
             self.links.rewire(changed.wires)
-        self.logins.set_users(options.users, options.listeners, _tokens(options))
+        self.logins.set_users(options.users, changed.listeners, _tokens(options))
         if changed.settings is not None:
             self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))
         rules = msgspec.msgpack.encode(options.settings.access)
