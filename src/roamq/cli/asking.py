@@ -34,6 +34,7 @@ class Door(NamedTuple):
 
     def act(self, path: str) -> dict[str, Any]:
         """Do something, with the operators' token."""
+        meet(self.name, int(self.url.rpartition(":")[2]))
         return self._send(urllib.request.Request(f"{self.url}{path}", method="POST"))  # noqa: S310 - as above
 
     def _send(self, request: urllib.request.Request) -> dict[str, Any]:
@@ -67,6 +68,31 @@ class Door(NamedTuple):
 
 class NoAnswerError(RoamqError):
     """A broker cannot be reached from here."""
+
+
+def ask_port(port: int, path: str, method: str = "GET", token: str | None = None) -> dict[str, Any]:
+    """What the broker at a port of this host answers; one that is not healthy answers, too."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - our own port on loopback
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError as error:
+        found = json.load(error)
+        if "error" in found:
+            raise RoamqError(found["error"]) from error
+        return found  # a broker that is draining reports that it is not healthy
+    except OSError as error:
+        raise NoAnswerError(f"no broker answers at port {port}: {error}") from error
+
+
+def meet(broker: str, port: int) -> None:
+    """See that it is this broker that answers: one of another host may have the same port."""
+    found = ask_port(port, "/health").get("broker")
+    if found != broker:
+        raise NoAnswerError(f"{broker} does not answer on this host: port {port} is that of {found}")
 
 
 def doors(network: str, token: str | None) -> list[Door]:
