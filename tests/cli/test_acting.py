@@ -1,15 +1,20 @@
 """Commands that act on running brokers: all that are meant, no other, and what was not done is said."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from roamq.cli.main import cli
+from roamq.net.clients.passwords import hash_password
 from roamq.net.ops.local import local_network
 from roamq.net.server import Server
-from tests.net.live import running, write_network
+from tests.net.live import BrokerProcesses, PlainClient, python_path, running, write_network
+from tests.support.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -61,3 +66,30 @@ def test_a_broker_that_refuses_a_reload_does_not_keep_it_from_the_others(tmp_pat
         assert "roamq: b1: " in done.output and "was started without a file" in done.output
 
     asyncio.run(scenario())
+
+
+def test_a_reload_reaches_all_processes_that_the_command_line_asked_for(tmp_path: Path) -> None:
+    """The file says nothing of them: a user who was removed stayed at the second, and could come back."""
+    users = f'[access]\nanonymous = "never"\n[access.users]\nann = "{hash_password(b"of ann")}"\n'
+    text = local_network(1, scheme="standard", processes=2, extra=users).replace("processes = 2\n", "")
+
+    async def scenario(brokers: BrokerProcesses) -> None:
+        anns: list[PlainClient] = []
+        while len(anns) < 2 or brokers.health("b1")["connections"] in (0, len(anns)):
+            anns.append(PlainClient(f"c{len(anns)}"))
+            await anns[-1].connect(brokers.port("b1"), user_name="ann", password=b"of ann")
+        brokers.path.write_text("\n".join(x for x in text.splitlines() if not x.startswith("ann = ")))
+        done = await said("reload", str(brokers.path))
+        assert done.output == "b1: 0 users, 1 rules\nb1.2: 0 users, 1 rules\n"
+        await eventually(lambda: all(ann.closed for ann in anns))
+
+    with BrokerProcesses(tmp_path, 1) as brokers:
+        brokers.network = write_network(tmp_path, text)
+        serve = [sys.executable, "-m", "roamq.cli.main", "serve", str(brokers.path), "--broker", "b1"]
+        brokers.processes["b1"] = subprocess.Popen(
+            [*serve, "--processes", "2", "--log-level", "WARNING"],
+            env={**os.environ, "PYTHONPATH": python_path()},
+        )
+        brokers.wait_until_up("b1")
+        wait_until(lambda: not brokers.health("b1")["links_down"], "the second process")
+        asyncio.run(scenario(brokers))

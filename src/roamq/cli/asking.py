@@ -6,13 +6,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import click
 
 from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError, RoamqError
+
+if TYPE_CHECKING:
+    from roamq.net.ops.configuration import NetworkConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT_S = 5.0
@@ -102,7 +105,7 @@ def doors(network: str, token: str | None) -> list[Door]:
     from roamq.net.ops.configuration import load_network
 
     path = Path(network)
-    loaded = load_network(path, files_exist=False)
+    loaded = _as_served(path, load_network(path, files_exist=False))
     if token is None and loaded.console is not None:
         token = loaded.console.token
     found = [
@@ -113,6 +116,22 @@ def doors(network: str, token: str | None) -> list[Door]:
     if not found:
         raise ConfigError(f"{path}: brokers: none has a metrics_port, which is where they answer")
     return found
+
+
+def _as_served(path: Path, loaded: "NetworkConfig") -> "NetworkConfig":
+    """The network with as many processes as its only broker runs: `roamq serve --processes` need not say it in the
+    file."""
+    from roamq.net.ops.configuration import load_network
+
+    (name, processes), *others = loaded.processes.items()
+    port = loaded.brokers[name].metrics_port
+    if others or port is None:
+        return loaded
+    try:
+        running = ask_port(port, "/health").get("processes", processes)
+    except RoamqError:
+        return loaded
+    return loaded if running == processes else load_network(path, files_exist=False, processes=running)
 
 
 def acting_doors(network: Path) -> list[Door]:

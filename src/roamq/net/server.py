@@ -315,6 +315,7 @@ class Server:
             "status": status,
             "broker": self.options.me,
             "pid": os.getpid(),
+            "processes": 1 + len(self.options.settings.mates),
             "scheme": machine.settings.scheme,
             "durability": self.options.storage.durability.value,
             "connections": len(shell.clients),
