@@ -354,6 +354,7 @@ class Server:
         if changed.wires is not None:
             self.links.rewire(changed.wires)
         self.logins.set_users(options.users, changed.listeners, _tokens(options))
+        self.shell.verdicts.users_changed()
         if changed.settings is not None:
             self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))
         rules = msgspec.msgpack.encode(options.settings.access)

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from roamq.core.ports import TimerKey
@@ -22,6 +21,7 @@ from roamq.core.records import Record
 from roamq.net.clients.mqtt.session import ServerConnection
 from roamq.net.clients.tokens import without_token
 from roamq.net.clients.turns import Turns
+from roamq.net.clients.verdicts import Verdicts
 from roamq.net.clock import SteadyClock
 from roamq.net.durable.inputs import FROM_A_CLIENT, InputKind, JournalEntry, LiveBroker
 from roamq.net.durable.journal import Journal, StorageError
@@ -71,9 +71,7 @@ class Shell:
         self.clients: dict[int, Client] = {}
         self.neighbours: Neighbours | None = None
         self.watcher: Watcher | None = None
-        self._logins = logins
-        self._verdicts: dict[int, asyncio.Future[Verdict]] = {}
-        """Connection -> the answer that its login waits for."""
+        self.verdicts = Verdicts(logins, self._authenticated)
         self.on_records = on_records
         self.counts: Counter[str] = Counter()
         """Records by kind, and what the shell itself counts."""
@@ -192,9 +190,7 @@ class Shell:
         return number
 
     def lost(self, number: int) -> None:
-        verdict = self._verdicts.pop(number, None)
-        if verdict is not None:
-            verdict.cancel()  # nobody asks any more, and whoever asks later need not wait for it
+        self.verdicts.forget(number)
         if self.clients.pop(number, None) is not None and not self._closed:
             self.feed(InputKind.LOST, number)
 
@@ -341,19 +337,9 @@ class Shell:
         client = self.clients.get(login.connection)
         if client is not None and client.certified_user is not None:
             login = login._replace(certified=client.certified_user)
-        verdict = self._logins.check(login)
-        if isinstance(verdict, (bool, UserIdentity)):
-            self._authenticated(login, verdict)
-        elif client is None:
-            verdict.cancel()
-        else:
-            self._verdicts[login.connection] = verdict
-            verdict.add_done_callback(partial(self._checked, login))
-
-    def _checked(self, login: Login, done: "asyncio.Future[Verdict]") -> None:
-        if not done.cancelled():
-            del self._verdicts[login.connection]
-            self._authenticated(login, done.exception() is None and done.result())
+        self.verdicts.ask(login)
+        if client is None:
+            self.verdicts.forget(login.connection)
 
     def _authenticated(self, login: Login, verdict: Verdict) -> None:
         if not verdict:
