@@ -220,7 +220,10 @@ class Server:
         journal = shell.journal
         if journal is not None:
             if shell.stalled is None:
-                self.snapshots.take_last()
+                try:
+                    self.snapshots.take_last()
+                except (StorageError, OSError) as error:  # the journal has all that a snapshot would
+                    self.snapshots.note_failure(str(error))
             with contextlib.suppress(StorageError, OSError):  # a broker that is stalled has said why
                 journal.close()
             os.close(self._lock)
@@ -236,14 +239,17 @@ class Server:
         from roamq.net.ops.records import RecordWriter  # brings pyarrow, which takes a while
 
         settings = self.options.settings
-        return RecordWriter(
-            recording.folder,
-            recording.run_id,
-            settings.me,
-            _place(settings),
-            flush_s=recording.flush_s,
-            rows_max=recording.rows_max,
-        )
+        try:
+            return RecordWriter(
+                recording.folder,
+                recording.run_id,
+                settings.me,
+                _place(settings),
+                flush_s=recording.flush_s,
+                rows_max=recording.rows_max,
+            )
+        except OSError as error:
+            raise StorageError(f"{recording.folder}: records cannot be written: {error.strerror}") from error
 
     def _interpreter_s(self) -> float:
         """Processor time of the two threads that want the interpreter: while one has it, the other waits."""

@@ -220,6 +220,32 @@ def test_a_fork_that_fails_is_reported_and_loses_nothing(
 
 
 @pytest.mark.live
+def test_a_full_disk_when_a_broker_stops_is_reported_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended with an unexpected error."""
+
+    async def scenario() -> None:
+        network = write_network(tmp_path, local_network(1, scheme="standard"))
+        client = PlainClient("c")
+        with monkeypatch.context() as patch:
+
+            def fail(*_: Any) -> NoReturn:
+                raise OSError(28, "No space left on device")
+
+            async with running(network) as servers:
+                await client.connect(port_of(network, "b1"))
+                patch.setattr(snapshot, "write", fail)
+            assert servers["b1"].snapshots.failure is not None
+        async with running(network):
+            await client.connect(port_of(network, "b1"))
+            assert client.session_present
+
+    asyncio.run(scenario())
+    assert "no snapshot: [Errno 28] No space left on device; the journal is kept" in caplog.text
+
+
+@pytest.mark.live
 def test_a_disk_that_fails_to_sync_is_never_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,8 +274,10 @@ def test_a_disk_that_fails_to_sync_is_never_passed_over(
 
 
 @pytest.mark.live
-def test_a_broker_without_a_folder_to_write_to_says_so_and_ends(tmp_path: Path) -> None:
-    text = local_network(1, scheme="standard").replace('folder = "data"', 'folder = "/proc/roamq"')
+@pytest.mark.parametrize("of", ["data", "records"])
+def test_a_broker_without_a_folder_to_write_to_says_so_and_ends(tmp_path: Path, of: str) -> None:
+    text = local_network(1, scheme="standard", records=tmp_path / "records")
+    text = text.replace('"data"' if of == "data" else f'"{tmp_path / "records"}"', '"/proc/roamq"')
     (tmp_path / "network.toml").write_text(text)
 
     done = subprocess.run(
@@ -261,5 +289,5 @@ def test_a_broker_without_a_folder_to_write_to_says_so_and_ends(tmp_path: Path) 
     )
 
     assert done.returncode != 0
-    assert "/proc/roamq" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "roamq: /proc/roamq" in done.stderr
+    assert "Traceback" not in done.stderr and "unexpected" not in done.stderr
