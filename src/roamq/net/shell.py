@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
-from roamq.net.clients.mqtt.session import ServerConnection
+from roamq.net.clients.mqtt.session import CLOSED, ServerConnection
 from roamq.net.clients.tokens import without_token
 from roamq.net.clients.turns import Turns
 from roamq.net.clients.verdicts import Verdicts
@@ -140,16 +140,19 @@ class Shell:
     def received(self, number: int, data: bytes) -> None:
         """`feed`, for the most frequent input."""
         now = self.now()
+        mqtt = self.mqtt(number)
+        if mqtt is None or mqtt.phase is CLOSED:
+            return  # it means nothing any more, and could be a CONNECT, or the rest of one: with a password
         if self._pending is not None:
             self._pending.append((_RECEIVED, now, number, data))
-        pings = self.mqtt(number) if data == PINGREQ and self._held is not None else None
+        pings = mqtt if data == PINGREQ and self._held is not None else None
         owed = 0 if pings is None else len(pings.output)
         try:
             self.live.received(now, number, data)
         except Exception as error:
             self._fault((_RECEIVED, now, number), error)
         if self._pending and self.live.machine.out.closing:
-            leave_out_second_connect(self._pending, number, self.mqtt(number))
+            leave_out_second_connect(self._pending, number, mqtt)
         if pings is not None and pings.output[owed:] == [PINGRESP]:
             # It promises nothing, and need not wait for the disk as the rest does.
             del pings.output[owed:]
