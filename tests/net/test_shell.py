@@ -250,6 +250,11 @@ def test_the_journal_never_sees_a_password(loop: asyncio.AbstractEventLoop, tmp_
 
 
 CONNECT = encode(Connect(client_id="c", user_name="ann", password=b"sesame"), Version.V5)
+TOO_SHORT = CONNECT[:1] + bytes([CONNECT[1] - 6]) + CONNECT[2:-6]
+"""A CONNECT that ends before its password by its own account."""
+METHOD = b"\x11\x15\x00\x05PLAIN\x16\x00\x06sesame"
+"""Properties: an authentication method and its data."""
+AUTH = b"\xf0\x13\x18" + METHOD
 
 
 def cut_at(*places: int) -> list[bytes]:
@@ -271,6 +276,11 @@ def cut_at(*places: int) -> list[bytes]:
         [CONNECT[:5] + b"\x00" + CONNECT[6:]],
         [b"\x10\xff\xff\xff\xff" + CONNECT],
         [b"\x00" + CONNECT],
+        [CONNECT[:9] + b"\xff" + CONNECT[10:], CONNECT],
+        [TOO_SHORT, b"sesame"],
+        [b"\x10\x1f\x00\x04MQTT\x05\x02\x00\x00" + METHOD + b"\x00\x01c"],
+        [CONNECT, AUTH],
+        [CONNECT, b"\xc0\x00" + AUTH[:5], AUTH[5:]],
     ],
     ids=lambda reads: f"{len(reads)} reads",
 )
@@ -295,6 +305,22 @@ def test_no_password_of_a_malformed_or_second_connect_is_journaled(
     assert mine is not None and theirs is not None
     assert mine.phase is theirs.phase
     assert replayed.machine.serves("c") == shell.live.machine.serves("c")
+
+
+def test_no_password_that_comes_after_a_refusal_is_journaled(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    """It came before the client could know of the refusal, and was written as it was."""
+
+    class ClosedDesk:
+        def check(self, login: Login) -> bool:
+            return False
+
+    shell, client = make_shell(loop, tmp_path, Durability.PROCESS, ClosedDesk()), FakeClient()
+    shell.received(join(shell, client), CONNECT)
+    turn_until(loop, lambda: "close" in client.calls)
+
+    assert b"sesame" not in (tmp_path / "segment-00000001.journal").read_bytes()
 
 
 def test_a_full_disk_stops_reading_and_answering_until_there_is_room(

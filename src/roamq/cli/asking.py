@@ -6,13 +6,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import click
 
 from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError, RoamqError
+
+if TYPE_CHECKING:
+    from roamq.net.ops.configuration import NetworkConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT_S = 5.0
@@ -34,6 +37,7 @@ class Door(NamedTuple):
 
     def act(self, path: str) -> dict[str, Any]:
         """Do something, with the operators' token."""
+        meet(self.name, int(self.url.rpartition(":")[2]))
         return self._send(urllib.request.Request(f"{self.url}{path}", method="POST"))  # noqa: S310 - as above
 
     def _send(self, request: urllib.request.Request) -> dict[str, Any]:
@@ -69,6 +73,31 @@ class NoAnswerError(RoamqError):
     """A broker cannot be reached from here."""
 
 
+def ask_port(port: int, path: str, method: str = "GET", token: str | None = None) -> dict[str, Any]:
+    """What the broker at a port of this host answers; one that is not healthy answers, too."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - our own port on loopback
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError as error:
+        found = json.load(error)
+        if "error" in found:
+            raise RoamqError(found["error"]) from error
+        return found  # a broker that is draining reports that it is not healthy
+    except OSError as error:
+        raise NoAnswerError(f"no broker answers at port {port}: {error}") from error
+
+
+def meet(broker: str, port: int) -> None:
+    """See that it is this broker that answers: one of another host may have the same port."""
+    found = ask_port(port, "/health").get("broker")
+    if found != broker:
+        raise NoAnswerError(f"{broker} does not answer on this host: port {port} is that of {found}")
+
+
 def doors(network: str, token: str | None) -> list[Door]:
     """The brokers of a configuration file, or the one at a URL."""
     if network.startswith(("http://", "https://")):
@@ -76,7 +105,7 @@ def doors(network: str, token: str | None) -> list[Door]:
     from roamq.net.ops.configuration import load_network
 
     path = Path(network)
-    loaded = load_network(path, files_exist=False)
+    loaded = _as_served(path, load_network(path, files_exist=False))
     if token is None and loaded.console is not None:
         token = loaded.console.token
     found = [
@@ -87,6 +116,22 @@ def doors(network: str, token: str | None) -> list[Door]:
     if not found:
         raise ConfigError(f"{path}: brokers: none has a metrics_port, which is where they answer")
     return found
+
+
+def _as_served(path: Path, loaded: "NetworkConfig") -> "NetworkConfig":
+    """The network with as many processes as its only broker runs: `roamq serve --processes` need not say it in the
+    file."""
+    from roamq.net.ops.configuration import load_network
+
+    (name, processes), *others = loaded.processes.items()
+    port = loaded.brokers[name].metrics_port
+    if others or port is None:
+        return loaded
+    try:
+        running = ask_port(port, "/health").get("processes", processes)
+    except RoamqError:
+        return loaded
+    return loaded if running == processes else load_network(path, files_exist=False, processes=running)
 
 
 def acting_doors(network: Path) -> list[Door]:

@@ -1,19 +1,17 @@
 """`roamq drain`: prepare a broker to be taken away."""
 
-import json
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from roamq.cli.asking import ask_port, meet
 from roamq.cli.options import json_option
 from roamq.cli.output import print_json
 from roamq.cli.progress import progress
-from roamq.core.errors import ConfigError, RoamqError
+from roamq.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from roamq.net.ops.configuration import NetworkConfig
@@ -44,11 +42,14 @@ def command(config: Path, broker: str, timeout: float, as_json: bool) -> None:
     network = load_network(config)
     options = {name: network.server_options(name) for name in _processes(network, broker)}
     token = options[broker].token
-    ports = [told.metrics_port for told in options.values() if told.metrics_port is not None]
+    found_at = {name: told.metrics_port for name, told in options.items() if told.metrics_port is not None}
+    ports = list(found_at.values())
     if not ports:
         raise ConfigError(f"{config}: brokers.{broker}.metrics_port: is needed to reach the broker")
     if token is None:
         raise ConfigError(f"{config}: operation.token_file: is needed to act on the broker")
+    for name, port in found_at.items():
+        meet(name, port)
     sessions = sum(ask_port(port, "/drain", "POST", token)["sessions"] for port in ports)
     left = sessions
     went: Counter[str] = Counter()
@@ -81,21 +82,3 @@ def command(config: Path, broker: str, timeout: float, as_json: bool) -> None:
 def _processes(network: "NetworkConfig", broker: str) -> tuple[str, ...]:
     """All processes of the broker; a name that is unknown is reported later."""
     return network.mates.get(broker, (broker,))
-
-
-def ask_port(port: int, path: str, method: str = "GET", token: str | None = None) -> dict[str, Any]:
-    """What the broker at a port of this host answers; one that is not healthy answers, too."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
-    if token is not None:
-        request.add_header("Authorization", f"Bearer {token}")
-    try:
-        with urllib.request.urlopen(request, timeout=5.0) as answer:  # noqa: S310 - our own port on loopback
-            found: dict[str, Any] = json.load(answer)
-            return found
-    except urllib.error.HTTPError as error:
-        found = json.load(error)
-        if "error" in found:
-            raise RoamqError(found["error"]) from error
-        return found  # a broker that is draining reports that it is not healthy
-    except OSError as error:
-        raise RoamqError(f"no broker answers at port {port}: {error}") from error

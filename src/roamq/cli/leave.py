@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from roamq.cli.asking import acting_doors
-from roamq.cli.drain import ask_port
+from roamq.cli.asking import acting_doors, ask_port
 from roamq.cli.options import json_option
 from roamq.cli.output import print_json
 from roamq.cli.progress import progress

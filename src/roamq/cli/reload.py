@@ -19,23 +19,35 @@ def command(network: Path, as_json: bool) -> None:
 
     NETWORK is the configuration file [default: network.toml], with the operators' token. A file with a mistake changes
     nothing. Users who are gone, or have another password, are cut; subscriptions that are no longer allowed end.
-    Sessions are taken to the scheme that the file names for their clients, without loss.
+    Sessions are taken to the scheme that the file names for their clients, without loss. Brokers that do not answer
+    here are named: they let in whom they let in before.
 
     \b
     Example:
       roamq reload network.toml
     """
     told: dict[str, dict[str, Any]] = {}
+    silent, refused = [], []
     for door in acting_doors(network):
         try:
             told[door.name] = door.act("/api/reload")["details"]
         except NoAnswerError:
-            continue
-    if not told:
+            silent.append(door.name)
+        except RoamqError as error:  # no reason to leave the others with the users of before
+            refused.append(f"{door.name}: {error}")
+    if not told and not refused:
         raise RoamqError("no broker answers on this host")
     if as_json:
         print_json(told)
-        return
+    else:
+        _show(told)
+    if silent:
+        click.echo(f"not reloaded, no answer on this host: {', '.join(silent)}", err=True)
+    if refused:
+        raise RoamqError("\nroamq: ".join(refused))
+
+
+def _show(told: dict[str, dict[str, Any]]) -> None:
     for name, now in told.items():
         classes = f", {now['classes']} classes of clients" if now["classes"] else ""
         links = ", other links" if now.get("links_changed") else ""

@@ -221,7 +221,10 @@ class Server:
         journal = shell.journal
         if journal is not None:
             if shell.stalled is None:
-                self.snapshots.take_last()
+                try:
+                    self.snapshots.take_last()
+                except (StorageError, OSError) as error:  # the journal has all that a snapshot would
+                    self.snapshots.note_failure(str(error))
             with contextlib.suppress(StorageError, OSError):  # a broker that is stalled has said why
                 journal.close()
             os.close(self._lock)
@@ -237,14 +240,17 @@ class Server:
         from roamq.net.ops.records import RecordWriter  # brings pyarrow, which takes a while
 
         settings = self.options.settings
-        return RecordWriter(
-            recording.folder,
-            recording.run_id,
-            settings.me,
-            _place(settings),
-            flush_s=recording.flush_s,
-            rows_max=recording.rows_max,
-        )
+        try:
+            return RecordWriter(
+                recording.folder,
+                recording.run_id,
+                settings.me,
+                _place(settings),
+                flush_s=recording.flush_s,
+                rows_max=recording.rows_max,
+            )
+        except OSError as error:
+            raise StorageError(f"{recording.folder}: records cannot be written: {error.strerror}") from error
 
     def _interpreter_s(self) -> float:
         """Processor time of the two threads that want the interpreter: while one has it, the other waits."""
@@ -316,6 +322,7 @@ class Server:
             "status": status,
             "broker": self.options.me,
             "pid": os.getpid(),
+            "processes": 1 + len(self.options.settings.mates),
             "scheme": machine.settings.scheme,
             "durability": self.options.storage.durability.value,
             "connections": len(shell.clients),
@@ -345,11 +352,16 @@ class Server:
             log.error("nothing was reloaded: %s", error)
             raise ValueError(str(error)) from error
         self.options = msgspec.structs.replace(
-            self.options, users=options.users, tokens=options.tokens, links=options.links
+            self.options,
+            listeners=changed.listeners,
+            users=options.users,
+            tokens=options.tokens,
+            links=options.links,
         )
         if changed.wires is not None:
             self.links.rewire(changed.wires)
-        self.logins.set_users(options.users, options.listeners, _tokens(options))
+        self.logins.set_users(options.users, changed.listeners, _tokens(options))
+        self.shell.verdicts.users_changed()
         if changed.settings is not None:
             self.shell.feed(InputKind.SETTINGS, msgspec.msgpack.encode(changed.settings))
         rules = msgspec.msgpack.encode(options.settings.access)

@@ -14,14 +14,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from roamq.core.ports import TimerKey
 from roamq.core.records import Record
-from roamq.net.clients.mqtt.session import ServerConnection
+from roamq.net.clients.mqtt.session import CLOSED, ServerConnection
 from roamq.net.clients.tokens import without_token
 from roamq.net.clients.turns import Turns
+from roamq.net.clients.verdicts import Verdicts
 from roamq.net.clock import SteadyClock
 from roamq.net.durable.inputs import FROM_A_CLIENT, InputKind, JournalEntry, LiveBroker
 from roamq.net.durable.journal import Journal, StorageError
@@ -71,9 +71,7 @@ class Shell:
         self.clients: dict[int, Client] = {}
         self.neighbours: Neighbours | None = None
         self.watcher: Watcher | None = None
-        self._logins = logins
-        self._verdicts: dict[int, asyncio.Future[Verdict]] = {}
-        """Connection -> the answer that its login waits for."""
+        self.verdicts = Verdicts(logins, self._authenticated)
         self.on_records = on_records
         self.counts: Counter[str] = Counter()
         """Records by kind, and what the shell itself counts."""
@@ -142,16 +140,19 @@ class Shell:
     def received(self, number: int, data: bytes) -> None:
         """`feed`, for the most frequent input."""
         now = self.now()
+        mqtt = self.mqtt(number)
+        if mqtt is None or mqtt.phase is CLOSED:
+            return  # it means nothing any more, and could be a CONNECT, or the rest of one: with a password
         if self._pending is not None:
             self._pending.append((_RECEIVED, now, number, data))
-        pings = self.mqtt(number) if data == PINGREQ and self._held is not None else None
+        pings = mqtt if data == PINGREQ and self._held is not None else None
         owed = 0 if pings is None else len(pings.output)
         try:
             self.live.received(now, number, data)
         except Exception as error:
             self._fault((_RECEIVED, now, number), error)
         if self._pending and self.live.machine.out.closing:
-            leave_out_second_connect(self._pending, number, self.mqtt(number))
+            leave_out_second_connect(self._pending, number, mqtt)
         if pings is not None and pings.output[owed:] == [PINGRESP]:
             # It promises nothing, and need not wait for the disk as the rest does.
             del pings.output[owed:]
@@ -192,9 +193,7 @@ class Shell:
         return number
 
     def lost(self, number: int) -> None:
-        verdict = self._verdicts.pop(number, None)
-        if verdict is not None:
-            verdict.cancel()  # nobody asks any more, and whoever asks later need not wait for it
+        self.verdicts.forget(number)
         if self.clients.pop(number, None) is not None and not self._closed:
             self.feed(InputKind.LOST, number)
 
@@ -341,19 +340,9 @@ class Shell:
         client = self.clients.get(login.connection)
         if client is not None and client.certified_user is not None:
             login = login._replace(certified=client.certified_user)
-        verdict = self._logins.check(login)
-        if isinstance(verdict, (bool, UserIdentity)):
-            self._authenticated(login, verdict)
-        elif client is None:
-            verdict.cancel()
-        else:
-            self._verdicts[login.connection] = verdict
-            verdict.add_done_callback(partial(self._checked, login))
-
-    def _checked(self, login: Login, done: "asyncio.Future[Verdict]") -> None:
-        if not done.cancelled():
-            del self._verdicts[login.connection]
-            self._authenticated(login, done.exception() is None and done.result())
+        self.verdicts.ask(login)
+        if client is None:
+            self.verdicts.forget(login.connection)
 
     def _authenticated(self, login: Login, verdict: Verdict) -> None:
         if not verdict:

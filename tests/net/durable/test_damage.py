@@ -62,6 +62,56 @@ def test_a_missing_last_segment_is_named_where_a_snapshot_had_failed(tmp_path: P
         snapshot.recover(tmp_path, MINE, 2000.0)
 
 
+@pytest.mark.parametrize("snapshots", [0, 1])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_last_segment_that_was_emptied_or_taken_away_is_named(
+    tmp_path: Path, snapshots: int, is_gone: bool
+) -> None:
+    """It looks like one that was just begun, and what was acknowledged was lost without a word."""
+    path = segment_path(tmp_path, with_snapshot(tmp_path, snapshots))
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    if is_gone:
+        path.unlink()
+
+    with pytest.raises(StorageError, match=f"{path.name}: is {'missing' if is_gone else 'empty'}"):
+        snapshot.recover(tmp_path, MINE, 2000.0)
+
+    path.write_bytes(whole)
+    assert snapshot.recover(tmp_path, MINE, 2000.0).inputs == 10
+    path.write_bytes(b"")
+    (tmp_path / "written").unlink()
+    assert snapshot.recover(tmp_path, MINE, 2000.0).inputs == 0
+
+
+def test_a_segment_that_was_just_begun_is_empty_and_nothing_is_wrong(tmp_path: Path) -> None:
+    """A broker that stops leaves one behind, and so does a fall between two segments."""
+    segment = with_snapshot(tmp_path)
+    journal = Journal(tmp_path, segment)
+    snapshot.write(LiveBroker(MINE, 1000.0), tmp_path, journal.rotate())
+    journal.discard_before(journal.segment)
+    journal.make_next()
+    journal.close()
+
+    assert snapshot.recover(tmp_path, MINE, 2000.0).segment == segment + 2
+
+
+@pytest.mark.parametrize("word", [b"", b"\0" * 9, b"no number"])
+def test_a_word_about_segments_that_cannot_be_read_says_nothing(tmp_path: Path, word: bytes) -> None:
+    with_snapshot(tmp_path)
+    (tmp_path / "written").write_bytes(word)
+
+    assert snapshot.recover(tmp_path, MINE, 2000.0).inputs == 10
+
+
+def test_a_first_group_that_is_torn_leaves_a_segment_that_is_begun_anew(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, with_snapshot(tmp_path))
+    os.truncate(path, 5)
+
+    assert snapshot.recover(tmp_path, MINE, 2000.0).torn_bytes == 5
+    assert snapshot.recover(tmp_path, MINE, 2000.0).torn_bytes == 0, "the tear was reported"
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -170,6 +220,32 @@ def test_a_fork_that_fails_is_reported_and_loses_nothing(
 
 
 @pytest.mark.live
+def test_a_full_disk_when_a_broker_stops_is_reported_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended with an unexpected error."""
+
+    async def scenario() -> None:
+        network = write_network(tmp_path, local_network(1, scheme="standard"))
+        client = PlainClient("c")
+        with monkeypatch.context() as patch:
+
+            def fail(*_: Any) -> NoReturn:
+                raise OSError(28, "No space left on device")
+
+            async with running(network) as servers:
+                await client.connect(port_of(network, "b1"))
+                patch.setattr(snapshot, "write", fail)
+            assert servers["b1"].snapshots.failure is not None
+        async with running(network):
+            await client.connect(port_of(network, "b1"))
+            assert client.session_present
+
+    asyncio.run(scenario())
+    assert "no snapshot: [Errno 28] No space left on device; the journal is kept" in caplog.text
+
+
+@pytest.mark.live
 def test_a_disk_that_fails_to_sync_is_never_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,8 +274,10 @@ def test_a_disk_that_fails_to_sync_is_never_passed_over(
 
 
 @pytest.mark.live
-def test_a_broker_without_a_folder_to_write_to_says_so_and_ends(tmp_path: Path) -> None:
-    text = local_network(1, scheme="standard").replace('folder = "data"', 'folder = "/proc/roamq"')
+@pytest.mark.parametrize("of", ["data", "records"])
+def test_a_broker_without_a_folder_to_write_to_says_so_and_ends(tmp_path: Path, of: str) -> None:
+    text = local_network(1, scheme="standard", records=tmp_path / "records")
+    text = text.replace('"data"' if of == "data" else f'"{tmp_path / "records"}"', '"/proc/roamq"')
     (tmp_path / "network.toml").write_text(text)
 
     done = subprocess.run(
@@ -211,5 +289,5 @@ def test_a_broker_without_a_folder_to_write_to_says_so_and_ends(tmp_path: Path) 
     )
 
     assert done.returncode != 0
-    assert "/proc/roamq" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "roamq: /proc/roamq" in done.stderr
+    assert "Traceback" not in done.stderr and "unexpected" not in done.stderr

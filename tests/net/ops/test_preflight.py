@@ -131,6 +131,16 @@ folder = "data"
     )
 
 
+def test_a_rule_may_be_for_a_user_whom_a_certificate_names(tmp_path: Path) -> None:
+    certified = 'client_ca = "keys/ca.pem", certificate_user = "common-name"'
+    text = NETWORK.replace('key = "keys/north.key"', f'key = "keys/north.key", {certified}')
+    path = tmp_path / "network.toml"
+    path.write_text(f'{text}[[access.rules]]\nuser = "ann"\n')
+    make_keys(load_network(path, files_exist=False), tmp_path / "keys")
+
+    assert problems(load_network(path), "north") == []
+
+
 def test_missing_keys_and_a_folder_of_another_network_are_told(tmp_path: Path) -> None:
     path = tmp_path / "network.toml"
     path.write_text(NETWORK)

@@ -16,8 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
 from roamq.net.clients.certificates import CertifiedUser
 from roamq.net.clients.passwords import Users
 from roamq.net.clients.tokens import TokenError, Tokens
@@ -78,10 +76,7 @@ class Logins:
     ) -> None:
         self._users = Users(users)
         self._tokens = tokens
-        for listener in listeners:
-            if (before := self._listeners.get(listener.name)) is not None:
-                # All else is as it was at the start: connections were made by it.
-                self._listeners[listener.name] = replace(before, anonymous=listener.anonymous)
+        self._listeners = {listener.name: listener for listener in listeners}
 
     def check(self, login: Login) -> "Verdict | asyncio.Future[Verdict]":
         """Whether the client may come in, and as whom; a future if a thread has to find out."""

@@ -2,6 +2,7 @@
 
     segment-00000007.journal      group group group ...
     group                         header (magic, length, CRC-32), then the inputs as MessagePack
+    written                       the number of the last segment that has groups
 
 One group is one write: all inputs of a turn of the event loop. A fall may tear the last group; it was never
 acknowledged to anybody, so it is cut off and reported. Anything else that cannot be read is damage, and is not
@@ -32,6 +33,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[list[Any]])
 _SUFFIX: Final = ".journal"
 _NOTHING: Final = _ENCODER.encode([])
 _LAST_GROUP: Final = _HEADER.pack(MAGIC, len(_NOTHING), zlib.crc32(_NOTHING)) + _NOTHING
+_WRITTEN: Final = "written"
 LOCK_S_MAX: Final = 5.0
 
 
@@ -56,6 +58,8 @@ class Journal:
         self._size = os.lseek(self._file, 0, os.SEEK_END)
         self._next = -1
         """The file of the next segment, once it is made."""
+        self._noted = 0
+        """The segment that is known to have groups."""
 
     def write(self) -> None:
         """All pending inputs as one group, in the hands of the operating system: they survive our death.
@@ -88,6 +92,8 @@ class Journal:
         self._size += len(self._unwritten)
         self.written_bytes += len(self._unwritten)
         self._unwritten = b""
+        if self._noted != self.segment:
+            self._note_written()
 
     def sync(self) -> None:
         """What was written is on the disk: it survives a power failure. May be called from a thread."""
@@ -159,6 +165,16 @@ class Journal:
         while view:
             view = view[os.write(self._file, view) :]
 
+    def _note_written(self) -> None:
+        """Say beside the segment that it has groups: emptied, it would look like one that was just begun."""
+        with contextlib.suppress(OSError):  # it is tried again, and a full disk is reported for the segment
+            file = os.open(self.folder / _WRITTEN, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.pwrite(file, b"%08d\n" % self.segment, 0)
+            finally:
+                os.close(file)
+            self._noted = self.segment
+
     def _path(self, segment: int) -> Path:
         return segment_path(self.folder, segment)
 
@@ -229,9 +245,17 @@ class Reader:
         self.numbers = [number for number in segments(folder) if number >= first]
         if not self.numbers and is_expected:
             raise StorageError(f"{segment_path(folder, first)}: is missing; put it back from a copy")
+        written = _last_written(folder)
+        if written >= first and written not in self.numbers:
+            raise StorageError(f"{segment_path(folder, written)}: is missing; put it back from a copy")
         if self.numbers and self.numbers != list(range(first, first + len(self.numbers))):
             missing = min(set(range(first, self.numbers[-1])) - set(self.numbers))
             raise StorageError(f"{segment_path(folder, missing)}: is missing; put it back from a copy")
+        if written in self.numbers and not size_of(segment_path(folder, written)):
+            raise StorageError(
+                f"{segment_path(folder, written)}: is empty, and this broker had written to it; put it back from a "
+                f"copy, or remove the file {_WRITTEN!r} beside it to go on without"
+            )
 
     def __iter__(self) -> Iterator[JournalEntry]:
         # The file of the next segment is made before it is needed: a fall may have left it empty.
@@ -289,6 +313,8 @@ class Reader:
         self.torn_bytes = len(data) - at
         if self._only_looks:
             return
+        if not at:
+            (self.folder / _WRITTEN).unlink(missing_ok=True)  # it has no group any more, and that is reported
         with path.open("r+b") as file:
             file.truncate(at)
 
@@ -305,6 +331,15 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _last_written(folder: Path) -> int:
+    """The last segment that is known to have groups; 0 if none is, as in a folder of the release before."""
+    path = folder / _WRITTEN
+    if not path.is_file():
+        return 0
+    digits = read_file(path).strip()
+    return int(digits) if digits.isdigit() else 0
 
 
 def _group(data: bytes, at: int) -> memoryview | None:

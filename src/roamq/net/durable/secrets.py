@@ -14,9 +14,11 @@ def without_password(mqtt: ServerConnection | None, data: bytes, end: int) -> by
     """What the journal gets of a CONNECT, which ends at `end`. One that could not be read closes its connection, and so
     does what replaces it: nobody knows where its password is."""
     connect = getattr(mqtt, "connect", None)
-    if connect is None:
+    if mqtt is None or connect is None:
         is_closed = mqtt is None or mqtt.phase is ConnectionPhase.CLOSED
         return NO_CONNECT if is_closed else data
+    if connect.properties.authentication_data is not None and mqtt.phase is ConnectionPhase.CLOSED:
+        return NO_CONNECT  # a method that is not known here, and perhaps a password
     size = len(connect.password or b"")
     told = data[: end - size] + bytes(size) + data[end:]
     name = (connect.user_name or "").encode()
@@ -28,7 +30,8 @@ def without_password(mqtt: ServerConnection | None, data: bytes, end: int) -> by
 
 
 def leave_out_second_connect(pending: list[JournalEntry], number: int, mqtt: ServerConnection | None) -> None:
-    """A second CONNECT has closed the connection unread: of what came with it the journal gets the beginning."""
+    """A second CONNECT, or AUTH, has closed the connection unread: of what came with it the journal gets the
+    beginning."""
     unread = None if mqtt is None else mqtt.unread_connect
     if unread is None or not pending:
         return

@@ -154,6 +154,7 @@ class NetworkConfig:
             settings=self.settings(broker),
             listeners=listeners,
             links=self._link_options(broker),
+            anonymous=self.access.anonymous,
             users=self.access.users,
             tokens=self._tokens(),
             bounds=self.bounds,
@@ -260,7 +261,6 @@ class NetworkConfig:
         return dict(found)
 
     def _listener(self, number: int, table: ListenerTable) -> Listener:
-        open_to = {"always": True, "never": False, "loopback": is_loopback(table.host)}
         return Listener(
             name=f"{number}:{table.kind}",
             host=table.host,
@@ -271,7 +271,7 @@ class NetworkConfig:
             key=self._path(table.key),
             client_ca=self._path(table.client_ca),
             certificate_user=CertificateName(table.certificate_user) if table.certificate_user else None,
-            anonymous=open_to[self.access.anonymous],
+            anonymous=is_open_to_anonymous(table.host, self.access.anonymous),
         )
 
     def _link_options(self, broker: str) -> NeighbourOptions:
@@ -495,3 +495,8 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_open_to_anonymous(host: str, to: str) -> bool:
+    """Whether a listener at this address lets clients in without a user name, by `access.anonymous`."""
+    return to == "always" or (to == "loopback" and is_loopback(host))

@@ -125,6 +125,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     listeners: tuple[Listener, ...]
     links: NeighbourOptions
+    anonymous: str = "loopback"
+    """`access.anonymous`: which listeners let clients in without a user name."""
     users: dict[str, str] = {}
     tokens: TokenOptions | None = None
     """Whose tokens are believed; None: there are only passwords and certificates."""

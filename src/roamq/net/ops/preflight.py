@@ -24,8 +24,9 @@ def problems(network: NetworkConfig, broker: str) -> list[str]:
 def unknown_users(network: NetworkConfig) -> list[str]:
     """Rules for users that nobody can log in as."""
     users = network.access.users
-    if network.access.jwt is not None:
-        return []  # whoever makes tokens knows more users
+    listeners = (listener for table in network.brokers.values() for listener in table.listeners)
+    if network.access.jwt is not None or any(listener.certificate_user for listener in listeners):
+        return []  # whoever makes tokens or certificates knows more users
     found = []
     for number, rule in enumerate(network.rules.rules):
         if rule.user not in (ANYBODY, ANONYMOUS) and rule.user not in users:

@@ -7,7 +7,8 @@ import msgspec
 from roamq.build import check_change
 from roamq.core.errors import ConfigError
 from roamq.net.bounds import choices
-from roamq.net.ops.options import NeighbourOptions, ServerOptions
+from roamq.net.ops.configuration import is_open_to_anonymous
+from roamq.net.ops.options import Listener, NeighbourOptions, ServerOptions
 from roamq.net.ops.settings import Settings
 
 
@@ -18,12 +19,17 @@ class Reloaded(NamedTuple):
     """With other schemes, options or classes of clients; None if those are as they were."""
     gone: list[str]
     """Users who are gone, or have another password."""
-    closed: list[str]
-    """Listeners that are closed to clients without a name."""
+    listeners: tuple[Listener, ...]
+    """Those that there are, open to clients without a name or not."""
     withdrawn: list[str]
     """Credentials that let nobody in any more."""
     wires: NeighbourOptions | None
     """With other neighbours that can be called; None if those are as they were."""
+
+    @property
+    def closed(self) -> list[str]:
+        """Listeners that are closed to clients without a name."""
+        return [listener.name for listener in self.listeners if not listener.anonymous]
 
     def told(self, after: ServerOptions) -> dict[str, Any]:
         """What an operator is told of it."""
@@ -43,9 +49,17 @@ def reloaded(before: ServerOptions, after: ServerOptions, in_force: Settings) ->
     return Reloaded(
         settings=_other_schemes(in_force, after.settings),
         gone=sorted(user for user in users if before.users.get(user) != after.users.get(user)),
-        closed=[listener.name for listener in after.listeners if not listener.anonymous],
+        listeners=_opened(before.listeners, after.anonymous),
         withdrawn=sorted(_credentials(before) - _credentials(after)),
         wires=_other_wires(before, after),
+    )
+
+
+def _opened(listeners: tuple[Listener, ...], to: str) -> tuple[Listener, ...]:
+    """Listeners of the file may be others, or in another order: who may use those that there are is asked of each."""
+    return tuple(
+        msgspec.structs.replace(listener, anonymous=is_open_to_anonymous(listener.host, to))
+        for listener in listeners
     )
 
 

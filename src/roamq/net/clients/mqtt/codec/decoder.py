@@ -43,7 +43,8 @@ class Decoder:
         """What has come of a packet that is not whole."""
         self._held_bytes = 0
         self.unread_connect: int | None = None
-        """Bytes at the end of the last read that begin with a second CONNECT, which is not read: it has a password."""
+        """Bytes at the end of the last read that begin with a second CONNECT, or with AUTH: not read, for they have a
+        password."""
         self._needed_bytes = 0
         """Nothing can be parsed before that many bytes are held."""
 
@@ -77,10 +78,11 @@ class Decoder:
         size_max = self.max_packet_size
         while size - begin >= 2:
             first = data[begin]
-            if first == 0x10 and self._connect_seen:
-                # [MQTT-3.1.0-2], known before the packet has come
+            if (first == 0x10 or first == 0xF0) and self._connect_seen:
+                # [MQTT-3.1.0-2], [MQTT-4.12.0-7], known before the packet has come
                 self.unread_connect = size - begin
-                raise MqttError("second CONNECT", ReasonCode.PROTOCOL_ERROR)
+                what = "second CONNECT" if first == 0x10 else "AUTH without an authentication method"
+                raise MqttError(what, ReasonCode.PROTOCOL_ERROR)
             length = data[begin + 1]
             start = begin + 2
             if length > 0x7F:
