@@ -133,7 +133,11 @@ def test_strangers_come_in_on_loopback_only_unless_configured() -> None:
             '[brokers.south]\nhost = "10.0.0.1"',
             r"network\.secret: .*10\.0\.0\.1.* use `keys`",
         ),
-        ("[brokers.south]", '[brokers."@south"]', r"brokers\.@south: '@south' is no name for a broker: use lett"),
+        (
+            "[brokers.south]",
+            '[brokers."@south"]',
+            r"brokers\.@south: '@south' is no name for a broker: use lett",
+        ),
         ("[brokers.south]", '[brokers."../south"]', r"'\.\./south' is no name for a broker"),
         ("link_port = 7002", "", r"brokers\.south\.link_port"),
         ('may = ["subscribe"]', 'may = ["subscribes"]', r"access\.rules\[1\]\.may: 'subscribes' is no right"),
