@@ -86,16 +86,19 @@ def test_drain_says_when_no_broker_answers(tmp_path: Path) -> None:
     assert "no broker answers" in result.output
 
 
-@pytest.mark.live
-def test_up_prints_endpoints_serves_and_stops_them_all(tmp_path: Path) -> None:
-    arguments = ["up", "--brokers", "2", "--scheme", "standard", "--data", str(tmp_path), "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "roamq.cli.main", *arguments],
+def up(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "roamq.cli.main", "up", *arguments, "--scheme", "standard", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
+
+
+@pytest.mark.live
+def test_up_prints_endpoints_serves_and_stops_them_all(tmp_path: Path) -> None:
+    process = up("--brokers", "2", "--data", str(tmp_path))
     try:
         assert process.stdout is not None
         found = json.loads(process.stdout.readline())
@@ -109,6 +112,22 @@ def test_up_prints_endpoints_serves_and_stops_them_all(tmp_path: Path) -> None:
         process.communicate()
     # Both stopped gracefully: each left a snapshot.
     assert len(list(tmp_path.glob("data/*/*.snapshot"))) == 2
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("processes", [1, 2])
+def test_brokers_stop_by_themselves_when_up_is_killed(processes: int, tmp_path: Path) -> None:
+    process = up("--brokers", "1", "--processes", str(processes), "--data", str(tmp_path))
+    try:
+        assert process.stdout is not None
+        found = json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+    ports = [int(broker["mqtt"].rpartition(":")[2]) for broker in found["brokers"]]
+    snapshots = tmp_path / "data"
+    wait_until(lambda: not any(map(answers, ports)), "the end of the brokers")
+    wait_until(lambda: len(list(snapshots.glob("*/*.snapshot"))) == processes, "their snapshots")
 
 
 def answers(port: int) -> bool:

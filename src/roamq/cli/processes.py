@@ -1,5 +1,6 @@
 """The processes of one broker, kept running: `roamq serve --processes`."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -58,9 +59,14 @@ class Process:
             self.child.send_signal(number)
 
 
-def supervise(config: Path, names: tuple[str, ...], more: list[str]) -> None:
-    """Run the processes until SIGTERM or SIGINT; SIGHUP reaches all of them."""
+def supervise(config: Path, names: tuple[str, ...], more: list[str], *, with_parent: bool = False) -> None:
+    """Run the processes until SIGTERM or SIGINT; SIGHUP reaches all of them.
+
+    `with_parent`: or until standard input ends, because its writer is gone.
+    """
     stop = threading.Event()
+    if with_parent:
+        threading.Thread(target=_set_at_end, args=(sys.stdin.fileno(), stop), daemon=True).start()
     command = [sys.executable, "-m", "roamq.cli.main", "serve", str(config)]
     processes = [Process(name, [*command, "--process", name, *more]) for name in names]
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -87,3 +93,10 @@ def supervise(config: Path, names: tuple[str, ...], more: list[str]) -> None:
                 process.child.wait()
             assert process.child.stdin is not None
             process.child.stdin.close()
+
+
+def _set_at_end(file: int, event: threading.Event) -> None:
+    """Set the event when nobody writes to this file any more."""
+    while os.read(file, 1024):
+        pass
+    event.set()

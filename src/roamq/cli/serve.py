@@ -19,6 +19,7 @@ from roamq.core.errors import ConfigError
     help="Processes that share its listeners, one for each core.  [default: as CONFIG says, else 1]",
 )
 @click.option("--process", metavar="NAME", hidden=True, help="One process of a broker, as `serve` starts it.")
+@click.option("--with-parent", is_flag=True, hidden=True, help="Stop when standard input ends.")
 @click.option("--json", "as_json", is_flag=True, help="Logs as JSON lines.")
 @log_level_option(default="INFO")
 @click.option("--check", is_flag=True, help="Check the configuration, keys and folders, and exit.")
@@ -27,6 +28,7 @@ def command(
     broker: str | None,
     processes: int | None,
     process: str | None,
+    with_parent: bool,
     as_json: bool,
     log_level: str,
     check: bool,
@@ -63,7 +65,7 @@ def command(
         more = ["--log-level", log_level, *(["--json"] if as_json else [])]
         if processes is not None:
             more += ["--processes", str(processes)]
-        supervise(config, network.mates[name], more)
+        supervise(config, network.mates[name], more, with_parent=with_parent)
         return
     set_up_logs(name, as_json=as_json, level=log_level)
     for line in preflight.unknown_users(network):
@@ -71,5 +73,5 @@ def command(
     serve(
         options,
         reload=lambda: load_network(config, processes=processes).server_options(name),
-        with_parent=process is not None,
+        with_parent=with_parent or process is not None,
     )

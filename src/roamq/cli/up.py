@@ -172,9 +172,13 @@ def _run(
 
 
 def _start(path: Path, name: str, log_level: str) -> "subprocess.Popen[bytes]":
-    """Start a broker in a process group of its own: Ctrl-C reaches this process, which stops the brokers."""
-    arguments = [sys.executable, "-m", "roamq.cli.main", "serve", str(path), "--broker", name]
-    return subprocess.Popen([*arguments, "--log-level", log_level], start_new_session=True)
+    """Start a broker in a process group of its own: Ctrl-C reaches this process, which stops the brokers. If it is
+    killed, they stop by themselves."""
+    from roamq.net.ops.local import serve_command
+
+    return subprocess.Popen(
+        serve_command(path, name, log_level), stdin=subprocess.PIPE, start_new_session=True
+    )
 
 
 def _wait_until_up(name: str, process: "subprocess.Popen[bytes]", port: int) -> None:
@@ -235,3 +239,5 @@ def _stop(processes: "dict[str, subprocess.Popen[bytes]]") -> None:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        assert process.stdin is not None
+        process.stdin.close()

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from roamq.config import to_toml
 from roamq.core.errors import RoamqError
-from roamq.net.ops.local import free_ports, local_network
+from roamq.net.ops.local import free_ports, local_network, serve_command
 from roamq.overlay.topology import Topology
 
 START_S_MAX = 60.0
@@ -144,18 +143,10 @@ class BrokerProcesses:
         await asyncio.gather(*(self._listening(short) for short in self.names))
 
     def _spawn(self, short: str) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "roamq",
-            "serve",
-            str(self._config_of(short)),
-            "--broker",
-            short,
-        ]
+        command = serve_command(self._config_of(short), short)
         with (self.folder / short / "log").open("ab") as log:
             self.processes[short] = subprocess.Popen(
-                [*command, "--log-level", "WARNING"], stdout=log, stderr=log, start_new_session=True
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
 
     async def _listening(self, short: str) -> None:
@@ -175,7 +166,7 @@ class BrokerProcesses:
         process = self.processes[self.short[broker]]  # type: ignore[index]
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _end(process)
 
     async def restart(self, broker: str) -> None:
         short = self.short[broker]  # type: ignore[index]
@@ -203,6 +194,13 @@ class BrokerProcesses:
             if process.poll() is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            _end(process)
         for relay in self.relays.values():
             await relay.down()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """The process ends, or has ended."""
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()

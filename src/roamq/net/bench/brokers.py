@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from roamq.core.errors import RoamqError
 from roamq.net.ops.configuration import load_network
-from roamq.net.ops.local import free_ports, local_network
+from roamq.net.ops.local import free_ports, local_network, serve_command
 
 START_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 10.0
@@ -67,8 +67,7 @@ def _roamq(durability: str) -> Callable[[Path], tuple[list[str], int]]:
         path = folder / "network.toml"
         path.write_text(local_network(1, durability=durability, records=folder / "records"))
         listener = load_network(path).brokers["b1"].listeners[0]
-        command = [sys.executable, "-m", "roamq", "serve", str(path), "--broker", "b1"]
-        return [*command, "--log-level", "WARNING"], listener.port
+        return serve_command(path, "b1"), listener.port
 
     return start
 
@@ -129,7 +128,9 @@ def running(candidate: BenchBroker, folder: Path) -> Iterator[Running]:
     folder.mkdir(parents=True, exist_ok=True)
     command, port = candidate.start(folder)
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         _wait_until_listening(candidate.name, process, port, folder / "log")
         yield Running(port, process)
@@ -146,6 +147,8 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def _wait_until_listening(name: str, process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:

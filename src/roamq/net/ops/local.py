@@ -1,7 +1,8 @@
-"""A network on this machine, as TOML: free loopback ports, a full mesh, a fresh secret."""
+"""A network on this machine, as TOML: free loopback ports, a full mesh, a fresh secret; how to start its brokers."""
 
 import secrets
 import socket
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -68,6 +69,15 @@ def local_network(
             "",
         ]
     return "\n".join(lines) + extra
+
+
+def serve_command(path: Path, broker: str, log_level: str = "WARNING") -> list[str]:
+    """The command that runs a broker for as long as its standard input is open.
+
+    Start it with a pipe there: when the process at the other end is gone, killed or not, the broker stops.
+    """
+    command = [sys.executable, "-m", "roamq", "serve", str(path), "--broker", broker]
+    return [*command, "--log-level", log_level, "--with-parent"]
 
 
 def free_run(count: int, but: Collection[int] = ()) -> int:
