@@ -61,9 +61,9 @@ def _told(chosen: Sequence[str], groups: Mapping[tuple[str, ...], set[str]]) -> 
         by_finding.setdefault(next(iter(findings)), []).append(values)
     most = max(by_finding, key=lambda finding: len(by_finding[finding]))
     parts = []
-    for finding, values in by_finding.items():
-        if len(values) <= NAMED or finding != most:
-            parts.append(f"{finding} with {_values(chosen, values)}")
+    for finding, combinations in by_finding.items():
+        if len(combinations) <= NAMED or finding != most:
+            parts.append(f"{finding} with {_values(chosen, combinations)}")
     if len(by_finding[most]) > NAMED:
         parts.append(f"{most} with the other {len(by_finding[most])} of {len(groups)} combinations")
     return f"{' and '.join(chosen)} decide{'s' if len(chosen) == 1 else ''}: {'; '.join(parts)}"
