@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,7 +125,7 @@ def test_the_number_of_brokers_for_a_delay_is_the_largest_that_meets_it() -> Non
         ({"copies": 0}, "copies"),
     ],
 )
-def test_bad_regions_are_named(changes: dict[str, int], named: str) -> None:
+def test_bad_regions_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         RegionDelay(**{"grid_cells": 10_000, "brokers": 20, "copies": 3, "destinations": 4, **changes})
 
