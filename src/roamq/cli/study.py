@@ -4,11 +4,19 @@ from pathlib import Path
 
 import click
 
-from roamq.cli.options import command_line, conf_option, json_option, overrides_of, spark_options
+from roamq.cli.options import (
+    command_line,
+    conf_option,
+    json_option,
+    overrides_of,
+    spark_options,
+    tariff_option,
+)
 from roamq.cli.output import print_json, print_table
 from roamq.cli.pipeline import add_sources, mapping_option, warehouse_option
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
+from roamq.models.tariff import Tariff
 
 
 @click.command()
@@ -50,14 +58,7 @@ from roamq.core.errors import ConfigError
 @click.option(
     "--scheme", "schemes", multiple=True, metavar="NAME", help="Only this scheme; repeatable.  [default: all]"
 )
-@click.option(
-    "--tariff",
-    "tariff_text",
-    metavar="NAME=PRICE,...",
-    default="",
-    help="Prices by which schemes are ranked: traffic (a GB over a link), memory (a GB stored for an hour), delay (an "
-    "hour by which a message is late).  [default: traffic=0.1,memory=0.01,delay=0.01]",
-)
+@tariff_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -79,7 +80,7 @@ def command(
     rate: float,
     seeds: int,
     schemes: tuple[str, ...],
-    tariff_text: str,
+    tariff: Tariff | None,
     out: Path | None,
     warehouse: str,
     master: str,
@@ -99,7 +100,6 @@ def command(
       roamq study --dataset wifi --brokers 20 --clients 200 --hours 4
       roamq study --dataset wifi --tariff delay=5
     """
-    from roamq.models.tariff import Tariff
     from roamq.pipeline.landing import find_source
     from roamq.pipeline.results import trouble_line
     from roamq.pipeline.runner import bring_up_to_date, warehouse_settings
@@ -110,10 +110,7 @@ def command(
     name = dataset or format_name
     if name is None and mapping is None:
         raise ConfigError("name --traces with --format, or a --dataset of the warehouse")
-    try:
-        tariff = Tariff.parse(tariff_text)
-    except ValueError as error:
-        raise ConfigError(f"--tariff: {error}") from error
+    tariff = tariff or Tariff()
     settings = warehouse_settings(warehouse, remote=remote, master=master, config=conf)
     if traces is not None:
         name = add_sources(warehouse, traces, format_name, None, dataset, overrides_of(pairs), mapping)
