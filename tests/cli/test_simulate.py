@@ -1,17 +1,23 @@
 """`roamq simulate`: what it refuses, what it shows, what it leaves behind."""
 
+import contextlib
 import json
 import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 from roamq.cli import drip
 from roamq.cli.describe import describe
 from roamq.cli.main import cli
 from roamq.config import Source
 from roamq.manet.simulation.experiment import Setting
+from roamq.models.tariff import Tariff
+from roamq.pipeline.campaign import read_campaign
+from roamq.pipeline.price import PRICED
+from roamq.pipeline.results import per_run, with_prices
 from roamq.pipeline.sweep import jobs_of
 from roamq.report.page import read_page
 from roamq.sim.scenario import checked, load_scenario, mobility_of, presets, scheme_options, workload_of
@@ -32,6 +38,16 @@ def simulate(*args: str) -> Result:
         ([], "name a scenario"),
         (["testbed", "--seed", "1", "--scheme", "all"], "name one --scheme"),
         (["nowhere.toml"], "nowhere.toml: cannot be read"),
+        (
+            ["testbed", "--tariff", "delay=much"],
+            "--tariff: delay is 'much'; write a number, such as delay=0.1",
+        ),
+        (
+            ["testbed", "--tariff", "speed=1"],
+            "--tariff: 'speed=1' is not NAME=PRICE; names: traffic, memory, delay",
+        ),
+        (["testbed", "--tariff", "delay=1", "--seed", "1"], "--tariff: only a campaign has a price"),
+        (["drip", "--tariff", "delay=1"], "--tariff: only a campaign has a price, and `drip` none"),
         (["drip", "--set", "parameters.kk=3"], "--set parameters.kk: unknown; did you mean 'parameters.k'?"),
         (["drip", "--set", "nodes=many"], "drip: nodes: expected `int`, got `str`"),
         (["drip", "--set", "parameters.k=2"], "DRIP needs l >= 1, m >= 1 and l + m < k"),
@@ -105,8 +121,6 @@ def test_a_campaign_writes_summary_and_report_and_a_second_one_makes_nothing(
     spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """End to end on the session of the tests: the command would start its own."""
-    import contextlib
-
     monkeypatch.setattr("roamq.cli.campaigns.open_session", lambda _: contextlib.nullcontext(spark))
     monkeypatch.chdir(tmp_path)
     args = ["testbed", "--scheme", "standard", "--seeds", "2", "--set", "duration_s=60", "--out", "out"]
@@ -126,6 +140,26 @@ def test_a_campaign_writes_summary_and_report_and_a_second_one_makes_nothing(
     assert "Simulation of testbed" in Path("out/report.html").read_text()
     # Nothing but what was asked for: no metastore, no log, no warehouse.
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_tariff_prices_a_simulation_as_it_prices_a_study(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roamq.cli.campaigns.open_session", lambda _: contextlib.nullcontext(spark))
+    monkeypatch.chdir(tmp_path)
+    args = ["testbed", "--scheme", "standard", "--seeds", "1", "--set", "duration_s=60", "--out", "out"]
+
+    answer = json.loads(simulate(*args, "--tariff", "delay=5", "--json").stdout)
+
+    numbers = {(row["metric"], row["entity"]): row["mean"] for row in answer["summary"]}
+    campaign = read_campaign(spark, tmp_path / "out" / "campaign")
+    studied = with_prices(spark, per_run(campaign, PRICED), Tariff(delay=5.0))
+    assert answer["tariff"] == {"traffic": 0.1, "memory": 0.01, "delay": 5.0}
+    assert numbers["price", "all"] > 0
+    for row in studied:
+        assert numbers[row.metric, row.entity] == pytest.approx(row.value), row.metric
 
 
 # --- networks whose brokers move ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from roamq.report.ranking import (
     front,
     front_figures,
     front_words,
+    pairs_compared,
     rank_schemes,
     ranking_table,
     short_table,
@@ -82,6 +83,23 @@ def test_many_comparisons_need_a_clearer_difference() -> None:
 
     assert places(pair) == [(1, "a"), (2, "b")]
     assert places([*pair, *others])[:2] == [(1, "a"), (1, "b")]
+
+
+def test_every_pair_that_is_compared_counts_and_no_other() -> None:
+    """Five equally safe schemes are ten pairs; what loses messages is not compared with them by price."""
+    safe = [row for name in "abcd" for row in runs(name, traffic=[1.0, 2.0, 3.0])]
+    dearer = runs("e", traffic=[1.42, 2.5, 3.58])  # by 0.5, give or take 0.08
+    lossy = [row for name in "xyz" for row in runs(name, traffic=[1.0, 2.0, 3.0], lost=1.0)]
+
+    few = [*runs("a", traffic=[1.0, 2.0, 3.0]), *dearer]
+
+    assert pairs_compared(rank_schemes([*safe, *dearer])) == 10
+    assert pairs_compared(rank_schemes([*safe, *dearer, *lossy])) == 10 + 3
+    assert places([*safe, *dearer])[-1] == (1, "e"), (
+        "an interval for each of the other four would tell it apart"
+    )
+    assert places(few) == [(1, "a"), (2, "e")]
+    assert places([*few, *runs("x", traffic=[1.0, 2.0, 3.0], lost=1.0)])[1] == (2, "e")
 
 
 def test_one_seed_tells_nothing_apart() -> None:

@@ -2,18 +2,21 @@
 
 import random
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from roamq.config import Source
 from roamq.core.events import BrokerId
+from roamq.core.messages import Message, Routed
 from roamq.sim.engine import Engine
 from roamq.sim.link import Link
 from roamq.sim.network import Network, SimHost
-from roamq.sim.options import LastHopOptions, LinkOptions
+from roamq.sim.options import Fault, LastHopOptions, LinkOptions
 from roamq.sim.recorder import Recorder
-from roamq.sim.scenario import Scenario, checked, enforced, run
+from roamq.sim.scenario import Scenario, Simulation, checked, enforced, run
 from tests.support.events import event
 from tests.support.few import few
 
@@ -38,6 +41,14 @@ def restless(**more: Any) -> Scenario:
     for key, value in more.items():
         data[key] = {**data.get(key, {}), **value} if isinstance(value, Mapping) else value
     return checked(data, Source("test"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names(Message):
+    """A message of any length."""
+
+    carries: ClassVar[str] = "names"
+    names: tuple[BrokerId, ...]
 
 
 class Sink:
@@ -91,6 +102,60 @@ def test_bandwidth_makes_messages_wait_for_each_other() -> None:
     engine.run()
 
     assert [time for time, _ in sink.got] == pytest.approx([1.0, 2.0, 3.0])
+
+
+def over_two_links(**link: Any) -> Scenario:
+    """Two leaves and a root between them; clients leave one leaf, and much waits for them when they come to another."""
+    return checked(
+        {
+            "name": "over two links",
+            "clients": 4,
+            "duration_s": 600.0,
+            "drain_s": 600.0,
+            "network": {"overlay": "hierarchy", "height": 2, "degree": 2},
+            "link": {"delay_s": 0.0, "bandwidth_bps": 8000.0, **link},
+            "mobility": {"model": "three-state", "connect_s": 60.0, "disconnect_s": 60.0, "handoff_s": 60.0},
+            "workload": {"model": "groups", "rate": 1.0, "share": 0.5, "payload_bytes": 200},
+        },
+        Source("test"),
+    )
+
+
+@pytest.mark.parametrize(("frame_bytes", "arrives_at"), [(0, 4.0), (500, 2.5)])
+def test_brokers_on_the_way_of_a_long_message_pass_on_its_frames_as_they_come(
+    frame_bytes: int, arrives_at: float
+) -> None:
+    simulation = Simulation(over_two_links(frame_bytes=frame_bytes), seed=1)
+    root, left, right = (BrokerId(name) for name in simulation.topology.brokers)
+    got: list[tuple[float, object]] = []
+    there = simulation.network.hosts[right]
+    there.receive = lambda sender, message: got.append((simulation.engine.now, message))  # type: ignore[method-assign]
+    long = Names(
+        names=(BrokerId("x" * 1920),)
+    )  # with its header and that of its way 2000 bytes, which is two seconds
+
+    simulation.network.hosts[left].unicast(right, root, long)
+    simulation.engine.run(until=1000.0)
+    simulation.recorder.finish(simulation.engine.now)
+
+    ((arrived_at, message),) = got
+    assert arrived_at == pytest.approx(arrives_at)
+    assert message == Routed(to=right, sender=left, message=long)
+    assert [(r.count, r.hops) for r in simulation.recorder.records if r.kind == "traffic"] == [(1, 2)]
+
+
+@pytest.mark.parametrize("scheme", ["standard", "logging", "prefetching"])
+@pytest.mark.parametrize("seed", few(range(4)))
+def test_transfers_in_frames_lose_and_repeat_nothing(scheme: str, seed: int) -> None:
+    fault = Fault(at_s=200.0, kind="cut", target="b0.0-b1.1", duration_s=20.0)
+    moving = over_two_links(frame_bytes=300)
+    scenario = msgspec.structs.replace(moving, scheme={"name": scheme}, faults=[fault])
+
+    result = run(scenario, seed=seed)
+
+    assert result.violations == []
+    long = [r for r in result.records if r.kind == "transferred" and (r.count or 0) > 10]
+    assert long or scheme != "standard", "transfers of several frames are what is tested"
 
 
 def test_what_a_cut_link_holds_follows_in_order_when_it_is_mended() -> None:

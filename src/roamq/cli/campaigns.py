@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from roamq.cli.progress import Reporting
+from roamq.models.tariff import Tariff
 from roamq.pipeline.campaign import run_campaign
 from roamq.pipeline.jobs import Job
-from roamq.pipeline.results import rows_of, run_rows, summary_rows, trouble_line
+from roamq.pipeline.results import priced_summary_rows, rows_of, run_rows, trouble_line
 from roamq.pipeline.schemas import RunRow, SummaryRow
 from roamq.pipeline.session import SparkSettings, open_session
 from roamq.report.page import write_page
@@ -27,10 +28,13 @@ class Finished:
     made: int
     troubles: list[str]
     """One line per run that failed or broke an invariant, with its replay command."""
+    tariff: Tariff
+    """What the metric `price` was computed by."""
 
     def as_json(self) -> dict[str, Any]:
         return {
             "summary": [row._asdict() for row in self.numbers],
+            "tariff": self.tariff.rates,
             "runs": [row._asdict() for row in self.runs],
             "troubles": self.troubles,
         }
@@ -45,12 +49,15 @@ def simulate_and_report(
     progress: AbstractContextManager[Reporting],
     title: str | None = None,
     swept: Sequence[str] = (),
+    tariff: Tariff | None = None,
 ) -> Finished:
     """Make the runs that `out` does not hold, write `summary.json`, `summary.csv` and `report.json` there, return the
-    numbers. `swept` are parameters that differ between runs: schemes are shown with their values."""
+    numbers. `swept` are parameters that differ between runs: schemes are shown with their values. Runs that sample
+    their buffers have a price, by the `tariff`."""
     from roamq.pipeline.metrics import waiting_distribution
     from roamq.pipeline.sweep import as_frame, label
 
+    tariff = tariff or Tariff()
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(progress)
         report.phase("starting Spark")
@@ -58,7 +65,7 @@ def simulate_and_report(
         report.phase("simulating")
         campaign = run_campaign(spark, jobs, out / "campaign", progress=report)
         report.phase("measuring")
-        numbers, runs = summary_rows(campaign), run_rows(campaign)
+        numbers, runs = priced_summary_rows(campaign, tariff), run_rows(campaign)
         distribution = rows_of(campaign, waiting_distribution)
     out.mkdir(parents=True, exist_ok=True)
     as_frame(numbers).to_csv(out / "summary.csv", index=False)
@@ -66,7 +73,7 @@ def simulate_and_report(
         numbers = [row._replace(scheme=label(row.scheme, row.params, swept)) for row in numbers]
         distribution = [{**row, "scheme": label(row["scheme"], row["params"], swept)} for row in distribution]
     troubles = [trouble_line(row) for row in runs if row.status != "ok"]
-    finished = Finished(numbers=numbers, runs=runs, made=campaign.made, troubles=troubles)
+    finished = Finished(numbers=numbers, runs=runs, made=campaign.made, troubles=troubles, tariff=tariff)
     (out / "summary.json").write_text(json.dumps(finished.as_json(), indent=1))
     page = simulation_page(numbers, runs, distribution, title=title, command=command, warnings=troubles)
     write_page(page, out)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from roamq.core.errors import ConfigError
+from roamq.models.tariff import Tariff
 from roamq.pipeline.session import SparkSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,6 +50,24 @@ def _conf_of(pairs: tuple[str, ...]) -> dict[str, str]:
 
 def spark_settings(master: str, remote: str | None, **more: Any) -> SparkSettings:
     return SparkSettings(master=master, remote=remote, **more)
+
+
+def tariff_option(command: F) -> F:
+    """`--tariff`: what traffic, memory and delay cost. The command gets a `Tariff`, or None if nobody gave one."""
+    return click.option(
+        "--tariff",
+        metavar="NAME=PRICE,...",
+        callback=lambda _context, _option, text: None if text is None else _tariff_of(text),
+        help="Prices by which schemes are compared: traffic (a GB over a link), memory (a GB stored for an hour), "
+        "delay (an hour by which a message is late).  [default: traffic=0.1,memory=0.01,delay=0.01]",
+    )(command)
+
+
+def _tariff_of(text: str) -> Tariff:
+    try:
+        return Tariff.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"--tariff: {error}") from error
 
 
 def json_option(command: F) -> F:

@@ -14,10 +14,12 @@ from roamq.cli.options import (
     results_folder,
     spark_options,
     spark_settings,
+    tariff_option,
 )
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
+from roamq.models.tariff import Tariff
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.schemas import SummaryRow
 from roamq.pipeline.session import SparkSettings
@@ -32,8 +34,15 @@ KEY_METRICS: Final = {
     "waiting_delay_s_p95": "wait p95",
     "overhead": "overhead",
     "transferred_pct": "transf. %",
+    "price": "price",
 }
-"""What is shown first. `wait` is what separates schemes: from a reconnect to the first message that waited."""
+"""What is shown first. `wait` is what separates schemes: from a reconnect to the first message that waited.
+`price` is that of a million messages by the tariff."""
+
+PRICED_WITH: Final = {"records.buffer_s": "10"}
+"""What a price needs beside the records that most scenarios write: samples of what brokers store."""
+
+NO_PRICE: Final = "no price: it needs a record of every delivery; add --set records.level=all"
 
 
 @click.command()
@@ -51,6 +60,7 @@ KEY_METRICS: Final = {
     help="Set a parameter; repeatable. Several values make a run for each combination.",
 )
 @click.option("--list", "list_presets", is_flag=True, help="List the scenarios that come with RoamQ.")
+@tariff_option
 @click.option("--show", is_flag=True, help="Print the scenario as TOML, with every parameter explained.")
 @out_option(None)
 @spark_options
@@ -62,6 +72,7 @@ def command(
     seed: int | None,
     pairs: tuple[str, ...],
     list_presets: bool,
+    tariff: Tariff | None,
     show: bool,
     out: Path | None,
     master: str,
@@ -76,6 +87,7 @@ def command(
       roamq simulate testbed --scheme standard --seeds 5
       roamq simulate testbed --scheme all --set clients=200 --out runs/busy
       roamq simulate testbed --scheme standard --set clients=10,50 --out runs/sweep
+      roamq simulate testbed --scheme all --tariff delay=5
       roamq simulate drip --scheme all --set parameters.k=30 --set nodes=100
       roamq report runs/busy
     """
@@ -91,7 +103,12 @@ def command(
         return
     if scenario is None:
         raise ConfigError("name a scenario (`roamq simulate --list` shows the presets) or a .toml file")
-    values = {name: split_values(text) for name, text in overrides_of(pairs).items()}
+    if tariff is not None and (show or seed is not None or scenario == drip.NAME):
+        raise ConfigError(
+            "--tariff: only a campaign has a price, and `drip` none; leave out --show, --seed or --tariff"
+        )
+    sampled = PRICED_WITH if tariff is not None else {}
+    values = {name: split_values(text) for name, text in (sampled | overrides_of(pairs)).items()}
     swept = [name for name, several in values.items() if len(several) > 1]
     grid = combinations(values)
     if (show or seed is not None or scenario == drip.NAME) and swept:
@@ -119,7 +136,7 @@ def command(
         return
     jobs = jobs_of(scenario, schemes, range(1, seeds + 1), grid)
     folder = results_folder(out or Path("runs") / Path(scenario).stem)
-    _campaign(jobs, folder, spark_settings(master, remote), swept, as_json)
+    _campaign(jobs, folder, spark_settings(master, remote), swept, tariff, as_json)
 
 
 def _one(schemes: tuple[str, ...]) -> str | None:
@@ -169,12 +186,23 @@ def _drip(
 
 
 def _campaign(
-    jobs: list[Job], out: Path, settings: SparkSettings, swept: Sequence[str], as_json: bool
+    jobs: list[Job],
+    out: Path,
+    settings: SparkSettings,
+    swept: Sequence[str],
+    tariff: Tariff | None,
+    as_json: bool,
 ) -> None:
     from roamq.cli.campaigns import simulate_and_report
 
     finished = simulate_and_report(
-        jobs, out, settings, command=command_line(), progress=progress("simulating"), swept=swept
+        jobs,
+        out,
+        settings,
+        command=command_line(),
+        progress=progress("simulating"),
+        swept=swept,
+        tariff=tariff,
     )
     if as_json:
         print_json(finished.as_json())
@@ -183,6 +211,8 @@ def _campaign(
         click.echo(f"{len(jobs)} runs in {out}, {finished.made} of them new; next: roamq report {out}")
         if swept:
             click.echo(f"all metrics for every combination, for pandas: {out / 'summary.csv'}")
+    if tariff is not None and not any(row.metric == "price" for row in finished.numbers):
+        click.echo(NO_PRICE, err=True)
     for line in finished.troubles:
         click.echo(line, err=True)
     raise SystemExit(1 if finished.troubles else 0)

@@ -11,11 +11,13 @@ from roamq.cli.options import (
     overrides_of,
     results_folder,
     spark_options,
+    tariff_option,
 )
 from roamq.cli.output import print_json, print_table
 from roamq.cli.pipeline import add_sources, mapping_option, warehouse_option
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
+from roamq.models.tariff import Tariff
 
 
 @click.command()
@@ -57,14 +59,7 @@ from roamq.core.errors import ConfigError
 @click.option(
     "--scheme", "schemes", multiple=True, metavar="NAME", help="Only this scheme; repeatable.  [default: all]"
 )
-@click.option(
-    "--tariff",
-    "tariff_text",
-    metavar="NAME=PRICE,...",
-    default="",
-    help="Prices by which schemes are ranked: traffic (a GB over a link), memory (a GB stored for an hour), delay (an "
-    "hour by which a message is late).  [default: traffic=0.1,memory=0.01,delay=0.01]",
-)
+@tariff_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -86,7 +81,7 @@ def command(
     rate: float,
     seeds: int,
     schemes: tuple[str, ...],
-    tariff_text: str,
+    tariff: Tariff | None,
     out: Path | None,
     warehouse: str,
     master: str,
@@ -106,7 +101,6 @@ def command(
       roamq study --dataset wifi --brokers 20 --clients 200 --hours 4
       roamq study --dataset wifi --tariff delay=5
     """
-    from roamq.models.tariff import Tariff
     from roamq.pipeline.landing import find_source
     from roamq.pipeline.results import trouble_line
     from roamq.pipeline.runner import bring_up_to_date, warehouse_settings
@@ -117,10 +111,7 @@ def command(
     name = dataset or format_name
     if name is None and mapping is None:
         raise ConfigError("name --traces with --format, or a --dataset of the warehouse")
-    try:
-        tariff = Tariff.parse(tariff_text)
-    except ValueError as error:
-        raise ConfigError(f"--tariff: {error}") from error
+    tariff = tariff or Tariff()
     if out is not None:
         results_folder(out)
     settings = warehouse_settings(warehouse, remote=remote, master=master, config=conf)

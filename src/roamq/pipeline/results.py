@@ -24,6 +24,18 @@ def summary_rows(campaign: Campaign, names: Iterable[str] | None = None) -> list
     return _over_seeds(metrics_of(campaign.records, campaign.runs, NAMES if names is None else names))
 
 
+def priced_summary_rows(campaign: Campaign, tariff: Tariff) -> list[SummaryRow]:
+    """All metrics over the seeds of a campaign, and the price by the tariff of runs that have what it is made of."""
+    from roamq.pipeline.metrics import metrics_of
+    from roamq.pipeline.price import priced
+
+    measured = metrics_of(campaign.records, campaign.runs).persist()  # a price looks at them once more
+    try:
+        return _over_seeds(measured.unionByName(priced(measured, tariff)))
+    finally:
+        measured.unpersist()
+
+
 def per_run(campaign: Campaign, names: Iterable[str]) -> list[MetricRow]:
     """The named metrics of every run."""
     from roamq.pipeline.metrics import metrics_of

@@ -7,6 +7,7 @@ the paired difference, widened for the number of comparisons, excludes zero.
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -116,7 +117,7 @@ def rank_schemes(rows: Sequence[MetricRow]) -> list[Ranked]:
         return one.harm, lost, math.inf if math.isnan(price) else price, one.scheme
 
     schemes.sort(key=order)
-    comparisons = max(len(schemes) - 1, 1)
+    comparisons = pairs_compared(schemes)
 
     def place(one: Ranked) -> int:
         return 1 + sum(
@@ -125,6 +126,15 @@ def rank_schemes(rows: Sequence[MetricRow]) -> list[Ranked]:
         )
 
     return [Ranked(one.scheme, place(one), one.values) for one in schemes]
+
+
+def pairs_compared(schemes: Sequence[Ranked]) -> int:
+    """How many pairs of schemes are compared by price: every two that are equally safe and have one.
+
+    Places rest on all these comparisons, so each interval is widened for all of them; at least 1.
+    """
+    alike = Counter(one.harm for one in schemes if PRICE in one.values)
+    return max(1, sum(math.comb(count, 2) for count in alike.values()))
 
 
 def is_cheaper(one: Ranked, other: Ranked, comparisons: int) -> bool:

@@ -48,6 +48,7 @@ TABLES = {
         "traffic_peak_bytes": "in the busiest bin",
         "buffer_message_s": "stored, message-s",
         "buffer_peak_bytes": "buffers' peak, bytes",
+        "price": "price of a million messages",
     },
 }
 """The tables at the top of the page: metric -> label, few enough for a phone."""

@@ -125,6 +125,13 @@ PUBLISHED: Final[tuple[Published, ...]] = (
         "a set costs linearly more, far less than a failed prediction; a failed one costs more than none",
     ),
     Published(
+        "DIS-links",
+        "DIS",
+        "Commute over links that have a bandwidth: transfers under way at once, and the latency meanwhile",
+        "cost tracks concurrent transfers; up to 10% of the subscribers at once, most between 5:00 and 5:30 pm; "
+        "prefetching hides the transfer; latency is left for future work",
+    ),
+    Published(
         "DIS-share",
         "DIS",
         "Share of subscription migration in unicast traffic",

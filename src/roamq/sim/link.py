@@ -3,11 +3,16 @@
 Under a lossy link lies a retransmitting layer: a loss costs a retransmission time-out and one more traversal, a
 duplicate costs a traversal and is thrown away. While a link is cut or its far end is down, messages wait at the sender
 and follow in order.
+
+Where frames are short (`frame_bytes`), a long message for a broker farther away goes frame by frame: brokers on its way
+pass each frame on as it comes, and only its addressee waits for the last. What carries n stored events thus takes the
+time of n messages one behind the other, not n messages' time at every hop.
 """
 
 import random
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from roamq.core.events import BrokerId, Event
 from roamq.core.messages import HEADER_BYTES, Message, Routed
@@ -15,6 +20,15 @@ from roamq.sim.options import LinkOptions
 
 if TYPE_CHECKING:
     from roamq.sim.network import Network, SimHost
+
+
+class Frame(NamedTuple):
+    """A piece of a message on its way. The last piece brings the message."""
+
+    message: Routed
+    size_bytes: int
+    is_first: bool
+    is_last: bool
 
 
 class Link:
@@ -35,7 +49,7 @@ class Link:
         self.options = options
         self.rng = rng
         self.cut = False
-        self.waiting: deque[Message | Event] = deque()
+        self.waiting: deque[Message | Event | Frame] = deque()
         self._free_at = 0.0
         self._last_arrival = 0.0
         self._plain = options.is_plain
@@ -44,16 +58,31 @@ class Link:
     def send(self, message: Message | Event) -> None:
         engine = self.engine
         now = engine.now
+        self._count(message)
+        if self._plain:
+            engine.after(self._delay_s, self.arrive, message)
+            return
+        size = HEADER_BYTES + message.size_bytes
+        if 0 < self.options.frame_bytes < size and isinstance(message, Routed):
+            for frame in frames_of(message, size, self.options.frame_bytes):
+                engine.at(self._arrival(now, frame.size_bytes), self.arrive, frame)
+        else:
+            engine.at(self._arrival(now, size), self.arrive, message)
+
+    def pass_on(self, frame: Frame) -> None:
+        """A frame came to the broker at this end, and goes on."""
+        if frame.is_first:
+            self._count(frame.message)
+        self.engine.at(self._arrival(self.engine.now, frame.size_bytes), self.arrive, frame)
+
+    def _count(self, message: Message | Event) -> None:
+        now = self.engine.now
         if isinstance(message, Event):
             self.recorder.traffic(now, "event", 1, 1, message.size_bytes)
         else:
             units = message.units
             first = not isinstance(message, Routed) or message.sender == self.source
             self.recorder.traffic(now, message.traffic_kind, units if first else 0, units, message.size_bytes)
-        if self._plain:
-            engine.after(self._delay_s, self.arrive, message)
-        else:
-            engine.at(self._arrival(now, HEADER_BYTES + message.size_bytes), self.arrive, message)
 
     def _arrival(self, now: float, size: int) -> float:
         """When a message gets there: after those before it, its own bits, and its retransmissions."""
@@ -76,14 +105,33 @@ class Link:
         self._last_arrival = max(self._last_arrival, start + options.delay_s + jitter)
         return self._last_arrival
 
-    def arrive(self, message: Message | Event) -> None:
+    def arrive(self, message: Message | Event | Frame) -> None:
         target = self.target
         if self.cut or self.waiting or not target.alive:
             self.waiting.append(message)
         else:
-            target.receive(self.source, message)
+            self._hand_in(message)
 
     def resume(self) -> None:
         """The link or its far end is back: what waited follows, in order."""
         while self.waiting and not self.cut and self.target.alive:
-            self.target.receive(self.source, self.waiting.popleft())
+            self._hand_in(self.waiting.popleft())
+
+    def _hand_in(self, message: Message | Event | Frame) -> None:
+        if not isinstance(message, Frame):
+            self.target.receive(self.source, message)
+        elif self._goes_on(message):
+            self.target.link_towards(message.message.to).pass_on(message)
+        elif message.is_last:
+            self.target.receive(self.source, message.message)
+
+    def _goes_on(self, frame: Frame) -> bool:
+        """A broker that takes time for its work takes it for whole messages."""
+        return frame.message.to != self.target.me and not self.target.takes_time
+
+
+def frames_of(message: Routed, size: int, frame_bytes: int) -> Iterator[Frame]:
+    """A message of `size` bytes in frames, all but the last of them full."""
+    for begin in range(0, size, frame_bytes):
+        end = min(begin + frame_bytes, size)
+        yield Frame(message, end - begin, is_first=begin == 0, is_last=end == size)

@@ -220,6 +220,15 @@ class SimHost:
             self._serve_next()
         return True
 
+    def link_towards(self, to: BrokerId) -> Link:
+        """The link over which messages for the broker `to` go on."""
+        return self.links[self.broker.router.next_hop(to)]
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether the broker takes time for what it does."""
+        return self._service is not None
+
     def _refuse(self, what: Any) -> None:
         """The full input queue has no room for an event, or for a message that brings some: the records say so.
 

@@ -46,6 +46,13 @@ class LinkOptions(Options, frozen=True):
     delay_s: Annotated[Seconds, doc("propagation delay")] = 0.005
     jitter_s: Annotated[Seconds, doc("uniform extra delay up to this; order is kept")] = 0.0
     bandwidth_bps: Annotated[float, Meta(ge=0), doc("bits per second; 0 for no limit")] = 0.0
+    frame_bytes: Annotated[
+        int,
+        Meta(ge=0),
+        doc(
+            "with a bandwidth: longer messages between brokers go in frames of so many bytes; 0: in one piece"
+        ),
+    ] = 0
     loss: Annotated[Probability, doc("probability that a transmission is lost and repeated")] = 0.0
     duplication: Annotated[Probability, doc("probability that a transmission arrives twice")] = 0.0
     retransmit_s: Annotated[Seconds, doc("how long a loss delays a message")] = 0.2
