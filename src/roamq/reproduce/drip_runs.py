@@ -91,6 +91,7 @@ def params_of(chosen: Setting) -> dict[str, str]:
         "l": str(parameters.l),
         "m": str(parameters.m),
         "selection": chosen.selection,
+        "detects": chosen.detects,
         "nodes": str(chosen.nodes),
         "channel": "free" if chosen.channel is None else "contended",
         "event_bytes": str(chosen.workload.event_bytes),
@@ -118,6 +119,11 @@ class Results:
 
     def mean(self, chosen: Setting, metric: str, entity: str = "all") -> float:
         return fmean(self.seeds(chosen, metric, entity).values())
+
+    def mean_if_any(self, chosen: Setting, metric: str, entity: str) -> float | None:
+        """The mean, or None if no run measured it: in short runs perhaps no broker detects an event."""
+        key = chosen.scheme, tuple(sorted(params_of(chosen).items())), metric, entity
+        return self.mean(chosen, metric, entity) if key in self._seeds else None
 
     def series(self, name: str, xs: Sequence[int], settings: Sequence[Setting], metric: str) -> Series:
         found = [interval([*self.seeds(chosen, metric).values()]) for chosen in settings]

@@ -4,7 +4,7 @@ Movements, subscriptions, events and the nodes that detect them depend on the se
 stream of its own. So two settings with the same seed differ in the protocol and in nothing else.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from random import Random
@@ -14,20 +14,29 @@ import numpy as np
 
 from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
-from roamq.core.events import Seconds
+from roamq.core.events import Event, Seconds
+from roamq.core.filters import Filter
 from roamq.core.records import Record
 from roamq.manet.protocol.epidemic import Epidemic
-from roamq.manet.protocol.messages import BrokerCandidate
+from roamq.manet.protocol.messages import BrokerCandidate, NodeId
 from roamq.manet.protocol.ports import Parameters
 from roamq.manet.protocol.spreading import MultiCopyMultiDestination, Spreading
 from roamq.manet.simulation.contention import Channel
+from roamq.manet.simulation.detecting import Witnesses
 from roamq.manet.simulation.field import Field
 from roamq.manet.simulation.network import AdHocNetwork
 from roamq.manet.simulation.waypoint import RandomWaypoint, Walk
-from roamq.manet.simulation.workload import NumberInterval, abilities, detections, subscriptions
+from roamq.manet.simulation.workload import (
+    NumberInterval,
+    abilities,
+    detections,
+    occurrences,
+    subscriptions,
+)
 
 SCHEMES = ("drip", "sf")
 SELECTIONS = ("ability", "random")
+DETECTS = ("node", "place")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +46,8 @@ class Setting:
     scheme: str = "drip"
     selection: str = "ability"
     """How brokers are chosen: by detecting ability, or at random."""
+    detects: str = "node"
+    """What ability decides: which node of the network detects an event, or which of those near an event's place."""
     nodes: int = 200
     range_m: float = 120.0
     delay_s_per_m: float = 50e-6
@@ -52,11 +63,9 @@ class Setting:
     """The channel that all nodes share; None: a radio without contention."""
 
     def __post_init__(self) -> None:
-        if self.scheme not in SCHEMES:
-            raise ConfigError(f"scheme: {self.scheme!r} is no choice{choose_from(self.scheme, SCHEMES)}")
-        if self.selection not in SELECTIONS:
-            hint = choose_from(self.selection, SELECTIONS)
-            raise ConfigError(f"selection: {self.selection!r} is no choice{hint}")
+        _choose("scheme", self.scheme, SCHEMES)
+        _choose("selection", self.selection, SELECTIONS)
+        _choose("detects", self.detects, DETECTS)
         if self.nodes <= self.parameters.k:
             raise ConfigError(f"nodes must be more than the {self.parameters.k} brokers, got {self.nodes}")
 
@@ -78,6 +87,11 @@ class Setting:
 
     def to_payload(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _choose(name: str, given: str, choices: Sequence[str]) -> None:
+    if given not in choices:
+        raise ConfigError(f"{name}: {given!r} is no choice{choose_from(given, choices)}")
 
 
 _PARTS: dict[str, type] = {
@@ -112,14 +126,34 @@ def build(setting: Setting, seed: int) -> AdHocNetwork:
         Random(int(chance.integers(2**63))),
         setting.channel,
     )
-    begin = setting.warm_up_s
-    for time, node, event in detections(able, setting.workload, begin, begin + setting.publishing_s, happens):
+    _schedule_events(network, setting, able, filters, happens)
+    return network
+
+
+def _schedule_events(
+    network: AdHocNetwork,
+    setting: Setting,
+    able: list[float],
+    filters: Sequence[tuple[Filter, ...]],
+    random: np.random.Generator,
+) -> None:
+    """Give the engine every event: with the node that detects it, or with the place where it occurs."""
+
+    def publish(node: NodeId, event: Event) -> None:
         interested = sum(
             other != node and any(condition.matches(event) for condition in filters[other])
             for other in range(setting.nodes)
         )
-        network.engine.at(time, network.publish, node, event, interested)
-    return network
+        network.publish(node, event, interested)
+
+    begin, end = setting.warm_up_s, setting.warm_up_s + setting.publishing_s
+    if setting.detects == "node":
+        for time, node, event in detections(able, setting.workload, begin, end, random):
+            network.engine.at(time, publish, node, event)
+    else:
+        witnesses = Witnesses(network, able, setting.workload, setting.walk.area, publish)
+        for occurrence in occurrences(setting.workload, begin, end, random):
+            network.engine.at(occurrence.time_s, witnesses.occur, occurrence)
 
 
 def spreading_of(setting: Setting) -> Callable[[], Spreading]:
