@@ -35,7 +35,10 @@ def simulate(*args: str) -> Result:
         (["drip", "--set", "parameters.kk=3"], "--set parameters.kk: unknown; did you mean 'parameters.k'?"),
         (["drip", "--set", "nodes=many"], "drip: nodes: expected `int`, got `str`"),
         (["drip", "--set", "parameters.k=2"], "DRIP needs l >= 1, m >= 1 and l + m < k"),
-        (["drip", "--scheme", "standard"], "--scheme standard: with drip there are drip, sf"),
+        (
+            ["drip", "--scheme", "standard"],
+            "--scheme standard: with drip there are drip, sf, spray-and-wait, prophet",
+        ),
     ],
 )
 def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args: list[str], message: str) -> None:
@@ -159,6 +162,6 @@ def test_a_campaign_of_mobile_brokers_leaves_numbers_and_a_report(
 
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["summary"]
-    assert {row["scheme"] for row in rows} == {"drip", "sf"}
+    assert {row["scheme"] for row in rows} == {"drip", "sf", "spray-and-wait", "prophet"}
     assert {"delivery_ratio", "delivery_delay_s"} <= {row["metric"] for row in rows}
     assert read_page(tmp_path).sections[0].figures

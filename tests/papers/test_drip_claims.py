@@ -106,6 +106,15 @@ def test_what_was_not_delivered_counts_against_a_scheme() -> None:
     assert {row[4] for row in outcome.tables[-1].rows} == {"35"}
 
 
+def test_the_boundary_shows_every_baseline_with_the_same_regions() -> None:
+    outcome = drip_boundary.where_drip_wins_against_epidemic_spreading(regions(lambda one: 10.0))
+    settings = [Setting.from_payload(dict(job.payload)) for job in drip_boundary.boundary_jobs(quick=False)]
+
+    assert {row[3] for row in outcome.tables[-1].rows} == {"DRIP", "SF", "Spray-and-Wait", "PRoPHET"}
+    assert {one.scheme for one in settings} == {"drip", "sf", "spray-and-wait", "prophet"}
+    assert {(one.parameters.k, one.parameters.l) for one in settings} == {(20, 5)}
+
+
 def test_every_claim_of_the_paper_has_a_check() -> None:
     assert all(claim.check is not None for claim in select(["DRIP"]))
 

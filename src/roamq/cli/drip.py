@@ -29,7 +29,7 @@ from roamq.reproduce.drip_runs import COVERAGE, DELAY, RATIO, TRANSMISSIONS, job
 
 NAME: Final = "drip"
 DESCRIPTION: Final = (
-    "[DRIP]: mobile nodes elect brokers among themselves; schemes drip and sf (store and forward)"
+    "[DRIP]: mobile nodes elect brokers; schemes drip, sf (epidemic), spray-and-wait, prophet"
 )
 
 SHOWN: Final = {

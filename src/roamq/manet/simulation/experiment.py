@@ -20,6 +20,8 @@ from roamq.core.records import Record
 from roamq.manet.protocol.epidemic import Epidemic
 from roamq.manet.protocol.messages import BrokerCandidate, NodeId
 from roamq.manet.protocol.ports import Parameters
+from roamq.manet.protocol.predictability import ProphetConstants
+from roamq.manet.protocol.prophet import Prophet
 from roamq.manet.protocol.spreading import MultiCopyMultiDestination, Spreading
 from roamq.manet.simulation.contention import Channel
 from roamq.manet.simulation.detecting import Witnesses
@@ -34,7 +36,7 @@ from roamq.manet.simulation.workload import (
     subscriptions,
 )
 
-SCHEMES = ("drip", "sf")
+SCHEMES = ("drip", "sf", "spray-and-wait", "prophet")
 SELECTIONS = ("ability", "random")
 DETECTS = ("node", "place")
 
@@ -44,6 +46,7 @@ class Setting:
     """Everything that describes a run, except its seed. The defaults are the paper's ([DRIP] section VI-A)."""
 
     scheme: str = "drip"
+    """How events spread between brokers; the regions are the same."""
     selection: str = "ability"
     """How brokers are chosen: by detecting ability, or at random."""
     detects: str = "node"
@@ -59,6 +62,8 @@ class Setting:
     parameters: Parameters = field(default_factory=Parameters)
     walk: Walk = field(default_factory=Walk)
     workload: NumberInterval = field(default_factory=NumberInterval)
+    prophet: ProphetConstants = field(default_factory=ProphetConstants)
+    """The constants of the scheme `prophet`; others do not use them."""
     channel: Channel | None = None
     """The channel that all nodes share; None: a radio without contention."""
 
@@ -98,6 +103,7 @@ _PARTS: dict[str, type] = {
     "parameters": Parameters,
     "walk": Walk,
     "workload": NumberInterval,
+    "prophet": ProphetConstants,
     "channel": Channel,
 }
 
@@ -158,7 +164,14 @@ def _schedule_events(
 
 def spreading_of(setting: Setting) -> Callable[[], Spreading]:
     """What makes the spreading of each broker: the scheme decides."""
-    return Epidemic if setting.scheme == "sf" else partial(MultiCopyMultiDestination, setting.parameters.m)
+    m = setting.parameters.m
+    of_scheme: dict[str, Callable[[], Spreading]] = {
+        "drip": partial(MultiCopyMultiDestination, m),
+        "sf": Epidemic,
+        "spray-and-wait": partial(MultiCopyMultiDestination, m, per_subscriber=1),
+        "prophet": partial(Prophet, setting.prophet),
+    }
+    return of_scheme[setting.scheme]
 
 
 def run(setting: Setting, seed: int) -> list[Record]:
