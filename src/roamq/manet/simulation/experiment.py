@@ -7,6 +7,7 @@ stream of its own. So two settings with the same seed differ in the protocol and
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -27,7 +28,8 @@ from roamq.manet.simulation.contention import Channel
 from roamq.manet.simulation.detecting import Witnesses
 from roamq.manet.simulation.field import Field
 from roamq.manet.simulation.network import AdHocNetwork
-from roamq.manet.simulation.waypoint import RandomWaypoint, Walk
+from roamq.manet.simulation.positions import RecordedMovement, read_positions
+from roamq.manet.simulation.waypoint import Area, RandomWaypoint, Walk
 from roamq.manet.simulation.workload import (
     NumberInterval,
     abilities,
@@ -61,6 +63,8 @@ class Setting:
     """For how long the network runs on after that, to deliver the last events."""
     parameters: Parameters = field(default_factory=Parameters)
     walk: Walk = field(default_factory=Walk)
+    positions: str | None = None
+    """A file of recorded positions (`positions.read_positions`) in place of `walk`; its clients are the nodes."""
     workload: NumberInterval = field(default_factory=NumberInterval)
     prophet: ProphetConstants = field(default_factory=ProphetConstants)
     """The constants of the scheme `prophet`; others do not use them."""
@@ -121,7 +125,8 @@ def build(setting: Setting, seed: int) -> AdHocNetwork:
     able = abilities(setting.nodes, setting.workload, ability)
     fitness = able if setting.selection == "ability" else choice.random(setting.nodes).tolist()
     filters = subscriptions(setting.nodes, setting.workload, wants)
-    mobility = RandomWaypoint(setting.nodes, setting.walk, moves)
+    recorded = recorded_movement(setting)
+    mobility = recorded or RandomWaypoint(setting.nodes, setting.walk, moves)
     field = Field(mobility, range_m=setting.range_m, delay_s_per_m=setting.delay_s_per_m)
     network = AdHocNetwork(
         [BrokerCandidate(fitness[node], node) for node in range(setting.nodes)],
@@ -131,14 +136,29 @@ def build(setting: Setting, seed: int) -> AdHocNetwork:
         spreading_of(setting),
         Random(int(chance.integers(2**63))),
         setting.channel,
+        recorded.presence if recorded else (),
     )
-    _schedule_events(network, setting, able, filters, happens)
+    area = recorded.area if recorded else setting.walk.area
+    _schedule_events(network, setting, area, able, filters, happens)
     return network
+
+
+def recorded_movement(setting: Setting) -> RecordedMovement | None:
+    """The movement in the setting's file of positions; None if nodes walk at random."""
+    if setting.positions is None:
+        return None
+    recorded = read_positions(Path(setting.positions))
+    if len(recorded.clients) != setting.nodes:
+        raise ConfigError(
+            f"nodes: {setting.positions} has {len(recorded.clients)} clients, and the setting {setting.nodes} nodes"
+        )
+    return recorded
 
 
 def _schedule_events(
     network: AdHocNetwork,
     setting: Setting,
+    area: Area,
     able: list[float],
     filters: Sequence[tuple[Filter, ...]],
     random: np.random.Generator,
@@ -149,6 +169,7 @@ def _schedule_events(
         interested = sum(
             other != node and any(condition.matches(event) for condition in filters[other])
             for other in range(setting.nodes)
+            if other not in network.absent
         )
         network.publish(node, event, interested)
 
@@ -157,7 +178,7 @@ def _schedule_events(
         for time, node, event in detections(able, setting.workload, begin, end, random):
             network.engine.at(time, publish, node, event)
     else:
-        witnesses = Witnesses(network, able, setting.workload, setting.walk.area, publish)
+        witnesses = Witnesses(network, able, setting.workload, area, publish)
         for occurrence in occurrences(setting.workload, begin, end, random):
             network.engine.at(occurrence.time_s, witnesses.occur, occurrence)
 
