@@ -51,7 +51,10 @@ def simulate(*args: str) -> Result:
         (["drip", "--set", "parameters.kk=3"], "--set parameters.kk: unknown; did you mean 'parameters.k'?"),
         (["drip", "--set", "nodes=many"], "drip: nodes: expected `int`, got `str`"),
         (["drip", "--set", "parameters.k=2"], "DRIP needs l >= 1, m >= 1 and l + m < k"),
-        (["drip", "--scheme", "standard"], "--scheme standard: with drip there are drip, sf"),
+        (
+            ["drip", "--scheme", "standard"],
+            "--scheme standard: with drip there are drip, sf, spray-and-wait, prophet",
+        ),
     ],
 )
 def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args: list[str], message: str) -> None:
@@ -181,6 +184,54 @@ def test_what_show_prints_of_mobile_brokers_is_toml_with_every_parameter() -> No
     assert drip.setting_of({"channel.loss": "0.1"}).to_payload() == Setting.from_payload(shown).to_payload()
 
 
+def cars(folder: Path, seconds: int = 100) -> Path:
+    """Thirty cars that drive side by side."""
+    path = folder / "cars.csv"
+    rows = [f"car{car},{time},{10 * car + time},{time}" for car in range(30) for time in (0, seconds)]
+    path.write_text("\n".join(["client,time,x,y", *rows]))
+    return path
+
+
+def test_nodes_move_by_recorded_positions(tmp_path: Path) -> None:
+    path = str(cars(tmp_path))
+    result = simulate("drip", "--seed", "3", "--positions", path, "--json")
+    shown = tomllib.loads(simulate("drip", "--show", "--positions", path).stdout)
+
+    assert json.loads(result.stdout)["records"]["published"] > 0
+    assert (shown["nodes"], shown["publishing_s"], shown["positions"]) == (30, 10.0, path)
+
+
+def test_runs_know_the_positions_that_they_were_made_from(tmp_path: Path) -> None:
+    path = cars(tmp_path)
+    (job,) = drip.jobs_of(["sf"], [1], {}, path)
+    before = job.run_id
+    path.write_text(path.read_text().replace("car7,100,", "car7,99,"))
+    (other,) = drip.jobs_of(["sf"], [1], {}, path)
+
+    assert before != other.run_id
+    assert job.replay == f"roamq simulate drip --scheme sf --positions {path} --seed 1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (
+            ["drip", "--set", "nodes=40"],
+            "--set nodes: with --positions the clients of the file are the nodes",
+        ),
+        (["drip", "--set", "positions=x.csv"], "--set positions: give the file as --positions FILE"),
+        (["drip", "--set", "drain_s=70"], "cars.csv: the positions last 100 s"),
+        (["drip", "--set", "parameters.k=40"], "nodes must be more than the 40 brokers, got 30"),
+        (["testbed"], "--positions: only `drip` moves its nodes by positions"),
+    ],
+)
+def test_mistakes_about_positions_are_named(tmp_path: Path, arguments: list[str], names: str) -> None:
+    result = simulate(*arguments, "--seed", "1", "--positions", str(cars(tmp_path)))
+
+    assert result.exit_code == 2
+    assert names in " ".join(result.output.split())
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_campaign_of_mobile_brokers_leaves_numbers_and_a_report(
@@ -193,6 +244,6 @@ def test_a_campaign_of_mobile_brokers_leaves_numbers_and_a_report(
 
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["summary"]
-    assert {row["scheme"] for row in rows} == {"drip", "sf"}
+    assert {row["scheme"] for row in rows} == {"drip", "sf", "spray-and-wait", "prophet"}
     assert {"delivery_ratio", "delivery_delay_s"} <= {row["metric"] for row in rows}
     assert read_page(tmp_path).sections[0].figures

@@ -1,6 +1,6 @@
 """A host that performs nothing and remembers everything, and makers of the small values tests need."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from roamq.core.events import BrokerId, ClientId, Event, EventId
@@ -9,7 +9,7 @@ from roamq.core.records import Record
 from roamq.manet.protocol.messages import Beacon, Body, BrokerCandidate, Message, NodeId, Packet
 from roamq.manet.protocol.node import MobileNode
 from roamq.manet.protocol.ports import Parameters
-from roamq.manet.protocol.spreading import MultiCopyMultiDestination
+from roamq.manet.protocol.spreading import MultiCopyMultiDestination, Spreading
 
 
 class RecordingHost:
@@ -58,13 +58,14 @@ def node(
     k: int = 10,
     l: int = 3,  # noqa: E741 - the paper's name
     m: int = 2,
+    new_spreading: Callable[[], Spreading] | None = None,
 ) -> MobileNode:
     return MobileNode(
         BrokerCandidate(1.0, me),
         filters,
         Parameters(k=k, l=l, m=m),
         RecordingHost(),
-        lambda: MultiCopyMultiDestination(m),
+        new_spreading or (lambda: MultiCopyMultiDestination(m)),
     )
 
 

@@ -106,6 +106,15 @@ def test_what_was_not_delivered_counts_against_a_scheme() -> None:
     assert {row[4] for row in outcome.tables[-1].rows} == {"35"}
 
 
+def test_the_boundary_shows_every_baseline_with_the_same_regions() -> None:
+    outcome = drip_boundary.where_drip_wins_against_epidemic_spreading(regions(lambda one: 10.0))
+    settings = [Setting.from_payload(dict(job.payload)) for job in drip_boundary.boundary_jobs(quick=False)]
+
+    assert {row[3] for row in outcome.tables[-1].rows} == {"DRIP", "SF", "Spray-and-Wait", "PRoPHET"}
+    assert {one.scheme for one in settings} == {"drip", "sf", "spray-and-wait", "prophet"}
+    assert {(one.parameters.k, one.parameters.l) for one in settings} == {(20, 5)}
+
+
 def test_every_claim_of_the_paper_has_a_check() -> None:
     assert all(claim.check is not None for claim in select(["DRIP"]))
 
@@ -175,7 +184,8 @@ def test_delay_is_judged_with_and_without_what_was_not_delivered() -> None:
 def test_the_choice_of_brokers_is_judged_at_every_k() -> None:
     better = drip_selection.broker_selection(regions(lambda one: 1.0 if one.selection == "ability" else 2.0))
     assert better.verdict is Verdict.REPRODUCED
-    assert better.ours.startswith("k=10: -50%")
+    assert better.ours.startswith("detects=node, radio=free: k=10: -50%")
+    assert "with detects=place, radio=802.11, the mean of the ratio over k is 0.5;" in better.why
 
     mixed = drip_selection.broker_selection(
         regions(lambda one: 3.0 if one.selection == "ability" and one.parameters.k == 40 else 2.0)
@@ -183,6 +193,39 @@ def test_the_choice_of_brokers_is_judged_at_every_k() -> None:
     assert mixed.verdict is Verdict.DIFFERS
     assert "begins among 30 nodes" in mixed.why
     assert "one that a broker detects begins among 19" in mixed.why
+
+
+def test_what_detects_means_can_decide_whether_ability_helps() -> None:
+    def measure(one: Setting) -> float:
+        return 1.0 if one.selection == "ability" and one.detects == "node" else 2.0
+
+    outcome = drip_selection.broker_selection(regions(measure))
+
+    assert outcome.verdict is Verdict.DEPENDS
+    assert (
+        "all sentences hold together with detects=node, radio=free and detects=node, radio=802.11"
+        in outcome.why
+    )
+    curves = {series.name: list(series.y) for series in outcome.figures[1].series}
+    assert curves["detects=node, radio=802.11"] == [0.5] * 4
+    assert curves["detects=place, radio=free"] == [1.0] * 4
+
+
+def test_the_choice_of_brokers_is_run_for_both_readings_on_both_radios() -> None:
+    """The review asks for 20 paired seeds; runs with 802.11 are fewer and shorter."""
+    jobs = drip_selection.selection_jobs(quick=False)
+    seeds: dict[tuple[str, bool], set[int]] = {}
+    for job in jobs:
+        one = Setting.from_payload(dict(job.payload))
+        seeds.setdefault((one.detects, one.channel is None), set()).add(job.seed)
+
+    assert {reading: len(found) for reading, found in seeds.items()} == {
+        ("node", True): 20,
+        ("place", True): 20,
+        ("node", False): 5,
+        ("place", False): 5,
+    }
+    assert len({job.run_id for job in jobs}) == 2 * 4 * 2 * (20 + 5)
 
 
 def test_an_effect_that_the_seeds_do_not_show_is_undecided() -> None:
@@ -195,6 +238,8 @@ def test_an_effect_that_the_seeds_do_not_show_is_undecided() -> None:
     )
     one_seed = [job for job in drip_selection.selection_jobs(True) if job.seed == 1]
     assert len(one_seed) < len(drip_selection.selection_jobs(True)), "quick runs have two seeds"
+    quick = drip_selection.broker_selection(regions(measure, quick=True))
+    assert quick.verdict is Verdict.UNDECIDED, "quick runs leave 802.11 out"
 
 
 def test_meetings_are_fitted_to_drip_s_runs_and_the_formulas_held_against_them() -> None:

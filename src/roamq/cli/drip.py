@@ -19,6 +19,7 @@ from roamq.config import Source, apply_overrides, bind, suggestion, to_toml
 from roamq.core.errors import ConfigError
 from roamq.manet.simulation.experiment import SCHEMES, Setting
 from roamq.manet.simulation.experiment import run as run_setting
+from roamq.manet.simulation.positions import read_positions
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.schemas import SummaryRow
 from roamq.pipeline.session import SparkSettings
@@ -29,7 +30,7 @@ from roamq.reproduce.drip_runs import COVERAGE, DELAY, RATIO, TRANSMISSIONS, job
 
 NAME: Final = "drip"
 DESCRIPTION: Final = (
-    "[DRIP]: mobile nodes elect brokers among themselves; schemes drip and sf (store and forward)"
+    "[DRIP]: mobile nodes elect brokers; schemes drip, sf (epidemic), spray-and-wait, prophet"
 )
 
 SHOWN: Final = {
@@ -42,10 +43,36 @@ SHOWN: Final = {
 """Metric -> heading. Transmissions are counted for each delivery, coverage is the share of brokers with a copy."""
 
 
-def setting_of(overrides: Mapping[str, str]) -> Setting:
-    """The paper's setting with the `--set` overrides; an unknown or wrong one is refused by name."""
+def setting_of(overrides: Mapping[str, str], positions: Path | None = None) -> Setting:
+    """The paper's setting with the `--set` overrides; an unknown or wrong one is refused by name.
+
+    With a file of positions its clients are the nodes, and unless told otherwise events are published until the last
+    ones have just the time to arrive before the positions end.
+    """
+    chosen = _paper_setting(overrides)
+    if positions is None:
+        return chosen
+    if "nodes" in overrides:
+        raise ConfigError("--set nodes: with --positions the clients of the file are the nodes")
+    recorded = read_positions(positions)
+    publishing_s = chosen.publishing_s
+    if "publishing_s" not in overrides:
+        publishing_s = recorded.duration_s - chosen.warm_up_s - chosen.drain_s
+    if publishing_s <= 0:
+        raise ConfigError(
+            f"{positions}: the positions last {recorded.duration_s:g} s, which is no longer than warm_up_s and drain_s "
+            f"together; set these, or publishing_s"
+        )
+    # Spark's workers run in other folders, so they need the whole path.
+    path = str(positions.resolve())
+    return replace(chosen, nodes=len(recorded.clients), publishing_s=publishing_s, positions=path)
+
+
+def _paper_setting(overrides: Mapping[str, str]) -> Setting:
     values = Setting().to_payload()
     for key in overrides:
+        if key == "positions":
+            raise ConfigError("--set positions: give the file as --positions FILE")
         if not _is_known(values, key.split(".")):
             raise ConfigError(f"--set {key}: unknown{suggestion(key, _names(values))}")
     given = {name: value for name, value in values.items() if value is not None}
@@ -67,11 +94,18 @@ def _is_known(values: Mapping[str, object], path: Sequence[str]) -> bool:
     return len(path) == 1 or inner is None or (isinstance(inner, Mapping) and _is_known(inner, path[1:]))
 
 
-def jobs_of(schemes: Sequence[str], seeds: Sequence[int], overrides: Mapping[str, str]) -> list[Job]:
+def jobs_of(
+    schemes: Sequence[str],
+    seeds: Sequence[int],
+    overrides: Mapping[str, str],
+    positions: Path | None = None,
+) -> list[Job]:
     """One job per scheme and seed; runs of one seed share movements, subscriptions and events."""
-    chosen = setting_of(overrides)
+    chosen = setting_of(overrides, positions)
+    moved = {} if positions is None else {"positions": str(positions)}
     names = SCHEMES if "all" in schemes else tuple(dict.fromkeys(schemes)) or (chosen.scheme,)
     settings = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in overrides.items())
+    settings += "".join(f" --positions {shlex.quote(path)}" for path in moved.values())
     jobs = []
     for name in names:
         if name not in SCHEMES:
@@ -79,13 +113,13 @@ def jobs_of(schemes: Sequence[str], seeds: Sequence[int], overrides: Mapping[str
         for seed in seeds:
             command = f"roamq simulate drip --scheme {name}{settings} --seed {seed}"
             job = job_of(replace(chosen, scheme=name), seed)
-            jobs.append(replace(job, params={**job.params, **overrides}, replay=command))
+            jobs.append(replace(job, params={**job.params, **overrides, **moved}, replay=command))
     return jobs
 
 
-def show(overrides: Mapping[str, str]) -> str:
+def show(overrides: Mapping[str, str], positions: Path | None = None) -> str:
     """The setting as TOML."""
-    values = setting_of(overrides).to_payload()
+    values = setting_of(overrides, positions).to_payload()
     plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
     lines = [f"{key} = {to_toml(value)}" for key, value in plain.items() if value is not None]
     for group in (key for key, value in values.items() if isinstance(value, dict)):
@@ -93,9 +127,16 @@ def show(overrides: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def replay(schemes: Sequence[str], seed: int, overrides: Mapping[str, str], *, as_json: bool) -> None:
+def replay(
+    schemes: Sequence[str],
+    seed: int,
+    overrides: Mapping[str, str],
+    positions: Path | None = None,
+    *,
+    as_json: bool,
+) -> None:
     """Run once in this process, and print how often each thing happened."""
-    (job,) = jobs_of(schemes, [seed], overrides)
+    (job,) = jobs_of(schemes, [seed], overrides, positions)
     counts: dict[str, int] = {}
     for record in run_setting(Setting.from_payload(job.payload), seed):
         counts[record.kind] = counts.get(record.kind, 0) + 1

@@ -1,4 +1,4 @@
-"""`roamq pipeline mobility` and `roamq pipeline pseudonymise`: how clients move, and traces that may be shared."""
+"""`roamq pipeline mobility`, `pseudonymise` and `positions`: how clients move, and traces for others and for DRIP."""
 
 from pathlib import Path
 from typing import Any
@@ -147,3 +147,54 @@ def pseudonymise(
         )
         write_shared(trace, out)
     click.echo(f"{out}: next, roamq pipeline run --traces {out} --mapping {out}/mapping.toml")
+
+
+@click.command("positions")
+@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--traces", metavar="PATH", required=True, help="A file or folder.")
+@click.option("--format", "format_name", metavar="NAME", help="Format of the traces, such as gps or sumo.")
+@click.option(
+    "--mapping",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="A TOML file that names the columns of the traces, instead of --format.",
+)
+@click.option(
+    "--begin-s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Begin so many seconds after the first position.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Last so long.  [default: all]")
+@click.option("--set", "pairs", multiple=True, metavar="RULE=VALUE", help="Set a cleaning rule; repeatable.")
+@spark_options
+@conf_option
+def positions(
+    out: Path,
+    traces: str,
+    format_name: str | None,
+    mapping: Path | None,
+    begin_s: float,
+    seconds: float | None,
+    pairs: tuple[str, ...],
+    master: str,
+    remote: str | None,
+    conf: dict[str, str],
+) -> None:
+    """Write the positions of traces to OUT, a .csv or .parquet file that moves mobile brokers.
+
+    A client that is silent for longer than the rule `gap_s` is absent meanwhile, and another node afterwards.
+
+    \b
+    Examples:
+      roamq pipeline positions cars.csv --traces fcd.xml --format sumo --begin-s 3600 --seconds 300
+      roamq simulate drip --scheme all --positions cars.csv
+    """
+    from roamq.pipeline.api import load_trace
+    from roamq.pipeline.mobility.positions import write_positions
+    from roamq.pipeline.session import SparkSettings, open_session
+
+    with open_session(SparkSettings(master=master, remote=remote, config=conf)) as spark:
+        trace = load_trace(spark, traces, format_name, mapping=mapping, rules=overrides_of(pairs))
+        written = write_positions(trace, out, begin_s=begin_s, seconds=seconds)
+    click.echo(f"{written} positions in {out}; next: roamq simulate drip --positions {out}")

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from roamq.cli.groups import SentenceGroup
-from roamq.cli.mobility import mobility, pseudonymise
+from roamq.cli.mobility import mobility, positions, pseudonymise
 from roamq.cli.options import conf_option, json_option, overrides_of, spark_options
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
@@ -466,3 +466,4 @@ def generate(
 
 command.add_command(mobility)
 command.add_command(pseudonymise)
+command.add_command(positions)

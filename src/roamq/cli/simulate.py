@@ -59,6 +59,12 @@ NO_PRICE: Final = "no price: it needs a record of every delivery; add --set reco
     metavar="KEY=VALUE[,VALUE...]",
     help="Set a parameter; repeatable. Several values make a run for each combination.",
 )
+@click.option(
+    "--positions",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With drip: nodes move as this CSV or Parquet file of client, time, x, y says (seconds, meters).",
+)
 @click.option("--list", "list_presets", is_flag=True, help="List the scenarios that come with RoamQ.")
 @tariff_option
 @click.option("--show", is_flag=True, help="Print the scenario as TOML, with every parameter explained.")
@@ -71,6 +77,7 @@ def command(
     seeds: int,
     seed: int | None,
     pairs: tuple[str, ...],
+    positions: Path | None,
     list_presets: bool,
     tariff: Tariff | None,
     show: bool,
@@ -89,6 +96,7 @@ def command(
       roamq simulate testbed --scheme standard --set clients=10,50 --out runs/sweep
       roamq simulate testbed --scheme all --tariff delay=5
       roamq simulate drip --scheme all --set parameters.k=30 --set nodes=100
+      roamq simulate drip --scheme all --positions cars.csv
       roamq report runs/busy
     """
     from roamq.cli import drip
@@ -122,12 +130,15 @@ def command(
             seeds,
             seed,
             grid[0],
+            positions,
             show=show,
             out=out,
             settings=spark_settings(master, remote),
             as_json=as_json,
         )
         return
+    if positions is not None:
+        raise ConfigError(f"--positions: only `{drip.NAME}` moves its nodes by positions")
     if show:
         click.echo(describe(load_scenario(scenario, overrides=grid[0], scheme=_one(schemes))))
         return
@@ -167,6 +178,7 @@ def _drip(
     seeds: int,
     seed: int | None,
     overrides: dict[str, str],
+    positions: Path | None,
     *,
     show: bool,
     out: Path | None,
@@ -176,12 +188,12 @@ def _drip(
     from roamq.cli import drip
 
     if show:
-        click.echo(drip.show(overrides))
+        click.echo(drip.show(overrides, positions))
     elif seed is not None:
         _one(schemes)
-        drip.replay(schemes, seed, overrides, as_json=as_json)
+        drip.replay(schemes, seed, overrides, positions, as_json=as_json)
     else:
-        jobs = drip.jobs_of(schemes, range(1, seeds + 1), overrides)
+        jobs = drip.jobs_of(schemes, range(1, seeds + 1), overrides, positions)
         drip.campaign(jobs, results_folder(out or Path("runs") / drip.NAME), settings, as_json=as_json)
 
 

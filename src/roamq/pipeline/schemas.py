@@ -315,6 +315,9 @@ ANCHORS: Final = (
 )
 """Where a client spends its nights and its working hours."""
 
+POSITIONS: Final = "client string, time double, x double, y double"
+"""Where clients were, in seconds from the first of them and meters on a plane: what drives mobile brokers."""
+
 RISKS: Final = "client string, known string, alike bigint, risk double"
 """How well a client hides: with the worst that an observer may know, `alike` clients fit, and `risk` is 1 of them."""
 

@@ -3,8 +3,9 @@
 The paper's "m + l" copies mean about one subscriber for an event; its workload has five. Both are run, at the paper's
 load and at five and ten times as much, on a radio without contention and on 802.11 (`manet/simulation/contention.py`),
 with buffers of the same finite size for all schemes. An event that is not delivered within a minute counts as a minute
-(restricted mean), so that a scheme gains nothing by delivering the easy ones alone. Beside SF stands Spray-and-Wait:
-m copies sprayed by the source that wait for the subscriber's own broker, which is DRIP with l = 1.
+(restricted mean), so that a scheme gains nothing by delivering the easy ones alone. Beside SF stand Spray-and-Wait (m
+copies sprayed by the source that wait for the subscriber's own broker) and PRoPHET (copies for brokers that are more
+likely to meet that broker). All have the same regions and know the l nearest brokers of a node.
 """
 
 from collections.abc import Mapping
@@ -56,15 +57,17 @@ def cases(quick: bool) -> list[Case]:
     return [Case(wanted, load, radio) for radio in radios for wanted in SUBSCRIBERS for load in loads]
 
 
-SCHEMES: Final = {"DRIP": ("drip", L), "SF": ("sf", L), "Spray-and-Wait": ("drip", 1)}
+SCHEMES: Final = {"DRIP": "drip", "SF": "sf", "Spray-and-Wait": "spray-and-wait", "PRoPHET": "prophet"}
+COPYING: Final = {"drip", "spray-and-wait"}
+"""The schemes that have a number of copies m; others run with m = 1 and ignore it."""
 
 
 def setting_of(case: Case, name: str) -> Setting:
-    scheme, l = SCHEMES[name]  # noqa: E741
+    scheme = SCHEMES[name]
     mean, variance = SUBSCRIBERS[case.subscribers]
     return Setting(
         scheme=scheme,
-        parameters=Parameters(k=K, l=l, m=M if scheme == "drip" else 1, buffer_events=BUFFER_EVENTS),
+        parameters=Parameters(k=K, l=L, m=M if scheme in COPYING else 1, buffer_events=BUFFER_EVENTS),
         workload=replace(
             NumberInterval(), events_per_s=case.load, length_mean=mean, length_variance=variance
         ),
@@ -128,7 +131,7 @@ def where_drip_wins_against_epidemic_spreading(evidence: Evidence) -> Outcome:
         figures=[boundary({case: against(case, "SF") for case in cases(quick)})],
         tables=[
             Table(
-                title=f"DRIP, SF and Spray-and-Wait: k = {K}, m = {M}, buffers of {BUFFER_EVENTS} events",
+                title=f"DRIP, SF, Spray-and-Wait and PRoPHET: k = {K}, m = {M}, buffers of {BUFFER_EVENTS} events",
                 columns=[
                     "radio",
                     "subscribers",
@@ -140,7 +143,8 @@ def where_drip_wins_against_epidemic_spreading(evidence: Evidence) -> Outcome:
                     "DRIP over it",
                 ],
                 rows=rows,
-                note="Intervals of ratios are widened for the number of cases. Spray-and-Wait is DRIP with l = 1.",
+                note="Intervals of ratios are widened for the number of cases. Spray-and-Wait and PRoPHET have one "
+                "destination for each subscriber, its own broker.",
             )
         ],
     )

@@ -6,7 +6,7 @@ Runs of one seed share movements, subscriptions and events; only the protocol di
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from roamq.manet.protocol.ports import Parameters
 from roamq.manet.simulation.experiment import Setting, run_job
@@ -16,7 +16,16 @@ from roamq.report.exhibits import Cell, Figure, Series, Table
 from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.judging import Judgement, Wanted
 
-MOBILE_BROKERS = Runner(run=run_job, unrelated=AFTER_THE_RUN | {"cli", "fieldtest", "net"})
+
+def position_files(payload: Mapping[str, Any]) -> Sequence[str]:
+    """The recorded positions that a run reads, if it reads any."""
+    path = payload.get("positions")
+    return () if path is None else (path,)
+
+
+MOBILE_BROKERS = Runner(
+    run=run_job, unrelated=AFTER_THE_RUN | {"cli", "fieldtest", "net"}, files=position_files
+)
 """Simulates a network whose brokers move; the payload is a `Setting` as plain data."""
 
 COVERAGE, DELAY, RATIO = "broker_coverage", "delivery_delay_s", "delivery_ratio"
@@ -91,6 +100,7 @@ def params_of(chosen: Setting) -> dict[str, str]:
         "l": str(parameters.l),
         "m": str(parameters.m),
         "selection": chosen.selection,
+        "detects": chosen.detects,
         "nodes": str(chosen.nodes),
         "channel": "free" if chosen.channel is None else "contended",
         "event_bytes": str(chosen.workload.event_bytes),
@@ -118,6 +128,11 @@ class Results:
 
     def mean(self, chosen: Setting, metric: str, entity: str = "all") -> float:
         return fmean(self.seeds(chosen, metric, entity).values())
+
+    def mean_if_any(self, chosen: Setting, metric: str, entity: str) -> float | None:
+        """The mean, or None if no run measured it: in short runs perhaps no broker detects an event."""
+        key = chosen.scheme, tuple(sorted(params_of(chosen).items())), metric, entity
+        return self.mean(chosen, metric, entity) if key in self._seeds else None
 
     def series(self, name: str, xs: Sequence[int], settings: Sequence[Setting], metric: str) -> Series:
         found = [interval([*self.seeds(chosen, metric).values()]) for chosen in settings]

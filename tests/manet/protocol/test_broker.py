@@ -1,5 +1,7 @@
 """A broker's duties, with the node's packets recorded ([DRIP] section V)."""
 
+from collections.abc import Callable
+
 from roamq.core.events import Event
 from roamq.core.records import Record
 from roamq.manet.protocol.broker import MobileBroker
@@ -11,9 +13,12 @@ from roamq.manet.protocol.messages import (
     Greeting,
     Handover,
     Interest,
+    Introduction,
+    IntroductionReply,
     NeighborHello,
     NodeId,
     Notification,
+    Packet,
     Quit,
     Receipt,
     Register,
@@ -21,13 +26,18 @@ from roamq.manet.protocol.messages import (
     Role,
 )
 from roamq.manet.protocol.messages import Body as MessageBody
+from roamq.manet.protocol.predictability import ProphetConstants
+from roamq.manet.protocol.prophet import Prophet
+from roamq.manet.protocol.spreading import MultiCopyMultiDestination, Spreading
 from tests.manet.recording import WANTED, RecordingHost, beacon, event, host_of, node
 
 PEER, BRIDGE, FOREIGN, HOP = 1, 20, 21, 22
 
 
-def broker_at(me: NodeId = 0, *, m: int = 2) -> MobileBroker:
-    subject = node(me, m=m)
+def broker_at(
+    me: NodeId = 0, *, m: int = 2, new_spreading: Callable[[], Spreading] | None = None
+) -> MobileBroker:
+    subject = node(me, m=m, new_spreading=new_spreading)
     subject.stand_for_election(seats=10)
     subject.elected()
     assert subject.broker is not None
@@ -259,3 +269,88 @@ def test_a_member_that_vanished_without_a_quit_is_forgotten() -> None:
     broker.on_timer(("beacon", broker.region))
 
     assert broker.members == {}
+
+
+# ---- baselines: Spray-and-Wait, PRoPHET -------------------------------------------------------------------
+
+
+def test_spray_and_wait_looks_for_a_subscriber_s_own_broker_alone() -> None:
+    """DRIP's carriers look for all l nearest brokers of a subscriber."""
+    both = (Register(interest(30, nearest=(7, 8)), frozenset()), Quit(30, 1), EventPublication(event(15)))
+    drip = broker_at()
+    spraying = broker_at(new_spreading=lambda: MultiCopyMultiDestination(2, per_subscriber=1))
+    for broker in (drip, spraying):
+        for body in both:
+            receive(broker, body)
+
+    assert drip.spreading.destinations(event(15).id) == {7, 8}
+    assert spraying.spreading.destinations(event(15).id) == {7}
+
+
+def prophet_at(me: NodeId = 0) -> MobileBroker:
+    return broker_at(me, new_spreading=lambda: Prophet(ProphetConstants()))
+
+
+def test_brokers_that_predict_introduce_themselves_even_without_news() -> None:
+    broker = prophet_at()
+    broker.spreading.met(9, {}, 0, 90.0)
+
+    with_bridge(broker)
+
+    ((_, target, body),) = host(broker).sent()
+    assert target == PEER
+    assert isinstance(body, Introduction)
+    assert body.predictabilities == {9: 0.5 * 0.999**200}
+    receive(broker, IntroductionReply(Reply(1, 0, ()), {8: 0.9}), path=(PEER,))
+    assert broker.spreading.predictabilities is not None
+    assert broker.spreading.predictabilities.of(PEER) == 0.5
+    assert broker.spreading.predictabilities.of(8) == 0.5 * 0.9 * 0.9
+    host(broker).forget()
+    with_bridge(broker)
+    assert host(broker).sent() == [], "the next exchange is not due yet"
+
+
+def test_an_introduction_is_answered_with_what_was_known_before_it() -> None:
+    broker = prophet_at()
+    greeting = Greeting(3, 0, (), (), ((event(15).id, Role.CARRIER),))
+
+    receive(broker, Introduction(greeting, {8: 0.9}), path=(PEER, BRIDGE))
+
+    assert [(target, body) for _, target, body in host(broker).sent()] == [
+        (PEER, IntroductionReply(Reply(3, 0, (event(15).id,)), {}))
+    ]
+    assert broker.spreading.predictabilities is not None
+    assert broker.spreading.predictabilities.of(PEER) == 0.5
+
+
+def test_a_peer_that_is_better_at_it_gets_the_event_in_the_next_contact() -> None:
+    broker = prophet_at()
+    receive(broker, Register(interest(30, nearest=(8, 7)), frozenset()))
+    receive(broker, Quit(30, 1))
+    receive(broker, EventPublication(event(15)))
+    with_bridge(broker)
+    host(broker).forget()
+
+    receive(broker, IntroductionReply(Reply(1, 1, ()), {8: 0.9}), path=(PEER,))
+
+    (offered,) = (body for _, _, body in host(broker).sent() if isinstance(body, Introduction))
+    assert offered.greeting.offers == ((event(15).id, Role.CARRIER),)
+
+
+def test_a_broker_that_does_not_predict_takes_an_introduction_as_a_greeting() -> None:
+    broker = broker_at()
+
+    receive(broker, Introduction(Greeting(3, 0, (), (), ()), {8: 0.9}), path=(PEER, BRIDGE))
+
+    assert [body for _, _, body in host(broker).sent()] == [Reply(3, 0, ())]
+
+
+def test_an_introduction_that_cannot_be_sent_ends_the_contact() -> None:
+    broker = prophet_at()
+    with_bridge(broker)
+    assert broker.contact is not None
+    ((_, _, body),) = host(broker).sent()
+
+    broker.on_route_lost(Packet(PEER, body, (0,), (), 200.0))
+
+    assert broker.contact is None

@@ -22,6 +22,8 @@ from roamq.manet.protocol.messages import (
     Greeting,
     Handover,
     Interest,
+    Introduction,
+    IntroductionReply,
     Message,
     NeighborHello,
     Notification,
@@ -71,24 +73,29 @@ def tuples_of(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...
     return st.lists(parts, max_size=4).map(tuple)
 
 
+GREETINGS = st.builds(
+    Greeting,
+    COUNTS,
+    COUNTS,
+    tuples_of(INTERESTS),
+    tuples_of(st.builds(Alive, CANDIDATES, NUMBERS)),
+    tuples_of(st.tuples(EVENT_IDS, ROLES)),
+)
+REPLIES = st.builds(Reply, COUNTS, COUNTS, tuples_of(EVENT_IDS))
+CHANCES = st.dictionaries(COUNTS, st.floats(0.0, 1.0), max_size=5)
 BODIES: dict[type[Body], st.SearchStrategy[Body]] = {
     Register: st.builds(Register, INTERESTS, st.frozensets(EVENT_IDS, max_size=4)),
     Quit: st.builds(Quit, COUNTS, COUNTS),
     EventPublication: st.builds(EventPublication, EVENTS),
     BridgeStatus: st.builds(BridgeStatus, COUNTS, COUNTS, NUMBERS),
-    Greeting: st.builds(
-        Greeting,
-        COUNTS,
-        COUNTS,
-        tuples_of(INTERESTS),
-        tuples_of(st.builds(Alive, CANDIDATES, NUMBERS)),
-        tuples_of(st.tuples(EVENT_IDS, ROLES)),
-    ),
-    Reply: st.builds(Reply, COUNTS, COUNTS, tuples_of(EVENT_IDS)),
+    Greeting: GREETINGS,
+    Reply: REPLIES,
     Handover: st.builds(
         Handover, COUNTS, tuples_of(st.tuples(EVENTS, ROLES, st.frozensets(COUNTS, max_size=3)))
     ),
     Receipt: st.builds(Receipt, COUNTS),
+    Introduction: st.builds(Introduction, GREETINGS, CHANCES),
+    IntroductionReply: st.builds(IntroductionReply, REPLIES, CHANCES),
 }
 
 MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
@@ -187,13 +194,28 @@ def read_or_refused(data: bytes) -> None:
             "a packet cannot hold a Beacon",
         ),
         (
+            encode(Packet(1, IntroductionReply(Reply(1, 1, ()), {2: 1.5}), (0,), (), 1.0)),
+            "not a IntroductionReply: Expected `float` <= 1",
+        ),
+        (
             encode(
                 Packet(1, Register(Interest(1, 1, (WANTED,), (), 0.0), frozenset()), (0,), (), 1.0)
             ).replace(b"BETWEEN", b"BETWIXT"),
             "not a Register: .*position",
         ),
     ],
-    ids=["empty", "type", "arity", "float", "trailing", "bare body", "no path", "nested", "selector"],
+    ids=[
+        "empty",
+        "type",
+        "arity",
+        "float",
+        "trailing",
+        "bare body",
+        "no path",
+        "nested",
+        "chance",
+        "selector",
+    ],
 )
 def test_bytes_that_are_no_message_are_refused_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(RemoteProtocolError, match=reason):

@@ -12,7 +12,7 @@ from roamq.core.errors import ConfigError
 from roamq.core.records import KINDS, Record
 from roamq.manet.protocol.ports import Parameters
 from roamq.manet.simulation.contention import Channel
-from roamq.manet.simulation.experiment import Setting, build, run, run_job
+from roamq.manet.simulation.experiment import SCHEMES, Setting, build, run, run_job
 from roamq.manet.simulation.network import AdHocNetwork
 from roamq.manet.simulation.waypoint import Walk
 
@@ -32,7 +32,7 @@ def deliveries(records: list[Record]) -> list[Record]:
     return [record for record in records if record.kind == "delivered"]
 
 
-@pytest.mark.parametrize("scheme", ["drip", "sf"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("channel", [None, Channel(loss=0.05)], ids=["free", "contended"])
 def test_the_same_seed_gives_the_same_records(scheme: str, channel: Channel | None) -> None:
     setting = replace(SMALL, scheme=scheme, channel=channel, publishing_s=10.0, drain_s=10.0)
@@ -75,7 +75,7 @@ def test_what_happens_does_not_depend_on_the_scheme(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("scheme", ["drip", "sf"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_delivery_was_wanted_and_happened_once(scheme: str, seed: int) -> None:
     records = run(replace(SMALL, scheme=scheme), seed)
     published = {(r.origin, r.sequence): r for r in records if r.kind == "published"}
@@ -100,6 +100,20 @@ def test_sf_ends_with_a_copy_at_every_broker_and_drip_does_not() -> None:
 
     assert copies("sf") > 14.0
     assert copies("drip") < 12.0
+
+
+def test_spray_and_wait_makes_fewer_copies_than_drip_and_meets_as_many_brokers() -> None:
+    """It looks for one broker of each subscriber; the regions, and so the bridges between them, are the same."""
+
+    def counts(scheme: str) -> tuple[int, int]:
+        records = run(replace(SMALL, scheme=scheme), 1)
+        bridges = sum(r.count or 0 for r in records if r.kind == "traffic" and r.detail == "bridge")
+        return sum(record.kind == "copied" for record in records), bridges
+
+    (copies, bridges), (drip_copies, drip_bridges) = counts("spray-and-wait"), counts("drip")
+
+    assert copies < drip_copies
+    assert bridges == pytest.approx(drip_bridges, rel=0.05)
 
 
 def test_random_selection_chooses_other_brokers() -> None:
@@ -218,7 +232,7 @@ def test_a_campaign_runs_a_payload() -> None:
 @pytest.mark.parametrize(
     ("payload", "names"),
     [
-        ({"scheme": "gossip"}, "drip, sf"),
+        ({"scheme": "gossip"}, "drip, sf, spray-and-wait, prophet"),
         ({"selection": "votes"}, "ability, random"),
         ({"colour": 1}, "colour"),
         ({"parameters": {"q": 1}}, "parameters"),

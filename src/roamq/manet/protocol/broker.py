@@ -24,6 +24,8 @@ from roamq.manet.protocol.messages import (
     Greeting,
     Handover,
     Interest,
+    Introduction,
+    IntroductionReply,
     NodeId,
     Notification,
     Packet,
@@ -146,7 +148,8 @@ class MobileBroker:
             return
         interested = self.table.interested(event)
         elsewhere = [interest for interest in interested if interest.subscriber not in self.members]
-        destinations = {broker for interest in elsewhere for broker in interest.nearest} - {self.me}
+        each = self.spreading.per_subscriber
+        destinations = {broker for interest in elsewhere for broker in interest.nearest[:each]} - {self.me}
         self.spreading.published(event.id, destinations)
         self._store(event, Role.SOURCE, interested, given_by=None)
         self.contact_next()
@@ -195,8 +198,10 @@ class MobileBroker:
             return
         now = self.host.now()
         for route in self.contacts.reachable(self.node.neighbors, now):
+            chances = self.spreading.predictabilities
+            is_due = chances is not None and chances.exchange_due(route.peer, now)
             has_events = self.spreading.has_work(route.peer)
-            if has_events or self.contacts.gossip_due(route.peer, self.table.revision, now):
+            if is_due or has_events or self.contacts.gossip_due(route.peer, self.table.revision, now):
                 self._open_contact(route, now)
                 return
 
@@ -211,15 +216,36 @@ class MobileBroker:
             contact.number, contact.revision, news, tuple(self.brokers.values()), tuple(offers)
         )
         self.host.set_timer(("contact", self.region, contact.number), self.parameters.contact_timeout_s)
-        self.node.send(route.peer, greeting, ahead=route.hops)
+        chances = self.spreading.predictabilities
+        body = greeting if chances is None else Introduction(greeting, chances.told(now))
+        self.node.send(route.peer, body, ahead=route.hops)
 
     def on_greeting(self, greeting: Greeting, path: tuple[NodeId, ...]) -> None:
+        self.node.send(path[0], self._answer(greeting, path), ahead=path[::-1])
+        self._hear_of(greeting.brokers)
+
+    def on_introduction(self, introduction: Introduction, path: tuple[NodeId, ...]) -> None:
+        """A greeting of a broker that predicts whom it will meet; a broker that does not takes it as a greeting."""
+        chances, now, greeting = self.spreading.predictabilities, self.host.now(), introduction.greeting
+        if chances is None:
+            self.on_greeting(greeting, path)
+            return
+        answer = IntroductionReply(self._answer(greeting, path), chances.told(now))
+        self.spreading.met(path[0], introduction.predictabilities, self.me, now)
+        self.node.send(path[0], answer, ahead=path[::-1])
+        self._hear_of(greeting.brokers)
+
+    def on_introduction_reply(self, answer: IntroductionReply, path: tuple[NodeId, ...]) -> None:
+        if self.contact is not None and answer.reply.contact == self.contact.number:
+            self.spreading.met(self.contact.peer, answer.predictabilities, self.me, self.host.now())
+        self.on_reply(answer.reply, path)
+
+    def _answer(self, greeting: Greeting, path: tuple[NodeId, ...]) -> Reply:
+        """Learn the subscriptions, and say which of the offered events this broker wants."""
         for interest in reversed(greeting.interests):
             self._learn(interest, source=path[0])
         wanted = tuple(event for event, _ in greeting.offers if not self.buffer.met(event))
-        reply = Reply(greeting.contact, greeting.revision, wanted)
-        self.node.send(path[0], reply, ahead=path[::-1])
-        self._hear_of(greeting.brokers)
+        return Reply(greeting.contact, greeting.revision, wanted)
 
     def on_reply(self, reply: Reply, path: tuple[NodeId, ...]) -> None:
         contact = self.contact
@@ -273,7 +299,7 @@ class MobileBroker:
         if (
             contact is not None
             and packet.target == contact.peer
-            and isinstance(packet.body, Greeting | Handover)
+            and isinstance(packet.body, Greeting | Introduction | Handover)
         ):
             self._contact_failed()
 
@@ -313,5 +339,7 @@ HANDLERS: dict[type[Body], Callable[[MobileBroker, Any, tuple[NodeId, ...]], Non
     Reply: MobileBroker.on_reply,
     Handover: MobileBroker.on_handover,
     Receipt: MobileBroker.on_receipt,
+    Introduction: MobileBroker.on_introduction,
+    IntroductionReply: MobileBroker.on_introduction_reply,
 }
 """What a broker does with each type of body."""

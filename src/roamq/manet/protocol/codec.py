@@ -31,6 +31,8 @@ from roamq.manet.protocol.messages import (
     Greeting,
     Handover,
     Interest,
+    Introduction,
+    IntroductionReply,
     Message,
     NeighborHello,
     NodeId,
@@ -55,6 +57,15 @@ FilterArray = tuple[str, str | None]
 InterestArray = tuple[Count, Count, tuple[FilterArray, ...], Ids, Seconds]
 CandidateArray = tuple[float, Count]
 RoleIndex = Annotated[int, Meta(ge=0, lt=len(Role))]
+GreetingArray = tuple[
+    Count,
+    Count,
+    tuple[InterestArray, ...],
+    tuple[tuple[CandidateArray, Seconds], ...],
+    tuple[tuple[EventId, RoleIndex], ...],
+]
+ReplyArray = tuple[Count, Count, tuple[EventId, ...]]
+Chance = Annotated[float, Meta(ge=0, le=1)]
 EventArray = tuple[
     EventId,
     str,
@@ -208,6 +219,20 @@ def _read_greeting(
     )
 
 
+def _pack_reply(reply: Reply) -> tuple[Any, ...]:
+    return (reply.contact, reply.revision, reply.wanted)
+
+
+def _read_introduction(greeting: tuple[Any, ...], predictabilities: dict[NodeId, float]) -> Introduction:
+    return Introduction(_read_greeting(*greeting), predictabilities)
+
+
+def _read_introduction_reply(
+    reply: tuple[Any, ...], predictabilities: dict[NodeId, float]
+) -> IntroductionReply:
+    return IntroductionReply(Reply(*reply), predictabilities)
+
+
 def _pack_handover(handover: Handover) -> tuple[Any, ...]:
     copies = [(_event(event), _ROLE_INDEX[role], to_find) for event, role, to_find in handover.copies]
     return (handover.contact, copies)
@@ -255,17 +280,11 @@ _BY_CODE: Final[dict[int, _Form]] = {
     9: _form(BridgeStatus, tuple[Count, Count, Seconds], attrgetter("peer", "foreign", "delay_s")),
     10: _form(
         Greeting,
-        tuple[
-            Count,
-            Count,
-            tuple[InterestArray, ...],
-            tuple[tuple[CandidateArray, Seconds], ...],
-            tuple[tuple[EventId, RoleIndex], ...],
-        ],
+        GreetingArray,
         _pack_greeting,
         _read_greeting,
     ),
-    11: _form(Reply, tuple[Count, Count, tuple[EventId, ...]], attrgetter("contact", "revision", "wanted")),
+    11: _form(Reply, ReplyArray, _pack_reply),
     12: _form(
         Handover,
         tuple[Count, tuple[tuple[EventArray, RoleIndex, frozenset[Count]], ...]],
@@ -273,6 +292,18 @@ _BY_CODE: Final[dict[int, _Form]] = {
         _read_handover,
     ),
     13: _form(Receipt, tuple[Count], lambda body: (body.contact,)),
+    14: _form(
+        Introduction,
+        tuple[GreetingArray, dict[Count, Chance]],
+        lambda body: (_pack_greeting(body.greeting), body.predictabilities),
+        _read_introduction,
+    ),
+    15: _form(
+        IntroductionReply,
+        tuple[ReplyArray, dict[Count, Chance]],
+        lambda body: (_pack_reply(body.reply), body.predictabilities),
+        _read_introduction_reply,
+    ),
 }
 """First byte -> the form of the message. A number that was once given to a type is never given to another."""
 

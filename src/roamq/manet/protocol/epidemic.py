@@ -4,18 +4,24 @@ It has the same regions as DRIP, but "events are delivered among broker nodes in
 every event to every broker that it contacts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from roamq.core.events import EventId
+from roamq.core.events import EventId, Seconds
 from roamq.manet.protocol.messages import NodeId, Role
 
 
 class Epidemic:
     """Keeps a list, for each peer, of the events that it may lack; the peer's reply to an offer says which it lacks."""
 
+    per_subscriber = None
+    predictabilities = None
+
     def __init__(self) -> None:
         self._held: dict[EventId, None] = {}
         self._lacks: dict[NodeId, dict[EventId, None]] = {}
+
+    def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
+        """Every peer is as good as any other."""
 
     def published(self, event: EventId, destinations: Iterable[NodeId]) -> None:
         self._hold(event)

@@ -188,7 +188,36 @@ class Receipt:
     contact: int
 
 
-Body = Register | Quit | EventPublication | BridgeStatus | Greeting | Reply | Handover | Receipt
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """P's greeting to Q where brokers predict whom they will meet: with P's delivery predictabilities (PRoPHET)."""
+
+    kind: ClassVar[str] = "contact"
+    greeting: Greeting
+    predictabilities: dict[NodeId, float]
+
+
+@dataclass(frozen=True, slots=True)
+class IntroductionReply:
+    """Q's reply to an introduction, with Q's delivery predictabilities."""
+
+    kind: ClassVar[str] = "contact"
+    reply: Reply
+    predictabilities: dict[NodeId, float]
+
+
+Body = (
+    Register
+    | Quit
+    | EventPublication
+    | BridgeStatus
+    | Greeting
+    | Reply
+    | Handover
+    | Receipt
+    | Introduction
+    | IntroductionReply
+)
 
 
 @dataclass(frozen=True, slots=True)

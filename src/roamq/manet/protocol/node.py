@@ -89,6 +89,16 @@ class MobileNode:
         if self.filters:
             self.host.set_timer("register", self.parameters.bootstrap_s)
 
+    def join(self) -> None:
+        """The node comes to a network that is running: it says hello, and waits to hear of a broker.
+
+        If it hears of none for `orphan_s`, it stands for election with the others that have none.
+        """
+        self._orphaned_at = self.host.now()
+        self.host.set_timer("hello", 0.0)
+        if self.filters:
+            self.host.set_timer("register", self.parameters.register_s)
+
     def stand_for_election(self, seats: int) -> None:
         """Take part in an election of `seats` brokers, which ends after `bootstrap_s`."""
         self.election = Election(self.candidate, seats)

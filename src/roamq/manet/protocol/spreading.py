@@ -5,17 +5,30 @@ brokers, the carriers. A carrier keeps its copy until it can talk to the destina
 of every interested subscriber. A destination keeps its copy for the subscribers of its region and gives it to nobody.
 Departs: the source fixes the destinations, from the subscriptions that it knows when the event is published
 (docs/drip.md, choice 0093). The source, too, hands the event to the destinations that it meets.
+With one destination for each subscriber, its own broker, the same scheme is Spray-and-Wait: m copies that wait.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from roamq.core.events import EventId
+from roamq.core.events import EventId, Seconds
 from roamq.manet.protocol.messages import NodeId, Role
+from roamq.manet.protocol.predictability import Predictabilities
 
 
 class Spreading(Protocol):
     """Decides which of a broker's events go to which other broker. It sends nothing: the broker asks it."""
+
+    @property
+    def per_subscriber(self) -> int | None:
+        """How many of a subscriber's nearest brokers are destinations of what it wants; None: all l."""
+
+    @property
+    def predictabilities(self) -> Predictabilities | None:
+        """What brokers tell each other of their chances when they meet; None: this strategy needs no such thing."""
+
+    def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
+        """The broker `me` has met `peer`, which told its predictabilities."""
 
     def published(self, event: EventId, destinations: Iterable[NodeId]) -> None:
         """A node of this region published the event; `destinations` are the interested brokers other than this one."""
@@ -43,14 +56,20 @@ class Spreading(Protocol):
 
 
 class MultiCopyMultiDestination:
-    """DRIP's scheme: copies for m carriers, and l destinations for each interested subscriber."""
+    """DRIP's scheme: copies for m carriers, and l destinations for each interested subscriber, or `per_subscriber`."""
 
-    def __init__(self, m: int) -> None:
+    predictabilities = None
+
+    def __init__(self, m: int, per_subscriber: int | None = None) -> None:
         self.m = m
+        self.per_subscriber = per_subscriber
         self._to_find: dict[EventId, set[NodeId]] = {}
         self._copies_left: dict[EventId, int] = {}
         self._given: dict[EventId, set[NodeId]] = {}
         self._by_destination: dict[NodeId, dict[EventId, None]] = {}
+
+    def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
+        """DRIP's brokers do not predict whom they will meet."""
 
     def published(self, event: EventId, destinations: Iterable[NodeId]) -> None:
         self._hold(event, destinations)

@@ -4,9 +4,10 @@ Movements, subscriptions, events and the nodes that detect them depend on the se
 stream of its own. So two settings with the same seed differ in the protocol and in nothing else.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,20 +15,32 @@ import numpy as np
 
 from roamq.core.choices import choose_from
 from roamq.core.errors import ConfigError
-from roamq.core.events import Seconds
+from roamq.core.events import Event, Seconds
+from roamq.core.filters import Filter
 from roamq.core.records import Record
 from roamq.manet.protocol.epidemic import Epidemic
-from roamq.manet.protocol.messages import BrokerCandidate
+from roamq.manet.protocol.messages import BrokerCandidate, NodeId
 from roamq.manet.protocol.ports import Parameters
+from roamq.manet.protocol.predictability import ProphetConstants
+from roamq.manet.protocol.prophet import Prophet
 from roamq.manet.protocol.spreading import MultiCopyMultiDestination, Spreading
 from roamq.manet.simulation.contention import Channel
+from roamq.manet.simulation.detecting import Witnesses
 from roamq.manet.simulation.field import Field
 from roamq.manet.simulation.network import AdHocNetwork
-from roamq.manet.simulation.waypoint import RandomWaypoint, Walk
-from roamq.manet.simulation.workload import NumberInterval, abilities, detections, subscriptions
+from roamq.manet.simulation.positions import RecordedMovement, read_positions
+from roamq.manet.simulation.waypoint import Area, RandomWaypoint, Walk
+from roamq.manet.simulation.workload import (
+    NumberInterval,
+    abilities,
+    detections,
+    occurrences,
+    subscriptions,
+)
 
-SCHEMES = ("drip", "sf")
+SCHEMES = ("drip", "sf", "spray-and-wait", "prophet")
 SELECTIONS = ("ability", "random")
+DETECTS = ("node", "place")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +48,11 @@ class Setting:
     """Everything that describes a run, except its seed. The defaults are the paper's ([DRIP] section VI-A)."""
 
     scheme: str = "drip"
+    """How events spread between brokers; the regions are the same."""
     selection: str = "ability"
     """How brokers are chosen: by detecting ability, or at random."""
+    detects: str = "node"
+    """What ability decides: which node of the network detects an event, or which of those near an event's place."""
     nodes: int = 200
     range_m: float = 120.0
     delay_s_per_m: float = 50e-6
@@ -47,16 +63,18 @@ class Setting:
     """For how long the network runs on after that, to deliver the last events."""
     parameters: Parameters = field(default_factory=Parameters)
     walk: Walk = field(default_factory=Walk)
+    positions: str | None = None
+    """A file of recorded positions (`positions.read_positions`) in place of `walk`; its clients are the nodes."""
     workload: NumberInterval = field(default_factory=NumberInterval)
+    prophet: ProphetConstants = field(default_factory=ProphetConstants)
+    """The constants of the scheme `prophet`; others do not use them."""
     channel: Channel | None = None
     """The channel that all nodes share; None: a radio without contention."""
 
     def __post_init__(self) -> None:
-        if self.scheme not in SCHEMES:
-            raise ConfigError(f"scheme: {self.scheme!r} is no choice{choose_from(self.scheme, SCHEMES)}")
-        if self.selection not in SELECTIONS:
-            hint = choose_from(self.selection, SELECTIONS)
-            raise ConfigError(f"selection: {self.selection!r} is no choice{hint}")
+        _choose("scheme", self.scheme, SCHEMES)
+        _choose("selection", self.selection, SELECTIONS)
+        _choose("detects", self.detects, DETECTS)
         if self.nodes <= self.parameters.k:
             raise ConfigError(f"nodes must be more than the {self.parameters.k} brokers, got {self.nodes}")
 
@@ -80,10 +98,16 @@ class Setting:
         return asdict(self)
 
 
+def _choose(name: str, given: str, choices: Sequence[str]) -> None:
+    if given not in choices:
+        raise ConfigError(f"{name}: {given!r} is no choice{choose_from(given, choices)}")
+
+
 _PARTS: dict[str, type] = {
     "parameters": Parameters,
     "walk": Walk,
     "workload": NumberInterval,
+    "prophet": ProphetConstants,
     "channel": Channel,
 }
 
@@ -101,7 +125,8 @@ def build(setting: Setting, seed: int) -> AdHocNetwork:
     able = abilities(setting.nodes, setting.workload, ability)
     fitness = able if setting.selection == "ability" else choice.random(setting.nodes).tolist()
     filters = subscriptions(setting.nodes, setting.workload, wants)
-    mobility = RandomWaypoint(setting.nodes, setting.walk, moves)
+    recorded = recorded_movement(setting)
+    mobility = recorded or RandomWaypoint(setting.nodes, setting.walk, moves)
     field = Field(mobility, range_m=setting.range_m, delay_s_per_m=setting.delay_s_per_m)
     network = AdHocNetwork(
         [BrokerCandidate(fitness[node], node) for node in range(setting.nodes)],
@@ -111,20 +136,63 @@ def build(setting: Setting, seed: int) -> AdHocNetwork:
         spreading_of(setting),
         Random(int(chance.integers(2**63))),
         setting.channel,
+        recorded.presence if recorded else (),
     )
-    begin = setting.warm_up_s
-    for time, node, event in detections(able, setting.workload, begin, begin + setting.publishing_s, happens):
+    area = recorded.area if recorded else setting.walk.area
+    _schedule_events(network, setting, area, able, filters, happens)
+    return network
+
+
+def recorded_movement(setting: Setting) -> RecordedMovement | None:
+    """The movement in the setting's file of positions; None if nodes walk at random."""
+    if setting.positions is None:
+        return None
+    recorded = read_positions(Path(setting.positions))
+    if len(recorded.clients) != setting.nodes:
+        raise ConfigError(
+            f"nodes: {setting.positions} has {len(recorded.clients)} clients, and the setting {setting.nodes} nodes"
+        )
+    return recorded
+
+
+def _schedule_events(
+    network: AdHocNetwork,
+    setting: Setting,
+    area: Area,
+    able: list[float],
+    filters: Sequence[tuple[Filter, ...]],
+    random: np.random.Generator,
+) -> None:
+    """Give the engine every event: with the node that detects it, or with the place where it occurs."""
+
+    def publish(node: NodeId, event: Event) -> None:
         interested = sum(
             other != node and any(condition.matches(event) for condition in filters[other])
             for other in range(setting.nodes)
+            if other not in network.absent
         )
-        network.engine.at(time, network.publish, node, event, interested)
-    return network
+        network.publish(node, event, interested)
+
+    begin, end = setting.warm_up_s, setting.warm_up_s + setting.publishing_s
+    if setting.detects == "node":
+        for time, node, event in detections(able, setting.workload, begin, end, random):
+            network.engine.at(time, publish, node, event)
+    else:
+        witnesses = Witnesses(network, able, setting.workload, area, publish)
+        for occurrence in occurrences(setting.workload, begin, end, random):
+            network.engine.at(occurrence.time_s, witnesses.occur, occurrence)
 
 
 def spreading_of(setting: Setting) -> Callable[[], Spreading]:
     """What makes the spreading of each broker: the scheme decides."""
-    return Epidemic if setting.scheme == "sf" else partial(MultiCopyMultiDestination, setting.parameters.m)
+    m = setting.parameters.m
+    of_scheme: dict[str, Callable[[], Spreading]] = {
+        "drip": partial(MultiCopyMultiDestination, m),
+        "sf": Epidemic,
+        "spray-and-wait": partial(MultiCopyMultiDestination, m, per_subscriber=1),
+        "prophet": partial(Prophet, setting.prophet),
+    }
+    return of_scheme[setting.scheme]
 
 
 def run(setting: Setting, seed: int) -> list[Record]:

@@ -82,6 +82,12 @@ class Field:
         self._asked = {}
         self._audible = {}
 
+    def restore(self, node: NodeId) -> None:
+        """The node is there from now on: others hear it again."""
+        self._absent.discard(node)
+        self._asked = {}
+        self._audible = {}
+
     def split(self, wall_x_m: float | None) -> None:
         """Build a wall at this x, which no signal crosses from the next step on; None takes the wall away."""
         self._wall = wall_x_m

@@ -3,6 +3,7 @@
 All randomness comes from the generator that the network is given, so a seed determines a run.
 """
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from random import Random
 
@@ -62,7 +63,10 @@ class NodeShell:
 
 
 class AdHocNetwork:
-    """Nodes on a field, connected by a radio. `records` grows while the network runs."""
+    """Nodes on a field, connected by a radio. `records` grows while the network runs.
+
+    `presence` has for each node the times from when and until when it is there; without it, all are there always.
+    """
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class AdHocNetwork:
         new_spreading: Callable[[], Spreading],
         random: Random,
         channel: Channel | None = None,
+        presence: Sequence[tuple[Seconds, Seconds]] = (),
     ) -> None:
         self.engine = Engine()
         self.field = field
@@ -97,7 +102,16 @@ class AdHocNetwork:
                 self.engine, field, self._receive, self._link_failure, channel, random
             )
         for node in self.nodes:  # people do not switch on their devices at the same instant
-            self.engine.at(random.uniform(0.0, parameters.hello_s), node.start)
+            begins, ends = presence[node.me] if presence else (0.0, math.inf)
+            switched_on = begins + random.uniform(0.0, parameters.hello_s)
+            if begins > 0.0:
+                self.absent.add(node.me)
+                self.field.remove(node.me)
+                self.engine.at(switched_on, self._appear, node)
+            else:
+                self.engine.at(switched_on, node.start)
+            if ends < math.inf:
+                self.engine.at(max(ends, switched_on), self.remove, node.me)
         self.engine.after(STEP_S, self._step)
         self.engine.after(TRAFFIC_BIN_S, self._count_traffic)
 
@@ -144,6 +158,15 @@ class AdHocNetwork:
         self.field.remove(node)
         if self.nodes[node].broker is not None:
             self.records.append(Record("role", self.engine.now, broker=name_of(node), detail="vanished"))
+
+    def _appear(self, node: MobileNode) -> None:
+        """A node that was absent comes; during the first election it takes part in it, and later joins the others."""
+        self.absent.discard(node.me)
+        self.field.restore(node.me)
+        if self.engine.now < self.parameters.bootstrap_s:
+            node.start()
+        else:
+            node.join()
 
     def brokers(self) -> list[MobileNode]:
         """The nodes that are brokers now."""

@@ -17,6 +17,19 @@ Positions = NDArray[np.float64]
 """One row (x, y) in meters for each node."""
 
 
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A rectangle: its corner with the smallest coordinates, and its extent, in meters."""
+
+    corner_m: tuple[float, float]
+    extent_m: tuple[float, float]
+
+    def at(self, across: float, up: float) -> NDArray[np.float64]:
+        """The point at these shares of the width and the height."""
+        (x, y), (width, height) = self.corner_m, self.extent_m
+        return np.array((x + across * width, y + up * height))
+
+
 class Movement(Protocol):
     """A model of movement: it says where the nodes are. Callers ask for times in ascending order."""
 
@@ -38,6 +51,10 @@ class Walk:
             raise ConfigError(f"speed_m_s needs 0 < lowest <= highest, got {self.speed_m_s}")
         if not 0 <= self.pause_s[0] <= self.pause_s[1]:
             raise ConfigError(f"pause_s needs 0 <= shortest <= longest, got {self.pause_s}")
+
+    @property
+    def area(self) -> Area:
+        return Area((0.0, 0.0), (self.side_m, self.side_m))
 
 
 class RandomWaypoint:

@@ -2,7 +2,9 @@
 
 An event is an integer in [1, 100]. A subscription is an interval, with a uniform center and a length from a normal
 distribution with mean 5 and variance 2; half of the nodes subscribe. Events occur as a Poisson process, and the node
-that detects one is drawn in proportion to the detecting abilities, which follow a power law.
+that detects one is drawn in proportion to the detecting abilities, which follow a power law. It is drawn among all
+nodes (`detections`), or among those near the place where the event occurs (`occurrences`): the paper can be read in
+both ways (docs/drip.md, choice 0096).
 """
 
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
@@ -32,12 +35,16 @@ class NumberInterval:
     ability_exponent: float = 2.0
     """P(ability > x) = x ** (1 - exponent): the probability density falls with this power."""
     event_bytes: int = 512
+    sensing_m: float = 120.0
+    """How near a node must be to detect an event that has a place."""
 
     def __post_init__(self) -> None:
         if self.events_per_s <= 0 or not 0 <= self.subscribing <= 1 or self.ability_exponent <= 1:
             raise ConfigError(
                 f"needs events_per_s > 0, 0 <= subscribing <= 1 and ability_exponent > 1, got {self}"
             )
+        if self.sensing_m <= 0:
+            raise ConfigError(f"sensing_m must be positive, got {self.sensing_m}")
 
 
 class Detection(NamedTuple):
@@ -46,6 +53,17 @@ class Detection(NamedTuple):
     time_s: Seconds
     node: NodeId
     event: Event
+
+
+class Occurrence(NamedTuple):
+    """At this time an event with this value occurs at this place; nobody may be near enough to detect it."""
+
+    time_s: Seconds
+    place: tuple[float, float]
+    """The shares of the field's width and height."""
+    luck: float
+    """A uniform number that decides which of the nodes near the place detects the event."""
+    value: int
 
 
 def abilities(nodes: int, workload: NumberInterval, random: np.random.Generator) -> list[float]:
@@ -82,15 +100,34 @@ def detections(
     detected = [0] * len(ability)
     time = begin
     while (time := time + random.exponential(1.0 / workload.events_per_s)) < end:
-        node = int(np.searchsorted(share, random.random(), side="right"))
+        node = drawn_by_share(share, random.random())
         value = int(random.integers(LOWEST, HIGHEST + 1))
         detected[node] += 1
-        event = Event(
-            id=EventId(BrokerId(name_of(node)), detected[node]),
-            topic=TOPIC,
-            attributes={"value": value},
-            payload=bytes(workload.event_bytes),
-            published_at=time,
-            publisher=ClientId(name_of(node)),
-        )
-        yield Detection(time, node, event)
+        yield Detection(time, node, event_of(node, detected[node], value, time, workload))
+
+
+def occurrences(
+    workload: NumberInterval, begin: Seconds, end: Seconds, random: np.random.Generator
+) -> Iterator[Occurrence]:
+    """The events in order of time, each at a uniform place of the field."""
+    time = begin
+    while (time := time + random.exponential(1.0 / workload.events_per_s)) < end:
+        across, up, luck = random.random(3).tolist()
+        yield Occurrence(time, (across, up), luck, int(random.integers(LOWEST, HIGHEST + 1)))
+
+
+def drawn_by_share(share: NDArray[np.float64], luck: float) -> int:
+    """The index that a uniform number falls on; `share` ascends to 1."""
+    return int(np.searchsorted(share, luck, side="right"))
+
+
+def event_of(node: NodeId, number: int, value: int, time: Seconds, workload: NumberInterval) -> Event:
+    """The event that this node detects as its `number`-th."""
+    return Event(
+        id=EventId(BrokerId(name_of(node)), number),
+        topic=TOPIC,
+        attributes={"value": value},
+        payload=bytes(workload.event_bytes),
+        published_at=time,
+        publisher=ClientId(name_of(node)),
+    )
