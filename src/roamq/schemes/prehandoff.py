@@ -106,7 +106,7 @@ class PreHandoff(Scheme):
     def expectation_of(self, options: PreHandoffOptions) -> Expectation:
         return Expectation(
             self.me,
-            self.setup.region or region_from(options),
+            region_from(options) or self.setup.region,
             Choice(options.choose),
             cone_deg=options.cone_deg,
             lead_s=options.lead_s,
