@@ -18,6 +18,7 @@ from roamq.reproduce import pre, pre_literal
 from roamq.reproduce.evidence import ScriptedEvidence
 from roamq.reproduce.pre_film import one_client
 from roamq.reproduce.registry import Verdict
+from roamq.schemes.parts.locations import Choice
 
 Rows = list[dict[str, Any]]
 
@@ -137,7 +138,7 @@ def test_the_full_campaign_varies_what_it_says() -> None:
     assert {(job.scheme, job.params["link.delay_s"]) for job in jobs} == {
         (scheme, str(delay)) for scheme in ("prehandoff", "standard") for delay in pre.FULL.delays_s
     }
-    assert {job.params["scheme.choose"] for job in pre.cost_jobs(False)} == {"all", "border", "ahead", "cone"}
+    assert {job.params["scheme.choose"] for job in pre.cost_jobs(False)} == set(Choice)
     assert len({job.run_id for job in pre.cost_jobs(False)}) == len(pre.cost_jobs(False))
 
 

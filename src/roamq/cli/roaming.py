@@ -1,6 +1,5 @@
 """`roamq bench roaming`: the papers' testbed on real broker processes, beside what the simulator predicts."""
 
-import json
 import tempfile
 from pathlib import Path
 
@@ -9,11 +8,7 @@ import click
 from roamq.cli.options import json_option, results_folder
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
-
-FAULTS = (
-    '[{{ at_s = {crash:.1f}, kind = "crash", target = "b3", duration_s = 1.0 }},'
-    ' {{ at_s = {cut:.1f}, kind = "cut", target = "b2-b6", duration_s = 2.0 }}]'
-)
+from roamq.core.errors import ConfigError
 
 
 @click.command()
@@ -21,7 +16,7 @@ FAULTS = (
     "--scheme",
     "schemes",
     multiple=True,
-    help="A mobility scheme; repeatable.  [default: standard, proactive]",
+    help="A mobility scheme; repeatable.  [default: standard, proactive; with --streets prehandoff]",
 )
 @click.option(
     "--pattern",
@@ -48,9 +43,13 @@ FAULTS = (
 )
 @click.option(
     "--faults/--no-faults",
-    default=True,
-    show_default=True,
-    help="Kill a broker and cut a link.",
+    default=None,
+    help="Kill a broker and cut a link.  [default: faults; none with --streets]",
+)
+@click.option(
+    "--streets",
+    is_flag=True,
+    help="Drive through the streets of a city, report cells, and count how many handoffs find a virtual consumer.",
 )
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Seed of moves, filters and publications."
@@ -69,7 +68,8 @@ def command(
     seconds: float,
     rate: float,
     compress: float,
-    faults: bool,
+    faults: bool | None,
+    streets: bool,
     seed: int,
     quick: bool,
     out: Path | None,
@@ -82,57 +82,43 @@ def command(
     check` does, stand in the last columns. The exit code is 1 if a client with QoS 1 or 2 lost a message, received one
     twice (other than a redelivery marked DUP), or received messages out of order.
 
+    With --streets, nine brokers serve the areas of a city, and clients drive through its streets for --seconds. They
+    report the cells they enter, as phones do for `prehandoff`. Two numbers are printed beside the simulator's: how many
+    handoffs found a filled virtual consumer, and how long a client waited for its first waiting message.
+
     \b
     Examples:
       roamq bench roaming --quick
+      roamq bench roaming --streets --clients 60 --scheme prehandoff --scheme standard
       roamq bench roaming --scheme proactive --scheme standard --pattern RND --pattern NBR
       roamq bench roaming --quick --out runs/live
     """
-    from roamq.cli.live_runner import LIVE_BROKERS
     from roamq.cli.model_column import add_model, model_data
+    from roamq.cli.roaming_jobs import RoamingLoad, street_jobs, testbed_jobs
     from roamq.cli.simulate import KEY_METRICS, key_numbers
     from roamq.pipeline.campaign import run_campaign
-    from roamq.pipeline.jobs import SIMULATOR, Job
     from roamq.pipeline.model_check import model_of_folder
+    from roamq.pipeline.prehandoff import prehandoff_summary
     from roamq.pipeline.results import rows_of, run_rows, summary_rows
     from roamq.pipeline.roaming import reconnects
     from roamq.pipeline.session import SparkSettings, open_session
-    from roamq.sim.scenario import load_scenario
 
+    if streets and (patterns or faults):
+        raise ConfigError(
+            "--streets: clients follow streets and nothing is broken; leave out --pattern and --faults"
+        )
     if out is not None:
         results_folder(out)
     if quick:
         clients, seconds = 30, 10.0
-    jobs = []
-    for pattern in patterns or ("NBR",):
-        for scheme in schemes or ("standard", "proactive"):
-            overrides = {
-                "clients": str(clients),
-                "duration_s": str(seconds + 3),
-                "warmup_s": "0",
-                "drain_s": "30",
-                "mobility.pattern": pattern,
-                "mobility.connect_s": str(60 / compress),
-                "mobility.disconnect_s": str(12 / compress),
-                "mobility.handoff_s": str(3 / compress),
-                "workload.rate": str(rate),
-                "workload.begin_s": "3",
-            }
-            if faults:
-                overrides["faults"] = FAULTS.format(crash=3 + seconds / 3, cut=3 + seconds / 2)
-            scenario = load_scenario("testbed", scheme=scheme, overrides=overrides)
-            payload = json.loads(scenario.to_json())
-            for label, runner in (("live", LIVE_BROKERS), ("simulated", SIMULATOR)):
-                jobs.append(
-                    Job(
-                        scenario="testbed",
-                        scheme=f"{scheme} {pattern} {label}",
-                        seed=seed,
-                        payload=payload,
-                        runner=runner,
-                        replay="roamq bench roaming",
-                    )
-                )
+    load = RoamingLoad(clients, seconds, rate, compress, seed)
+    jobs = (
+        street_jobs(schemes or ("prehandoff",), load)
+        if streets
+        else testbed_jobs(
+            schemes or ("standard", "proactive"), patterns or ("NBR",), load, faults=faults is not False
+        )
+    )
     with (
         tempfile.TemporaryDirectory(prefix="roamq-roaming-") as unkept,
         open_session(
@@ -142,34 +128,45 @@ def command(
     ):
         folder = Path(unkept) if out is None else out / "campaign"
         campaign = run_campaign(spark, jobs, folder, progress=report)
-        numbers, runs = summary_rows(campaign), run_rows(campaign)
+        numbers = summary_rows(campaign, list(KEY_METRICS) if streets else None)
+        runs = run_rows(campaign)
         waits = rows_of(campaign, reconnects)
-        report.phase("asking the model")
-        model = model_of_folder(folder)
+        expected = rows_of(campaign, prehandoff_summary) if streets else []
+        model = {}
+        if not streets:
+            report.phase("asking the model")
+            model = model_of_folder(folder)
     failed = [run for run in runs if run.status != "ok"]
     if as_json:
         print_json(
             {
                 "summary": [row._asdict() for row in numbers],
                 "reconnects": waits,
+                "prehandoff": expected,
                 "runs": [row._asdict() for row in runs],
                 "model": model_data(model),
             }
         )
     else:
-        columns, rows = add_model(*key_numbers(numbers), model)
+        columns, rows = key_numbers(numbers)
+        if not streets:
+            columns, rows = add_model(columns, rows, model)
         print_table(columns, rows, numeric=[*KEY_METRICS.values(), "runs"])
-        print_waits(waits)
+        if streets:
+            print_hits(waits, expected)
+        else:
+            print_waits(waits)
     for run in failed:
         click.echo(f"{run.scheme}: {run.status}: {run.error}", err=True)
     raise SystemExit(1 if failed else 0)
 
 
+def ms(seconds: object) -> str:
+    return "-" if not isinstance(seconds, float) else f"{seconds * 1000:.1f}"
+
+
 def print_waits(rows: list[dict[str, object]]) -> None:
     """Print how long clients wait for their first message, at the broker they had left and at another one."""
-
-    def ms(value: object) -> str:
-        return "-" if not isinstance(value, float) else f"{value * 1000:.1f}"
 
     def ratio(row: dict[str, object]) -> str:
         same, moved = row["same_median_s"], row["moved_median_s"]
@@ -189,4 +186,29 @@ def print_waits(rows: list[dict[str, object]]) -> None:
     columns = ["scheme", "came back", "median ms", "moved", "median ms ", "moved / came back"]
     print_table(
         columns, table, title="First message after a reconnect, where one was waiting", numeric=columns[1:]
+    )
+
+
+def print_hits(waits: list[dict[str, object]], expected: list[dict[str, object]]) -> None:
+    """Print how many handoffs found a filled virtual consumer, and how long clients waited for what was waiting."""
+    measured = {(row["scheme"], row["metric"]): row["mean"] for row in expected}
+
+    def number(scheme: object, metric: str, digits: int) -> str:
+        value = measured.get((scheme, metric))
+        return f"{value:.{digits}f}" if isinstance(value, float) else "-"
+
+    table = [
+        [
+            row["scheme"],
+            number(row["scheme"], "handoffs", 0),
+            number(row["scheme"], "hit_pct", 1),
+            row["moved"],
+            ms(row["moved_median_s"]),
+            ms(row["moved_p95_s"]),
+        ]
+        for row in sorted(waits, key=lambda row: str(row["scheme"]))
+    ]
+    columns = ["scheme", "handoffs", "hit rate %", "with a message waiting", "median ms", "95% ms"]
+    print_table(
+        columns, table, title="Handoffs, and the first waiting message after them", numeric=columns[1:]
     )

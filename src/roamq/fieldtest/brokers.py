@@ -24,9 +24,11 @@ START_S_MAX = 60.0
 class Relay:
     """Passes bytes between two brokers while it is up."""
 
-    def __init__(self, target: int, port: int) -> None:
+    def __init__(self, target: int, port: int, delay_s: float = 0.0) -> None:
         self.target = target
         self.port = port
+        self.delay_s = delay_s
+        """How long every byte is under way; on loopback alone it would be no time."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._passing: set[asyncio.Task[Any]] = set()
@@ -64,11 +66,29 @@ class Relay:
         self._writers -= {writer, far_writer}
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        arriving = asyncio.create_task(self._arrive(under_way, writer)) if self.delay_s else None
         with suppress(OSError, asyncio.IncompleteReadError):
             while data := await reader.read(65536):
+                if arriving is not None:
+                    under_way.put_nowait((asyncio.get_running_loop().time() + self.delay_s, data))
+                else:
+                    writer.write(data)
+                    await writer.drain()
+        if arriving is not None:
+            arriving.cancel()
+        writer.transport.abort()
+
+    async def _arrive(
+        self, under_way: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+    ) -> None:
+        """Pass bytes on in their order, each when it has been under way for long enough."""
+        with suppress(OSError):
+            while True:
+                due, data = await under_way.get()
+                await asyncio.sleep(due - asyncio.get_running_loop().time())
                 writer.write(data)
                 await writer.drain()
-        writer.transport.abort()
 
 
 class BrokerProcesses:
@@ -83,11 +103,11 @@ class BrokerProcesses:
         options: Mapping[str, Any],
         durability: str,
         console_token: str | None = None,
+        link_delay_s: float = 0.0,
     ) -> None:
         self.topology = topology
         self.folder = folder
-        self.names = {f"b{number}": broker for number, broker in enumerate(topology.brokers, 1)}
-        self.short = {broker: short for short, broker in self.names.items()}
+        self.names = [str(broker) for broker in topology.brokers]
         text = local_network(
             len(topology.brokers),
             scheme=scheme,
@@ -95,18 +115,20 @@ class BrokerProcesses:
             records=folder / "records",
             scheme_options=dict(options),
             console_token=console_token,
+            names=self.names,
         )
         self._console_token = console_token
-        links = [[self.short[a], self.short[b]] for a, b in topology.links]
+        links = [[str(a), str(b)] for a, b in topology.links]
         # The simulation sends along the links, too.
         self._text = text.replace("[network]\n", f'[network]\npaths = "links"\nlinks = {to_toml(links)}\n', 1)
-        self.ports = {short: int(port) for short, port in self._all(r'kind = "mqtt", port = (\d+)').items()}
-        self._link_ports = {short: int(port) for short, port in self._all(r"link_port = (\d+)").items()}
+        self.ports = {name: int(port) for name, port in self._all(r'kind = "mqtt", port = (\d+)').items()}
+        self._link_ports = {name: int(port) for name, port in self._all(r"link_port = (\d+)").items()}
         ends = [(a, b) for a, b in links] + [(b, a) for a, b in links]
         taken = {int(port) for port in re.findall(r"port = (\d+)", self._text)}
         free = free_ports(len(ends), but=taken)
         self.relays = {
-            (a, b): Relay(self._link_ports[b], port) for (a, b), port in zip(ends, free, strict=True)
+            (a, b): Relay(self._link_ports[b], port, link_delay_s)
+            for (a, b), port in zip(ends, free, strict=True)
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -121,16 +143,16 @@ class BrokerProcesses:
         for section in self._text.split("[brokers.")[1:]:
             match = re.search(pattern, section)
             assert match is not None
-            found[section.partition("]")[0]] = match.group(1)
+            found[section.partition("]")[0].strip('"')] = match.group(1)
         return found
 
-    def _config_of(self, short: str) -> Path:
+    def _config_of(self, name: str) -> Path:
         """The same network as seen by one broker: its neighbours' link ports are our relays'."""
         text = self._text
         for (a, b), relay in self.relays.items():
-            if a == short:
+            if a == name:
                 text = text.replace(f"link_port = {self._link_ports[b]}\n", f"link_port = {relay.port}\n")
-        path = self.folder / short / "network.toml"
+        path = self.folder / name / "network.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
@@ -138,52 +160,47 @@ class BrokerProcesses:
     async def start(self) -> None:
         for relay in self.relays.values():
             await relay.up()
-        for short in self.names:
-            self._spawn(short)
-        await asyncio.gather(*(self._listening(short) for short in self.names))
+        for name in self.names:
+            self._spawn(name)
+        await asyncio.gather(*(self._listening(name) for name in self.names))
 
-    def _spawn(self, short: str) -> None:
-        command = serve_command(self._config_of(short), short)
-        with (self.folder / short / "log").open("ab") as log:
-            self.processes[short] = subprocess.Popen(
+    def _spawn(self, name: str) -> None:
+        command = serve_command(self._config_of(name), name)
+        with (self.folder / name / "log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
 
-    async def _listening(self, short: str) -> None:
+    async def _listening(self, name: str) -> None:
         deadline = asyncio.get_running_loop().time() + START_S_MAX
         while asyncio.get_running_loop().time() < deadline:
-            if self.processes[short].poll() is not None:
-                said = (self.folder / short / "log").read_text(errors="replace").strip().splitlines()[-1:]
-                raise RoamqError(f"broker {short} ended as it started: {''.join(said)}")
+            if self.processes[name].poll() is not None:
+                said = (self.folder / name / "log").read_text(errors="replace").strip().splitlines()[-1:]
+                raise RoamqError(f"broker {name} ended as it started: {''.join(said)}")
             with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", self.ports[short])
+                _, writer = await asyncio.open_connection("127.0.0.1", self.ports[name])
                 writer.close()
                 return
             await asyncio.sleep(0.05)
-        raise RoamqError(f"broker {short} does not listen after {START_S_MAX:.0f} s")
+        raise RoamqError(f"broker {name} does not listen after {START_S_MAX:.0f} s")
 
     def kill(self, broker: str) -> None:
-        process = self.processes[self.short[broker]]  # type: ignore[index]
+        process = self.processes[broker]
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         _end(process)
 
     async def restart(self, broker: str) -> None:
-        short = self.short[broker]  # type: ignore[index]
-        self._spawn(short)
-        await self._listening(short)
+        self._spawn(broker)
+        await self._listening(broker)
 
     async def cut(self, a: str, b: str) -> None:
-        for pair in self._pair(a, b):
+        for pair in ((a, b), (b, a)):
             await self.relays[pair].down()
 
     async def mend(self, a: str, b: str) -> None:
-        for pair in self._pair(a, b):
+        for pair in ((a, b), (b, a)):
             await self.relays[pair].up()
-
-    def _pair(self, a: str, b: str) -> list[tuple[str, str]]:
-        x, y = self.short[a], self.short[b]  # type: ignore[index]
-        return [(x, y), (y, x)]
 
     async def stop(self) -> None:
         for process in self.processes.values():

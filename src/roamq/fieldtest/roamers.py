@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import cast
 
 from roamq.core.records import Record
+from roamq.net.clients.requests import LOCATION_TOPIC
 from roamq.net.device import Device, ReceivedMessage
 from roamq.sim.mobility import Step
 
@@ -48,11 +49,11 @@ class RoamingClient:
         self._asked_at: float | None = None
         self._came_from: str | None = None
 
-    async def connect(self, broker: str, *, clean: bool = False) -> bool:
-        """Connect to a broker; return whether it accepted the connection."""
+    async def connect(self, broker: str, *, clean: bool = False, cell: str | None = None) -> bool:
+        """Connect to a broker, from a cell if one is known; return whether the broker accepted the connection."""
         self.vanish()
         asked_at = self.clock()
-        hello = self.device.connect(clean=clean, previous=self.last)
+        hello = self.device.connect(clean=clean, previous=self.last, cell=cell)
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(
                 lambda: _Socket(self.device, hello, self._lost), "127.0.0.1", self.ports[broker]
@@ -142,7 +143,7 @@ class RoamingSubscriber(RoamingClient):
         )
 
     async def follow(self, steps: Iterator[Step], until_s: float) -> None:
-        """Connect and vanish as the mobility model says, until the field test ends."""
+        """Connect, report cells and vanish as the mobility model says, until the field test ends."""
         for step in steps:
             if step.time_s >= until_s:
                 return
@@ -150,7 +151,9 @@ class RoamingSubscriber(RoamingClient):
             if step.broker is None:
                 self.vanish()
             elif step.broker != self.at:
-                await self.connect(step.broker)
+                await self.connect(step.broker, cell=step.cell)
+            elif step.cell is not None:
+                self.send(self.device.publish(LOCATION_TOPIC, step.cell.encode(), qos=0))
 
     async def settle(self, brokers: list[str]) -> None:
         """The test is over: connect to any broker, so that it can deliver what is still owed."""

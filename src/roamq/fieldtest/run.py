@@ -3,7 +3,8 @@
 The payload is the simulator's scenario, so the moves, filters and publications of a seed are the same; time is the
 wall clock's. What clients see is written as the records that the simulator writes, and the same Spark queries measure
 both. QoS 0 promises nothing, so those clients are measured by what they received. Only the brokers know whether a
-message was delivered live, from the store, or after a transfer: their records tell (`ways`).
+message was delivered live, from the store, or after a transfer (`ways`), and what became of virtual consumers
+(`prehandoffs`): their records tell.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from roamq.core.records import Record
 from roamq.fieldtest.brokers import BrokerProcesses
 from roamq.fieldtest.roamers import RoamingClient, RoamingSubscriber
 from roamq.net.clients.mqtt.codec import Properties
+from roamq.net.clock import SteadyClock
 from roamq.net.device import Device
 from roamq.sim.options import Fault
 from roamq.sim.scenario import Scenario, checked, mobility_of, topology_of, workload_of, world_of
@@ -35,12 +37,21 @@ SETTLED_S = 1.0
 PUBLISH_QOS = 2
 CONSOLE_FILE = "console_file"
 """In the payload of a run: a file to write the address of a console to."""
+LINK_DELAY_S = "link_delay_s"
+"""In the payload of a run: how long bytes are under way between two brokers; without it, as long as on loopback."""
 
 
 class FieldTest:
     """One scenario, one seed, real brokers."""
 
-    def __init__(self, scenario: Scenario, seed: int, folder: Path, console_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        folder: Path,
+        console_file: Path | None = None,
+        link_delay_s: float = 0.0,
+    ) -> None:
         """`console_file`: where to write the address of a console, while the brokers run."""
         self.scenario = scenario
         self.seed = seed
@@ -55,12 +66,13 @@ class FieldTest:
             options=options,
             durability="process",
             console_token=secrets.token_urlsafe(24) if console_file is not None else None,
+            link_delay_s=link_delay_s,
         )
         self.records: list[Record] = []
         self.expected: dict[ClientId, set[tuple[str, int]]] = {}
         self._index: MatchIndex[ClientId] = MatchIndex()
         self._begin = 0.0
-        self.ports = {str(broker): self.brokers.ports[short] for short, broker in self.brokers.names.items()}
+        self._begin_wall_s = 0.0
         self.subscribers: list[RoamingSubscriber] = []
 
     def clock(self) -> float:
@@ -77,7 +89,7 @@ class FieldTest:
             self._console_file.touch(mode=0o600)
             self._console_file.write_text(self.brokers.console_url)
         try:
-            self._begin = asyncio.get_running_loop().time()
+            self._begin, self._begin_wall_s = asyncio.get_running_loop().time(), SteadyClock().now()
             world = world_of(scenario, self.topology)
             load, model = workload_of(scenario), mobility_of(scenario)
             moving = []
@@ -104,7 +116,7 @@ class FieldTest:
 
     def _subscriber(self, number: int) -> RoamingSubscriber:
         qos = QUALITIES[number % len(QUALITIES)]
-        client = RoamingSubscriber(f"c{number}", self.ports, self.clock, qos, shows_ticket=True)
+        client = RoamingSubscriber(f"c{number}", self.brokers.ports, self.clock, qos, shows_ticket=True)
         self.subscribers.append(client)
         self.expected[ClientId(client.device.name)] = set()
         return client
@@ -113,7 +125,7 @@ class FieldTest:
         """Publish from one place; connect to the broker again if it falls."""
         name = f"p{number}"
         device = Device(name, lambda message: None)
-        client = RoamingClient(device, self.ports, self.clock)
+        client = RoamingClient(device, self.brokers.ports, self.clock)
 
         for count, publication in enumerate(publisher.publications, 1):
             if publication.time_s >= self.scenario.duration_s:
@@ -193,6 +205,7 @@ class FieldTest:
                 else record
                 for record in client.records
             ]
+        self.records += prehandoffs(self.folder / "records", self._begin_wall_s)
         self.records.sort(key=lambda record: record.time_s)
         findings = {
             "loss": self._owed(),
@@ -233,11 +246,20 @@ def ways(folder: Path) -> dict[tuple[str | None, str | None, int | None], str]:
     }
 
 
+def prehandoffs(folder: Path, begin_wall_s: float) -> list[Record]:
+    """What the brokers say of virtual consumers, at the times of a field test that began at this wall time."""
+    table = pq.read_table(folder, columns=["position", *Record._fields])
+    rows = table.filter(pc.field("kind") == "prehandoff").sort_by("position").to_pylist()
+    found = [Record(**{name: row[name] for name in Record._fields}) for row in rows]
+    return [record._replace(time_s=record.time_s - begin_wall_s) for record in found]
+
+
 def run_job(payload: Mapping[str, Any], seed: int) -> list[Record]:
     """The campaign's runner: the simulator's payload, on real brokers."""
     plain = dict(payload)
-    console = plain.pop(CONSOLE_FILE, None)
+    console, delay_s = plain.pop(CONSOLE_FILE, None), plain.pop(LINK_DELAY_S, 0.0)
     scenario = checked(plain, Source("field test"))
     with tempfile.TemporaryDirectory(prefix="roamq-field-") as folder:
-        test = FieldTest(scenario, seed, Path(folder), Path(console) if console is not None else None)
+        console_file = Path(console) if console is not None else None
+        test = FieldTest(scenario, seed, Path(folder), console_file, delay_s)
         return asyncio.run(test.run())

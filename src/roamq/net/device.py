@@ -78,12 +78,14 @@ class Device:
 
     # --- saying -------------------------------------------------------------------------------------------
 
-    def connect(self, *, clean: bool = False, previous: str | None = None) -> bytes:
+    def connect(self, *, clean: bool = False, previous: str | None = None, cell: str | None = None) -> bytes:
         """The first bytes of a new connection; whatever the last one left half-read is gone."""
         self.is_open = False
         self.refused = self.closed_because = None
         self._decoder = Decoder(self.version)
         told = [("roamq-previous", previous)] if previous else []
+        if cell:
+            told.append(("roamq-cell", cell))
         if self.shows_ticket:
             told.append(("roamq-ticket", self.ticket))
         properties = NO_PROPERTIES

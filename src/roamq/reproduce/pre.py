@@ -45,6 +45,8 @@ class Size(NamedTuple):
     duration_s: float
     jit_seeds: int
     jit_duration_s: float
+    least_probabilities: tuple[float, ...] = (0.02, 0.05, 0.1)
+    """With the learned movement pattern: how likely a server must be to get a virtual consumer."""
     hysteresis_s: tuple[float, ...] = (0.0, 15.0, 60.0)
 
 
@@ -58,7 +60,7 @@ FULL = Size(
     jit_seeds=3,
     jit_duration_s=1500.0,
 )
-QUICK = Size((0.5, 2.0), (1.0, 2.0), (2.0,), (90.0,), 2, 600.0, 2, 600.0)
+QUICK = Size((0.5, 2.0), (1.0, 2.0), (2.0,), (90.0,), 2, 600.0, 2, 600.0, least_probabilities=(0.05,))
 
 
 def size(quick: bool) -> Size:
@@ -252,6 +254,9 @@ OF_WHAT = {
 }
 
 
+LEARNED = "learned pattern, at least"
+
+
 def variants(quick: bool) -> dict[str, dict[str, str]]:
     """How servers are chosen: name -> options."""
     chosen = size(quick)
@@ -266,6 +271,8 @@ def variants(quick: bool) -> dict[str, dict[str, str]]:
         }
     for cone in chosen.cones_deg:
         found[f"cone of {cone:g} degrees"] = {"scheme.choose": "cone", "scheme.cone_deg": str(cone)}
+    for least in chosen.least_probabilities:
+        found[f"{LEARNED} {least:g}"] = {"scheme.choose": "learned", "scheme.least_probability": str(least)}
     return found
 
 
@@ -327,7 +334,7 @@ def border_cells_cost_less_than_all_neighbors(evidence: Evidence) -> Outcome:
     return judgement.outcome(
         f"hit rate {costs.mean(border, 'hit_pct'):.1f}% against {costs.mean(every, 'hit_pct'):.1f}%; "
         + ", ".join(f"{share.mean:.0%} of {OF_WHAT[metric]}" for metric, share in shares.items()),
-        note=by_direction_and_speed(costs),
+        note=f"{by_direction_and_speed(costs)}; {by_movement_pattern(costs)}",
         figures=[relative_costs(costs), trade(costs)],
         tables=[cost_table(costs)],
     )
@@ -351,11 +358,23 @@ def by_direction_and_speed(costs: Costs) -> str:
     )
 
 
+def by_movement_pattern(costs: Costs) -> str:
+    """Section 2.3's pattern in a sentence, at each least probability."""
+    border, number = "border cells", "virtual_consumers_per_handoff"
+    told = [
+        f"{name.removeprefix(LEARNED).strip()}: {1 - costs.mean(name, number) / costs.mean(border, number):.1%} fewer "
+        f"virtual consumers, hit rate {costs.mean(name, 'hit_pct'):.2f}%"
+        for name in costs.names
+        if name.startswith(LEARNED)
+    ]
+    return f"chosen by a pattern learned during the run, by least probability: {', '.join(told)}"
+
+
 def relative_costs(costs: Costs) -> Figure:
     shown = [
         "all neighbors",
         "border cells",
-        *(name for name in costs.names if name.endswith(("haste 1", "haste 2"))),
+        *(name for name in costs.names if name.endswith(("haste 1", "haste 2", f"{LEARNED} 0.05"))),
     ]
     return Figure(
         title="What a handoff costs, by how servers are chosen (all neighbors = 100%)",
@@ -393,9 +412,10 @@ def trade(costs: Costs) -> Figure:
         series("streets ahead", named("streets ahead, haste")),
         series(f"streets ahead, limit {LIMIT_KMH} km/h", named("streets ahead, limit")),
         series("cone ahead", named("cone")),
+        series("learned pattern", named(LEARNED)),
     ]
     return Figure(
-        title="Areas chosen from direction and speed: misses by virtual consumers",
+        title="Areas chosen from direction and speed, or a learned pattern: misses by virtual consumers",
         kind="line",
         x_label="virtual consumers per handoff",
         y_label="handoffs that find no virtual consumer, %",
@@ -404,7 +424,8 @@ def trade(costs: Costs) -> Figure:
         caption=(
             "Streets ahead: areas from when on the client can be there, by street from where it came into its cell, "
             "at so many times (haste) the speed it was seen at, or no faster than the limit allows. Cone "
-            "ahead: areas within an angle of its direction. All have the same journeys; at the level of border "
+            "ahead: areas within an angle of its direction. Learned pattern: areas that clients who came the same way "
+            "went to often enough, learned during the run. All have the same journeys; at the level of border "
             "cells only those are missed whom the paper's algorithm misses too."
         ),
     )

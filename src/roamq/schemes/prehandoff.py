@@ -24,7 +24,6 @@ from roamq.core.ports import TimerKey
 from roamq.core.read_elsewhere import skip_to, start_over
 from roamq.geo.cells import Cell, is_cell
 from roamq.schemes.base import Scheme, SchemeOptions, Setup
-from roamq.schemes.beside import Beside
 from roamq.schemes.messages.handover import NoContext
 from roamq.schemes.messages.prehandoff import (
     AskExpected,
@@ -41,11 +40,13 @@ from roamq.schemes.messages.prehandoff import (
     WasAway,
 )
 from roamq.schemes.parts.locations import Choice, Expectation, LocationTable
+from roamq.schemes.parts.movement_pattern import MovementPattern
 from roamq.schemes.parts.own_steps import OwnSteps
 from roamq.schemes.parts.preforwarding import Preforwarding
 from roamq.schemes.parts.replacing import Replacements
 from roamq.schemes.parts.virtual_consumers import VirtualConsumer, VirtualConsumers, note
 from roamq.schemes.parts.whereabouts import Arriving, Claim
+from roamq.schemes.prehandoff_beside import PreHandoffBeside
 from roamq.schemes.prehandoff_options import PreHandoffOptions, region_from
 
 INSTANT_S = 1e-6
@@ -86,6 +87,8 @@ class PreHandoff(Scheme):
         self.replacements = self.add(Replacements(contexts, mailbox, self.handover, self.virtual))
         self.preforwarding = self.add(Preforwarding(contexts, mailbox, self.handover, close=self.close))
         self.table = LocationTable()
+        self.pattern = MovementPattern(self.me)
+        self.pattern.warm_start(options.warm_start)
         self.expectation = self.expectation_of(options)
         self.moving_s = options.moving_s
         self.behind_s: dict[ClientId, dict[BrokerId, Seconds]] = {}
@@ -106,12 +109,14 @@ class PreHandoff(Scheme):
     def expectation_of(self, options: PreHandoffOptions) -> Expectation:
         return Expectation(
             self.me,
-            self.setup.region or region_from(options),
+            region_from(options) or self.setup.region,
             Choice(options.choose),
             cone_deg=options.cone_deg,
             lead_s=options.lead_s,
             haste=options.haste,
             limit_mps=options.limit_mps,
+            pattern=self.pattern,
+            least_probability=options.least_probability,
         )
 
     # --- A1, at ESi: the client registers -----------------------------------------------------------------
@@ -121,6 +126,8 @@ class PreHandoff(Scheme):
         if not is_cell(cell):
             return  # a client may say anything; one that is nowhere is expected nowhere
         has_crossed = self.table.saw(client, Cell(cell), self.host.now())
+        if has_crossed:
+            self.expectation.learn(client, self.table)
         context = self.contexts.get(client)
         if context is not None and context.mode is Mode.SERVING:
             if has_crossed:
@@ -250,11 +257,10 @@ class PreHandoff(Scheme):
             self.a1_register(self.contexts[client])
             return
         if context is not None:
-            self.preforwarding.cancel_all(
-                context
-            )  # where the client went from here is known, or will be said
+            self.preforwarding.cancel_all(context)  # where it went from here is known, or will be said
             self.whereabouts.leave_behind(context)
         virtual = self.virtual.get(client)
+        self.pattern.forget(client)  # where it went from here, last time, was not heard
         self.table.arrived(client, old_broker, virtual.speed_mps if virtual is not None else None)
         if virtual is not None and self.is_usable(virtual, old_broker, ticket):
             self.a1_replace(client, ticket)
@@ -399,16 +405,19 @@ class PreHandoff(Scheme):
     def forget(self, client: ClientId) -> None:
         """Where the client was, and how it moved, does not matter any more."""
         self.table.forget(client)
+        self.pattern.forget(client)
         self.moving.discard(client)
         self.left_s.pop(client, None)
         self.behind_s.pop(client, None)
 
     def hand_over(self, context: Context, claim: Claim) -> None:
+        self.pattern.left(context.client, claim.epoch.broker)
         self.tell_if_away(context.client, claim.epoch)
         self.preforwarding.cancel_all(context)
         self.handover.step_2_hand_over(context, claim)
 
     def on_replaced(self, server: BrokerId, message: Replaced) -> None:
+        self.pattern.left(message.client, server)
         self.tell_if_away(message.client, message.successor)
         self.preforwarding.on_replaced(server, message)
 
@@ -468,33 +477,3 @@ class PreHandoff(Scheme):
     def guaranteed(cls, options: SchemeOptions) -> frozenset[str]:
         assert isinstance(options, PreHandoffOptions)
         return frozenset({"leak"}) if options.literal else cls.guarantees
-
-
-class PreHandoffBeside(Beside):
-    """PreHandoff beside other schemes."""
-
-    scheme: PreHandoff
-
-    def set_options(self, options: SchemeOptions) -> None:
-        super().set_options(options)
-        assert isinstance(options, PreHandoffOptions)
-        self.scheme.expectation = self.scheme.expectation_of(options)
-        self.scheme.moving_s = options.moving_s
-        self.scheme.virtual.lease_s = options.lease_s
-
-    def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
-        return self.scheme.virtual.get(client) is not None
-
-    def let_go(self, client: ClientId) -> None:
-        self.scheme.virtual.end(client)
-
-    def withdraw(self, context: Context) -> None:
-        self.scheme.preforwarding.cancel_all(context)
-        if context.client in self.scheme.moving:  # else they are another scheme's, for another class
-            for timer in ("moving", "nearing", "lingering"):
-                self.scheme.host.cancel_timer((timer, context.client))
-        self.scheme.forget(context.client)
-
-    def adopt(self, context: Context) -> None:
-        if context.mode is Mode.SERVING:
-            self.scheme.a1_register(context)

@@ -12,6 +12,7 @@ from roamq.geo.cells import Place
 from roamq.geo.region import Region
 from roamq.schemes.base import SchemeOptions
 from roamq.schemes.parts.locations import Choice
+from roamq.schemes.parts.movement_pattern import Row, rows_of
 from roamq.schemes.parts.virtual_consumers import LEASE_S
 
 
@@ -28,7 +29,8 @@ class PreHandoffOptions(SchemeOptions):
     border_rings: int = 1
     """How many cells deep a border of these areas is."""
     choose: str = "border"
-    """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, 'ahead' by street, or in a 'cone' ahead."""
+    """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, 'ahead' by street, in a 'cone' ahead, or
+    'learned' (the likely ones)."""
     moving_s: Seconds = 120.0
     """T: a client that stays longer in a cell is not moving."""
     hysteresis_s: Seconds = 0.0
@@ -45,6 +47,11 @@ class PreHandoffOptions(SchemeOptions):
     """With 'ahead' and 'cone': how many times faster a client may become than it was seen to be."""
     limit_mps: float | None = None
     """With 'ahead': the speed limit, metres per second; who was not seen to be faster will not become so."""
+    least_probability: float = 0.05
+    """With 'learned': a server beyond the border that clients go to less often than this gets no virtual consumer."""
+    warm_start: tuple[Row, ...] = ()
+    """With 'learned': moves known from the beginning: rows of (from, to, moves, last seen), or of (before, from, to,
+    moves, last seen)."""
 
     def __post_init__(self) -> None:
         if self.choose not in list(Choice):
@@ -63,6 +70,9 @@ class PreHandoffOptions(SchemeOptions):
             raise ConfigError(f"scheme.limit_mps: {self.limit_mps} is not above 0")
         if not self.haste > 0:
             raise ConfigError(f"scheme.haste: {self.haste} is not above 0; 1 means never faster than seen")
+        if not 0 <= self.least_probability <= 1:
+            raise ConfigError(f"scheme.least_probability: {self.least_probability} is not from 0 to 1")
+        object.__setattr__(self, "warm_start", rows_of(self.warm_start))
 
 
 def region_from(options: PreHandoffOptions) -> Region | None:

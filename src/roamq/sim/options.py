@@ -38,6 +38,10 @@ class NetworkOptions(Options, frozen=True):
         dict[str, tuple[float, float]],
         doc("positions of brokers (latitude, longitude) where a mobility model or scheme needs them"),
     ] = {}
+    polygons: Annotated[
+        dict[str, Any] | None,
+        doc("areas drawn as polygons instead: a GeoJSON file whose features have a property `broker`"),
+    ] = None
 
 
 class LinkOptions(Options, frozen=True):

@@ -50,6 +50,7 @@ from roamq.sim.options import (
     doc,
 )
 from roamq.sim.oracle import PlannedMoves
+from roamq.sim.polygons import check_polygons, read_polygons
 from roamq.sim.recorder import LEVELS, Recorder
 from roamq.sim.schemes import NetworkSchemes, check_schemes
 from roamq.sim.streets import MapOptions, region_of
@@ -160,6 +161,7 @@ def load_scenario(
         )
     data.setdefault("name", Path(name_or_path).stem)
     apply_overrides(data, overrides or {})
+    read_polygons(data, Path() if name_or_path in texts else Path(name_or_path).parent, source)
     if scheme is not None:
         options = data.get("scheme", {})
         keep = options if options.get("name") == scheme else {}
@@ -189,6 +191,7 @@ def checked(data: Any, source: Source) -> Scenario:
     workload_of(scenario, source)
     topology = topology_of(scenario)
     check_schemes(scenario, topology.brokers)
+    check_polygons(scenario.network.polygons, topology.brokers, source)
     for number, fault in enumerate(scenario.faults):
         ends = fault.target.split("-") if fault.kind == "cut" else [fault.target]
         if fault.kind not in ("crash", "cut") or any(end not in topology.brokers for end in ends):
@@ -252,7 +255,9 @@ def world_of(scenario: Scenario, topology: Topology) -> mobility.World:
         topology.neighbours,
         scenario.network.areas,
         scenario.duration_s,
-        region_of(scenario.network.areas, scenario.map) if scenario.map is not None else None,
+        region_of(scenario.network.areas, scenario.map, scenario.network.polygons)
+        if scenario.map is not None
+        else None,
     )
 
 

@@ -1,13 +1,15 @@
 """Clients on the streets of a region: they travel between junctions, stop, turn back, and switch off for a while.
 
-The region is a city around the brokers' positions (`network.areas`), described by the scenario's group `map`. A
-client reports every cell it enters, and connects to the broker in whose area the cell lies.
+The region is a city around the brokers' positions (`network.areas`), or over areas drawn as polygons
+(`network.polygons`), described by the scenario's group `map`. A client reports every cell it enters, and connects to
+the broker in whose area the cell lies; between the areas it is not connected.
 """
 
+import json
 import random
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
@@ -37,8 +39,12 @@ class MapOptions(Options, frozen=True):
     border_rings: Annotated[int, Meta(ge=1), doc("how many cells deep a border is; 1: with a way out")] = 1
 
 
-def region_of(areas: Mapping[str, tuple[float, float]], options: MapOptions) -> Region:
-    """The region of a scenario; made once, and shared by brokers and clients."""
+def region_of(
+    areas: Mapping[str, tuple[float, float]], options: MapOptions, polygons: Mapping[str, Any] | None = None
+) -> Region:
+    """The region of a scenario; made once, and shared by brokers and clients. Who draws polygons means them."""
+    if polygons is not None:
+        return _drawn(json.dumps(polygons, sort_keys=True), options)
     if not areas:
         raise ConfigError("network.areas: a map needs the positions of the brokers (latitude, longitude)")
     return _region(tuple(sorted(areas.items())), options)
@@ -47,7 +53,28 @@ def region_of(areas: Mapping[str, tuple[float, float]], options: MapOptions) -> 
 @lru_cache(maxsize=8)
 def _region(positions: tuple[tuple[str, tuple[float, float]], ...], options: MapOptions) -> Region:
     places = {BrokerId(broker): Place(*position) for broker, position in positions}
-    areas = LocationAreas.voronoi(places, options.resolution)
+    return _with_streets(LocationAreas.voronoi(places, options.resolution), options)
+
+
+@lru_cache(maxsize=8)
+def _drawn(polygons: str, options: MapOptions) -> Region:
+    try:
+        areas = LocationAreas.from_geojson(json.loads(polygons), options.resolution)
+    except ConfigError as error:
+        raise ConfigError(f"network.polygons: {error}") from None
+    region = _with_streets(areas, options)
+    assert region.routes is not None
+    if not any(_start(region.routes, at) in areas.broker_of for at in range(len(region.routes.junctions))):
+        raise ConfigError("network.polygons: no junction lies in an area; make map.block_m smaller")
+    return region
+
+
+def _start(routes: RouteMap, at: Junction) -> Cell:
+    """The cell of a client that begins at a junction."""
+    return routes.passages(at, routes.neighbors[at][0])[0].cell
+
+
+def _with_streets(areas: LocationAreas, options: MapOptions) -> Region:
     streets = block_streets(
         _ground(areas, options),
         options.resolution,
@@ -104,7 +131,7 @@ class Streets(Mobility, frozen=True):
         away_until: float | None = None
         for place, off_s in self.journey(client, world, rng):
             if away_until is not None and away_until <= place.time_s and cell is not None:
-                here = broker_of[cell]
+                here = broker_of.get(cell)
                 yield Step(away_until, here, cell)
                 away_until = None
             if off_s:
@@ -113,14 +140,14 @@ class Streets(Mobility, frozen=True):
                 away_until = max(away_until or 0.0, place.time_s + off_s)
                 continue
             cell = place.cell
-            if away_until is None and here not in (None, broker_of[cell]) and self.gap_s:
+            if away_until is None and here not in (None, broker_of.get(cell)) and self.gap_s:
                 yield Step(place.time_s, None)
                 away_until = place.time_s + self.gap_s
             if away_until is None:
-                here = broker_of[cell]
+                here = broker_of.get(cell)
                 yield Step(place.time_s, here, cell)
         if away_until is not None and cell is not None:
-            yield Step(away_until, broker_of[cell], cell)
+            yield Step(away_until, broker_of.get(cell), cell)
 
     def journey(self, client: int, world: World, rng: random.Random) -> Iterator[tuple[JourneyPoint, float]]:
         """Every cell the client enters; with a second number above 0 it switches off there for so long."""
@@ -128,7 +155,11 @@ class Streets(Mobility, frozen=True):
         junctions = len(routes.junctions)
         at = self.ways[client % len(self.ways)][0] if self.ways else rng.randrange(junctions)
         time = rng.random()
-        cell = routes.passages(at, routes.neighbors[at][0])[0].cell
+        cell = _start(routes, at)
+        served = self.region(world).areas.broker_of
+        while not self.ways and cell not in served:  # a client begins where there is a broker
+            at = rng.randrange(junctions)
+            cell = _start(routes, at)
         yield JourneyPoint(time, cell, routes.junctions[at]), 0.0
         while True:
             origin = at

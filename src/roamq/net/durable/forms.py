@@ -91,6 +91,7 @@ from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.inquiries import Inquiry
 from roamq.schemes.parts.late import Awaiting, LateParts, Owing
 from roamq.schemes.parts.locations import Expectation, LocationTable, Sighting
+from roamq.schemes.parts.movement_pattern import MovementPattern
 from roamq.schemes.parts.neighbors import Edge, NeighborGraph, Neighborhood
 from roamq.schemes.parts.own_steps import Care, Leaving, OwnSteps
 from roamq.schemes.parts.part import Parts
@@ -321,6 +322,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Learned: ("learned", _NOTHING),
     Foretold: ("foretold", _but("oracle", "right")),
     LocationTable: ("locations", _NOTHING),
+    MovementPattern: ("movement_pattern", _but("me")),
     VirtualConsumers: ("virtual_consumers", _but("lease_s")),
     Preforwarding: ("preforwarding", _but("pending")),
     Replacements: ("replacements", _but("pending")),

@@ -3,7 +3,7 @@
 import secrets
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,9 +26,11 @@ def local_network(
     scheme_options: dict[str, object] | None = None,
     console_token: str | None = None,
     processes: int = 1,
+    names: Sequence[str] = (),
     extra: str = "",
 ) -> str:
-    """The configuration of `brokers` brokers b1, b2, ...; `extra` is TOML that is appended."""
+    """The configuration of `brokers` brokers b1, b2, ..., or of those `names`; `extra` is TOML that is appended."""
+    assert len(names) in (0, brokers)
     mqtt_ports = range(first_port, first_port + brokers) if first_port else ()
     chosen = free_ports(4 * brokers, but=mqtt_ports)
     taken = {*mqtt_ports, *chosen}
@@ -58,7 +60,7 @@ def local_network(
         metrics = next(ports) if processes == 1 else free_run(processes, but=taken)
         taken.update(range(metrics, metrics + processes))
         lines += [
-            f"[brokers.b{number}]",
+            f"[brokers.{to_toml(names[number - 1]) if names else f'b{number}'}]",
             f"link_port = {next(ports)}",
             f"metrics_port = {metrics}",
             *([f"processes = {processes}"] if processes > 1 else []),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from roamq.core.events import BrokerId, ClientId, Seconds
 from roamq.geo.cells import Cell, bearing_deg, center, distance_m, pitch_m, resolution_of
 from roamq.geo.region import Region
+from roamq.schemes.parts.movement_pattern import MovementPattern
 
 REMEMBERED = 5
 """How many cells of a client are kept: its speed is that of its fastest crossing among them, since a stop hides it."""
@@ -33,6 +34,8 @@ class Choice(StrEnum):
     """Those that the client can reach by street before it could be seen again: the paper's future work."""
     CONE = "cone"
     """Those in the direction of the client: for where there is no route map."""
+    LEARNED = "learned"
+    """Those beyond the border cell to which clients that came this way went often enough: section 2.3's pattern."""
 
 
 class Sighting(NamedTuple):
@@ -137,6 +140,8 @@ class Expectation:
         lead_s: Seconds,
         haste: float,
         limit_mps: float | None = None,
+        pattern: MovementPattern | None = None,
+        least_probability: float = 0.0,
     ) -> None:
         self.me = me
         self.region = region
@@ -145,10 +150,20 @@ class Expectation:
         self.lead_s = lead_s
         self.haste = haste
         self.limit_mps = limit_mps if limit_mps is not None else math.inf
+        self.pattern = pattern if pattern is not None else MovementPattern(me)
+        self.least_probability = least_probability
 
     def is_misled_by(self, away_s: Seconds) -> bool:
         """Does it matter that a client was out of sight for so long?"""
         return self.choice in (Choice.AHEAD, Choice.CONE) and away_s > self.lead_s
+
+    def learn(self, client: ClientId, table: LocationTable) -> None:
+        """The client was seen in another cell: that is part of how clients move."""
+        cell = table.cell_of(client)
+        if self.region is not None and cell is not None:
+            is_border = cell in self.region.border_cells(self.me)
+            before, came_from = table.before(client), table.came_from(client)
+            self.pattern.entered(client, cell, before, came_from, is_border=is_border)
 
     def due(self, client: ClientId, table: LocationTable) -> Mapping[BrokerId, Seconds]:
         """E: the servers at which the client is to have a virtual consumer, each from its time on.
@@ -163,6 +178,8 @@ class Expectation:
         beyond = self.region.border_cells(self.me).get(cell, ())
         if self.choice is Choice.BORDER:
             return dict.fromkeys(beyond, AT_ONCE)  # E = BCT · cell_MHs · NES
+        if self.choice is Choice.LEARNED:
+            return dict.fromkeys(self.pattern.likely(client, beyond, self.least_probability), AT_ONCE)
         if self.choice is Choice.AHEAD and self.region.routes is not None:
             return self._by_streets(client, table, cell, beyond, self.region)
         return self._by_direction(client, table, cell, beyond, self.region)
