@@ -148,7 +148,7 @@ class AskLate(Message):
 
     client: ClientId
     epoch: Epoch
-    held: tuple[BrokerId, ...] = ()
+    origins: tuple[BrokerId, ...] = ()
     """Of these brokers, too, which joined later and were not named: the old broker may not have heard of them."""
 
 

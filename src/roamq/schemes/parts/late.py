@@ -292,7 +292,7 @@ class LateParts(Part):
             for origin in sorted(held):
                 hold_back_too(context, origin)
             awaiting.was_asked = True
-            question = AskLate(client=context.client, epoch=transfer, held=tuple(sorted(held)))
+            question = AskLate(client=context.client, epoch=transfer, origins=tuple(sorted(held)))
             self.mailbox.send(old_broker, question)
 
     def _is_open(self, context: Context) -> bool:
@@ -369,7 +369,7 @@ class LateParts(Part):
     def on_ask(self, new_broker: BrokerId, question: AskLate) -> None:
         """If this broker has forgotten what it owed, nothing comes any more."""
         owing = self.owing.get((question.client, question.epoch, new_broker))
-        heard_of = self.router.joined_later().intersection(question.held)
+        heard_of = self.router.joined_later().intersection(question.origins)
         origins = None if owing is None else tuple(sorted(heard_of - owing.origins))
         self.mailbox.send(
             new_broker, LateEvents(client=question.client, epoch=question.epoch, events=(), origins=origins)
