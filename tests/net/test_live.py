@@ -281,6 +281,7 @@ def test_a_snapshot_takes_the_journals_place_while_clients_are_served(tmp_path: 
                 "00000003.snapshot",
                 "lock",
                 "segment-00000003.journal",
+                "written",
             ]
             client.drop()
         rows = pq.read_table(tmp_path / "records" / "part=records").to_pylist()
