@@ -39,7 +39,8 @@ def command(folder: Path, sites: tuple[str, ...], name: str, user: str, scheme: 
     from roamq.net.ops.starter import start_network
 
     made = start_network(folder, _hosts(sites), name=name, user=user, scheme=scheme)
-    from roamq.net.ops.configuration import is_loopback, load_network
+    from roamq.net.ops.addresses import is_loopback
+    from roamq.net.ops.configuration import load_network
 
     network = load_network(made.path)
     first = next(iter(network.brokers))

@@ -90,7 +90,7 @@ def command(
 
 def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str) -> str:
     """The table of the new broker: TLS where the network has keys, else plain on loopback."""
-    from roamq.net.ops.configuration import is_loopback
+    from roamq.net.ops.addresses import is_loopback
     from roamq.net.ops.local import free_ports
     from roamq.net.ops.wiring import linked_when_joining
 

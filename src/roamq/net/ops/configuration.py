@@ -4,7 +4,6 @@ One file describes the whole network and is given to every broker; `server_optio
 """
 
 import dataclasses
-import ipaddress
 import itertools
 import json
 import math
@@ -24,6 +23,7 @@ from roamq.net.clients.access import MARK, claims_in
 from roamq.net.clients.passwords import parse_hash
 from roamq.net.clients.tokens import TokenOptions, read_tokens
 from roamq.net.ops import processes
+from roamq.net.ops.addresses import is_loopback, is_open_to_anonymous
 from roamq.net.ops.client_classes import check_classes, option_of, read_classes
 from roamq.net.ops.options import (
     CertificateName,
@@ -486,17 +486,3 @@ def load_network(path: Path, *, files_exist: bool = True, processes: int | None 
 def parse_network(text: str, name: str = "network", folder: Path | None = None) -> NetworkConfig:
     data, source = parse_toml(text, name)
     return NetworkConfig(data, source, folder or Path())
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def is_open_to_anonymous(host: str, to: str) -> bool:
-    """Whether a listener at this address lets clients in without a user name, by `access.anonymous`."""
-    return to == "always" or (to == "loopback" and is_loopback(host))

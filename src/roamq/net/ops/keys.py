@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from roamq.core.errors import ConfigError
-from roamq.net.ops.configuration import NetworkConfig, is_loopback
+from roamq.net.ops.addresses import is_loopback
+from roamq.net.ops.configuration import NetworkConfig
 
 AUTHORITY_DAYS: Final = 3650
 BROKER_DAYS: Final = 825

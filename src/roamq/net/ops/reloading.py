@@ -7,7 +7,7 @@ import msgspec
 from roamq.build import check_change
 from roamq.core.errors import ConfigError
 from roamq.net.bounds import choices
-from roamq.net.ops.configuration import is_open_to_anonymous
+from roamq.net.ops.addresses import is_open_to_anonymous
 from roamq.net.ops.options import Listener, NeighbourOptions, ServerOptions
 from roamq.net.ops.settings import Settings
 

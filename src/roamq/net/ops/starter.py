@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 from roamq.config import to_toml
 from roamq.core.errors import ConfigError
 from roamq.net.clients.passwords import hash_password
-from roamq.net.ops.configuration import is_loopback, load_network
+from roamq.net.ops.addresses import is_loopback
+from roamq.net.ops.configuration import load_network
 from roamq.net.ops.keys import make_keys
 
 LINK_PORT: Final = 7001
