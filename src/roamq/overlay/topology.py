@@ -105,7 +105,8 @@ class Topology:
     def pair_through(
         self, broker: BrokerId, paths: "Topology | UniquePaths"
     ) -> tuple[BrokerId, BrokerId] | None:
-        """Two other brokers of the network with this one on the path between them; None if there are none."""
+        """Two other brokers of the network; the path from the second to the first leads through this one. None if there
+        are none."""
         for root in self.brokers:
             toward = paths.tree(root)
             for other in self.brokers if root != broker else ():
