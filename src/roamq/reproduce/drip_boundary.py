@@ -19,7 +19,7 @@ from roamq.manet.simulation.workload import NumberInterval
 from roamq.models.paired import Estimate, interval, ratio
 from roamq.pipeline.jobs import Job
 from roamq.report.exhibits import Cell, Figure, Series, Table
-from roamq.reproduce.drip_runs import RATIO, RESTRICTED, TRANSMISSIONS, Results, jobs_of
+from roamq.reproduce.drip_runs import RATIO, RESTRICTED, TRANSMISSIONS, Results, jobs_of, with_intervals
 from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.judging import Holds, Judgement, Wanted
 from roamq.reproduce.registry import Outcome, claim
@@ -163,16 +163,7 @@ def boundary(found: Mapping[Case, Estimate]) -> Figure:
         y_label="DRIP's delay over SF's",
         series=[
             Series(name="as fast as SF", x=loads, y=[1.0] * len(loads)),
-            *(
-                Series(
-                    name=name,
-                    x=loads,
-                    y=[one.mean for one in curve],
-                    low=[one.low for one in curve],
-                    high=[one.high for one in curve],
-                )
-                for name, curve in curves.items()
-            ),
+            *(with_intervals(name, loads, curve) for name, curve in curves.items()),
         ],
         caption="Undelivered events count as a minute. Below 1 DRIP is faster; a band that holds 1 tells nothing.",
     )

@@ -268,3 +268,9 @@ def spread(changes: Sequence[float]) -> str:
     """`-12% to -30%`, or one number if they are the same."""
     low, high = f"{min(changes):+.0%}", f"{max(changes):+.0%}"
     return low if low == high else f"{low} to {high}"
+
+
+def with_intervals(name: str, x: Sequence[float], estimates: Sequence[Estimate]) -> Series:
+    """A curve of estimates, and the band of their intervals."""
+    low, high = [one.low for one in estimates], [one.high for one in estimates]
+    return Series(name=name, x=x, y=[one.mean for one in estimates], low=low, high=high)

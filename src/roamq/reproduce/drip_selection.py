@@ -27,6 +27,7 @@ from roamq.reproduce.drip_runs import (
     grid,
     jobs_of,
     setting,
+    with_intervals,
 )
 from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.judging import Judgement
@@ -144,16 +145,7 @@ def by_reading(ks: Sequence[int], changes: Mapping[Reading, Sequence[Estimate]])
         y_label="delay by ability over delay at random",
         series=[
             Series(name="no difference", x=ks, y=[1.0] * len(ks)),
-            *(
-                Series(
-                    name=str(reading),
-                    x=ks,
-                    y=[one.mean for one in by_k],
-                    low=[one.low for one in by_k],
-                    high=[one.high for one in by_k],
-                )
-                for reading, by_k in changes.items()
-            ),
+            *(with_intervals(str(reading), ks, by_k) for reading, by_k in changes.items()),
         ],
         caption="Below 1, choosing by ability helps; a band that holds 1 tells nothing.",
     )
