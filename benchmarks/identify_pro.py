@@ -1,7 +1,9 @@
 """`python -m benchmarks.identify_pro`: find the parameters that [PRO] leaves open and that fit Table 2 RND and Fig. 6.
 
-Runs waves of short simulations as one Spark campaign, which is resumed where it was left, and prints every set with
-its distance; with `--write`, the accepted sets go into the table that `roamq reproduce PRO` judges over.
+Runs waves of short simulations as one Spark campaign, which is resumed where it was left, and prints the closest sets
+of each with their distance; with `--write`, the accepted sets go into the table that `roamq reproduce PRO` judges over.
+The sets of the table are run first, and later waves look around them as well as elsewhere; the last one looks at every
+combination of the choices.
 """
 
 import argparse
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from roamq.pipeline.campaign import read_campaign, run_campaign
 from roamq.pipeline.results import per_run
-from roamq.pipeline.session import open_session
+from roamq.pipeline.session import SparkSettings, open_session
 from roamq.reproduce import pro_prior
 from roamq.reproduce.pro_identify import (
     METRICS,
@@ -21,6 +23,8 @@ from roamq.reproduce.pro_identify import (
     figures_of,
     next_wave,
     short_jobs,
+    spread_out,
+    wave_by_choice,
 )
 from roamq.reproduce.pro_prior import ParameterSet
 from roamq.reproduce.pro_sets import TABLE, named_sets
@@ -36,24 +40,28 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("identify-out"), help="folder of the campaign")
     parser.add_argument(
-        "--keep", type=int, default=6, help="accepted sets that are written, the closest first"
+        "--keep", type=int, default=6, help="accepted sets that are written: some that are far apart"
     )
     parser.add_argument(
         "--check", action="store_true", help=f"run no waves, but the sets of {TABLE.name}, in short runs"
     )
+    parser.add_argument("--master", default=SparkSettings().master, help="where Spark runs its tasks")
     parser.add_argument("--write", action="store_true", help=f"write the accepted sets to {TABLE.name}")
     options = parser.parse_args(argv)
     known: list[tuple[ParameterSet, Figures]] = []
-    with open_session() as spark:
-        waves = [0] if options.check else [options.first, *(options.next or [12, 12])]
+    with open_session(SparkSettings(master=options.master)) as spark:
+        table = [dict(chosen) for chosen in named_sets().values()]
+        waves = [0] if options.check else [0, options.first, *(options.next or [10, 10, 10]), 0]
         for number, count in enumerate(waves):
-            if options.check:
-                sets = [dict(chosen) for chosen in named_sets().values()]
-            elif number == 0:
+            if number == 0:
+                sets = table
+            elif number == len(waves) - 1:
+                sets = wave_by_choice(known, seed=number)
+            elif number == 1:
                 sets = [pro_prior.at(point) for point in pro_prior.designed(count)]
             else:
                 sets = next_wave(known, count, seed=number)
-            populations = (200,) if number == 0 and not options.check else (10, 100, 200)
+            populations = (200,) if number == 1 else (10, 100, 200)
             jobs = {index: short_jobs(chosen, populations) for index, chosen in enumerate(sets)}
             every = [job for some in jobs.values() for job in some]
             run_campaign(
@@ -62,16 +70,17 @@ def main(argv: list[str]) -> int:
             rows = per_run(read_campaign(spark, options.out, [job.run_id for job in every]), METRICS)
             found = [(sets[index], figures_of(rows, some)) for index, some in jobs.items()]
             known += found
-            print(f"wave {number + 1}: {len(sets)} sets, {sum(is_accepted(f) for _, f in found)} accepted")
+            accepted = sum(is_accepted(figures) for _, figures in found)
+            print(f"{f'wave {number}' if number else 'the table'}: {len(sets)} sets, {accepted} accepted")
             for chosen, figures in sorted(found, key=lambda one: distance(one[1])[0])[:12]:
                 print(line_of(chosen, figures), flush=True)
-    accepted = sorted((one for one in known if is_accepted(one[1])), key=lambda one: distance(one[1])[0])
-    print(f"{len(known)} sets were run, {len(accepted)} accepted")
+    fitting = sorted((one for one in known if is_accepted(one[1])), key=lambda one: distance(one[1])[0])
+    print(f"{len(known)} sets were run, {len(fitting)} accepted")
     if options.write:
-        kept = [dict(chosen) for chosen, _ in accepted[: options.keep]]
+        kept = [dict(chosen) for chosen in spread_out(fitting, options.keep)]
         TABLE.write_text(json.dumps(kept, indent=2) + "\n")
         print(f"{len(kept)} sets written to {TABLE.name}")
-    return 0 if accepted else 1
+    return 0 if fitting else 1
 
 
 def is_accepted(figures: Figures) -> bool:

@@ -1,7 +1,8 @@
-"""Routing by interest against flooding: the same simulated clients, moves and events on both, for 3 to 64 brokers.
+"""Routing by interest against flooding: the same simulated clients, moves and events on each, for 3 to 64 brokers.
 
 At every broker somebody publishes about that site. A client wants one site, a quarter of them, or all; it moves between
-neighbours, in the network's links. Both overlays run in one process with one seed, and the checkers watch both.
+neighbours, in the network's links. All run in one process with one seed, and the checkers watch all. Events are
+flooded; routed by interest; or routed by interest where each broker declares that it publishes about its site alone.
 
 `events` are link crossings of events for each publication, `routing` those of subscriptions and markers for each move,
 `move` those of all control messages for each move, `first` the time from a reconnect to the first message, `filters`
@@ -12,47 +13,19 @@ a client is known, because somebody there wants it or asked for it, itself or co
 import argparse
 import random
 from collections import Counter
-from collections.abc import Callable
 from statistics import fmean
-from typing import Annotated, Any, NamedTuple
-
-from msgspec import Meta
+from typing import Any, NamedTuple
 
 from roamq.config import Source
 from roamq.core.filters import Filter
 from roamq.overlay.interest import ByInterest
-from roamq.sim.mobility import World
-from roamq.sim.options import doc
 from roamq.sim.scenario import Simulation, checked
-from roamq.sim.workload import Publication, Publisher, Workload, poisson, workload_model
 
 SIZES = (3, 6, 12, 24, 64)
+ADVERTISED = "interest, advertised"
+"""Each broker declares that only its own site is published there."""
 ROUTING = ("mobile_subscribe", "mobile_unsubscribe", "marker")
 CONTROL = (*ROUTING, "control", "closing", "context")
-
-
-@workload_model("sites")
-class Sites(Workload, frozen=True):
-    """A publisher at every broker publishes about its site; a client wants `wanted` of them, or all (0)."""
-
-    wanted: Annotated[int, Meta(ge=0), doc("how many sites a client wants; 0: all")] = 1
-    rate: Annotated[float, Meta(gt=0), doc("publications per second of each publisher")] = 1.0
-
-    def subscriptions(self, client: int, world: World, rng: random.Random) -> list[Filter]:
-        if not self.wanted:
-            return [Filter.parse("site/#")]
-        return [Filter.parse(f"site/{broker}") for broker in rng.sample(world.brokers, self.wanted)]
-
-    def publishers(self, world: World, stream: Callable[[str], random.Random]) -> list[Publisher]:
-        made = []
-        for broker in world.brokers:
-
-            def say(time: float, topic: str = f"site/{broker}") -> Publication:
-                return Publication(time, topic, payload=bytes(100))
-
-            publications = poisson(stream(f"publisher/{broker}"), 5.0, self.rate, say)
-            made.append(Publisher(broker, (), publications))
-        return made
 
 
 class Cost(NamedTuple):
@@ -86,14 +59,21 @@ def graph(size: int) -> tuple[list[str], list[list[str]]]:
     return brokers, [[brokers[one], brokers[other]] for one, other in sorted(links)]
 
 
-def cost(overlay: str, size: int, wanted: int, scheme: str, duration_s: float) -> Cost:
+def cost(
+    overlay: str, size: int, wanted: int, scheme: str, duration_s: float, *, advertised: bool = False
+) -> Cost:
     brokers, links = graph(size)
     scenario: dict[str, Any] = {
         "name": f"{overlay}, {size} brokers",
         "scheme": {"name": scheme},
         "clients": 2 * size,
         "duration_s": duration_s,
-        "network": {"overlay": overlay, "brokers": brokers, "links": links},
+        "network": {
+            "overlay": overlay,
+            "brokers": brokers,
+            "links": links,
+            "advertisements": advertised,
+        },
         "mobility": {
             "model": "three-state",
             "pattern": "NBR",
@@ -163,14 +143,21 @@ def main(argv: list[str]) -> dict[str, object]:
     print("| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for size in options.sizes:
         for name, wanted in (("one site", 1), ("a quarter", max(1, size // 4)), ("all", 0)):
-            for overlay in ("flooding", "interest"):
-                found = cost(overlay, size, wanted, options.scheme, options.duration_s)
+            for label in ("flooding", "interest", ADVERTISED):
+                found = cost(
+                    label.partition(",")[0],
+                    size,
+                    wanted,
+                    options.scheme,
+                    options.duration_s,
+                    advertised=label == ADVERTISED,
+                )
                 print(
-                    f"| {size} | {name} | {overlay} | {found.events:.2f} | {found.kilobytes:.1f} "
+                    f"| {size} | {name} | {label} | {found.events:.2f} | {found.kilobytes:.1f} "
                     f"| {found.routing:.1f} | {found.move:.1f} | {1000 * found.first_s:.0f} ms "
                     f"| {found.filters:.0f} ({found.filters_max}) | {found.held:.1f} "
                     f"| {f'{found.move / found.held:.2f}' if found.held else '-'} |",
                     flush=True,
                 )
-                results[f"{size}/{name}/{overlay}"] = found._asdict()
+                results[f"{size}/{name}/{label}"] = found._asdict()
     return results

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_the_configuration_in_the_documentation_is_valid(tmp_path: Path) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "live.md").read_text(), re.DOTALL)
-    text, classes = blocks
+    text, classes, list_of_topics = blocks
     other = '\n[brokers.south]\nhost = "10.0.0.2"\nlink_port = 7001\n'
     (tmp_path / "keys").mkdir()
     for name in ("north.pem", "north.key"):
@@ -37,6 +37,13 @@ def test_the_configuration_in_the_documentation_is_valid(tmp_path: Path) -> None
     some = parse_network(classes + users, "docs", tmp_path)
     assert isinstance(some, NetworkConfig)
     assert [one["name"] for one in some.network.classes] == ["vehicles", "vans"]
+    declared = parse_network(
+        text.replace("[brokers.north]\n", list_of_topics).replace("scrypt$...", hashed) + other,
+        "docs",
+        tmp_path,
+    )
+    assert isinstance(declared, NetworkConfig)
+    assert declared.brokers["north"].publishes == ["north/#", "alarms/+"]
     assert isinstance(network, NetworkConfig)
     assert [listener.url for listener in network.server_options("north").listeners] == [
         "mqtt://0.0.0.0:1883",

@@ -7,8 +7,7 @@ Brokers die, and stay dead for as long as the ride wants.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations, pairwise, permutations
 from random import Random
 
@@ -17,6 +16,7 @@ from roamq.net.links.linkmap import LinkMap, Path
 from roamq.net.links.lives import MICROSECONDS
 from roamq.net.links.protocol import CARRIERS_MAX, LinkedWith
 from roamq.net.ops.wiring import linked_when_joining, why_not_direct
+from tests.net.fleet import Choice
 from tests.net.growing import GrowingFleet
 
 Pair = frozenset[BrokerId]
@@ -40,7 +40,11 @@ def random_connections(seed: int, brokers: int) -> Connections:
 class CarriedFleet(GrowingFleet):
     """Machines whose links run over connections and through each other."""
 
-    def __init__(self, seed: int, scheme: str, connections: Connections, **settings: object) -> None:
+    def __init__(
+        self, seed: int, scheme: str, connections: Connections, *, is_direct: bool = True, **settings: object
+    ) -> None:
+        """With paths along the links, neighbours alone are linked, and others carry their links around cuts."""
+        self.is_direct = is_direct
         self.wires: set[Pair] = {frozenset(map(BrokerId, pair)) for pair in connections}
         self.dead: set[BrokerId] = set()
         self.through: dict[Pair, Path] = {}
@@ -54,11 +58,19 @@ class CarriedFleet(GrowingFleet):
         self._failed: dict[Pair, set[Path]] = defaultdict(set)
         self._stuck: dict[Pair, int] = {}
         """Links for which there is no way -> what had changed by then."""
+        self._to_be_called: tuple[object, list[Pair]] = (None, [])
+        """Links that are down and not stuck; what that depends on comes first."""
+        self._open: tuple[object, list[tuple[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]]]] = (
+            None,
+            [],
+        )
+        """Links that are up; what that depends on comes first."""
         self._changed = 0
         """How often something has changed that a way depends on."""
         self._better: tuple[int, list[Pair]] = (-1, [])
         names = {name for pair in self.wires for name in pair}
-        super().__init__(seed, scheme, len(names), ring=False, **settings)
+        given = None if is_direct else connections
+        super().__init__(seed, scheme, len(names), ring=False, given=given, **settings)
         self.up.clear()  # they come up by and by
 
     # --- what is up ------------------------------------------------------------------------------------------
@@ -73,6 +85,12 @@ class CarriedFleet(GrowingFleet):
 
     def is_open(self, source: BrokerId, target: BrokerId) -> bool:
         return frozenset((source, target)) in self.up
+
+    def open_links(self) -> Iterable[tuple[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]]]:
+        known = (self._changed, len(self.links))
+        if self._open[0] != known:
+            self._open = (known, [one for one in self.links.items() if frozenset(one[0]) in self.up])
+        return self._open[1]
 
     @property
     def serving(self) -> list[BrokerId]:
@@ -173,6 +191,10 @@ class CarriedFleet(GrowingFleet):
 
     def look_after_links(self) -> None:
         """Who has departed is told that its last word was heard, and the link ends (`LinkSockets._part`)."""
+        known = (self._changed, *self.who_knows_whom())
+        if known == self._known:
+            return
+        self._known = known
         for pair in sorted((pair for pair in self.up if not self._is_known(pair)), key=sorted):
             for source, target in permutations(sorted(pair)):
                 while self._acks[source, target] and target in self.machines:
@@ -188,15 +210,20 @@ class CarriedFleet(GrowingFleet):
         one, other = sorted(pair)
         return (other, one) if other in self.calls else (one, other)
 
-    def choices(self) -> list[Callable[[], None]]:
+    def choices(self) -> list[Choice]:
         found = super().choices()
-        found += [partial(self._call, pair) for pair in self._to_call()]
-        found += [partial(self._reroute, pair) for pair in self._improvable()]
-        found += [partial(self._ack, *ends) for ends, queue in self._acks.items() if queue]
-        found += [partial(self._hear, *ends) for ends, queue in self._news.items() if queue]
+        found += [(self._call, pair) for pair in self._to_call()]
+        found += [(self._reroute, pair) for pair in self._improvable()]
+        found += [(self._ack, *ends) for ends, queue in self._acks.items() if queue]
+        found += [(self._hear, *ends) for ends, queue in self._news.items() if queue]
         return found
 
     def _to_call(self) -> list[Pair]:
+        if self._to_be_called[0] != self._known:
+            self._to_be_called = (self._known, self._find_to_call())
+        return self._to_be_called[1]
+
+    def _find_to_call(self) -> list[Pair]:
         running = [name for name in self.machines if name not in self.dead]
         pairs = [frozenset(ends) for ends in combinations(running, 2)]
         return [
@@ -229,6 +256,7 @@ class CarriedFleet(GrowingFleet):
     def _call(self, pair: Pair) -> None:
         """As `sockets` and `detours` do: directly, or by a way that the caller believes in and has not tried."""
         caller, peer = self._ends(pair)
+        self._to_be_called = (None, [])
         if self.is_whole(caller, peer):
             self._come_up(pair, ())
             return
@@ -311,7 +339,9 @@ class CarriedFleet(GrowingFleet):
         self.calls[broker] = tuple(map(BrokerId, at))
         self.wires |= {frozenset((broker, one)) for one in self.calls[broker]}
         pairs = [(min(pair), max(pair)) for pair in self.wires]
-        super().join(name, *linked_when_joining("direct", core, pairs, at), asked=asked)
+        super().join(
+            name, *linked_when_joining("direct" if self.is_direct else "links", core, pairs, at), asked=asked
+        )
         self._changed += 1
 
     def _end(self, name: BrokerId) -> None:

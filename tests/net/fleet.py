@@ -5,8 +5,7 @@ client, a timer that is due. Connections break with whatever is on them; links a
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -18,6 +17,10 @@ from roamq.net.clients.mqtt.codec import Version, Will
 from roamq.net.device import Device, ReceivedMessage
 from roamq.net.machine import Machine
 from roamq.net.ops.settings import Settings
+from roamq.net.outputs import Outputs
+
+Choice = tuple[Any, ...]
+"""Something that may happen: a method, and what it is called with."""
 
 
 class FleetClient:
@@ -109,8 +112,16 @@ class Fleet:
     """Machines, the links between them, and the clients."""
 
     def __init__(
-        self, seed: int, scheme: str, brokers: int = 3, *, ring: bool = False, **settings: object
+        self,
+        seed: int,
+        scheme: str,
+        brokers: int = 3,
+        *,
+        ring: bool = False,
+        given: Iterable[tuple[str, str]] | None = None,
+        **settings: object,
     ) -> None:
+        """Each broker is linked with each, with two others in a `ring`, or as is `given`."""
         self.random = Random(seed)
         self.now = 1000.0
         settings.setdefault("handoff_timeout_s", 1.0)
@@ -118,6 +129,8 @@ class Fleet:
         names = tuple(BrokerId(f"b{n}") for n in range(1, brokers + 1))
         around = zip(names, names[1:] + names[:1], strict=True)
         links = tuple(around if ring else combinations(names, 2))
+        if given is not None:
+            links = tuple((BrokerId(one), BrokerId(other)) for one, other in given)
         self.machines: dict[BrokerId, Machine] = {}
         for name in names:
             made = Settings(me=name, brokers=names, links=links, scheme=scheme, **settings)  # type: ignore[arg-type]
@@ -158,34 +171,47 @@ class Fleet:
         return self.now + self.skew_s.get(broker, 0.0)
 
     def take_outputs(self) -> None:
+        """Most machines have none: a step concerns one or two of them."""
         for name, machine in self.machines.items():
-            out = machine.out
-            while out.logins:
-                login = out.logins.pop(0)
-                machine.authenticated(login.connection, login.username, self.clock(name), allowed=True)
-            for number, connection in list(out.dirty.items()):
-                data = b"".join(connection.take_output())
-                owner = self.owners.get((name, number))
-                if data and owner is not None and owner.number == number and owner.at == name:
-                    owner.down.append(data)
-            out.dirty.clear()
-            for number in out.closing:
-                machine.lost(number, self.clock(name))
-                self.owners.pop((name, number), None)
-            out.closing.clear()
-            for peer, frames in out.frames.items():
-                self.links[name, peer].extend(frames)
-            out.frames.clear()
-            for key, at in out.timers.items():
-                if at is None:
-                    self.timers.pop((name, key), None)
-                else:
-                    self.timers[name, key] = at - self.skew_s.get(name, 0.0)
-            out.timers.clear()
-            self.records += out.records
-            out.records.clear()
-            self.notices += out.notices
-            out.notices.clear()
+            out = machine.host.out
+            if (
+                out.frames
+                or out.dirty
+                or out.timers
+                or out.records
+                or out.closing
+                or out.logins
+                or out.notices
+            ):
+                self._take_outputs_of(name, machine, out)
+
+    def _take_outputs_of(self, name: BrokerId, machine: Machine, out: Outputs) -> None:
+        while out.logins:
+            login = out.logins.pop(0)
+            machine.authenticated(login.connection, login.username, self.clock(name), allowed=True)
+        for number, connection in list(out.dirty.items()):
+            data = b"".join(connection.take_output())
+            owner = self.owners.get((name, number))
+            if data and owner is not None and owner.number == number and owner.at == name:
+                owner.down.append(data)
+        out.dirty.clear()
+        for number in out.closing:
+            machine.lost(number, self.clock(name))
+            self.owners.pop((name, number), None)
+        out.closing.clear()
+        for peer, frames in out.frames.items():
+            self.links[name, peer].extend(frames)
+        out.frames.clear()
+        for key, at in out.timers.items():
+            if at is None:
+                self.timers.pop((name, key), None)
+            else:
+                self.timers[name, key] = at - self.skew_s.get(name, 0.0)
+        out.timers.clear()
+        self.records += out.records
+        out.records.clear()
+        self.notices += out.notices
+        out.notices.clear()
 
     def step(self) -> bool:
         """One thing happens; False if nothing is under way."""
@@ -194,23 +220,28 @@ class Fleet:
         choices = self.choices()
         if not choices:
             return False
-        self.random.choice(choices)()
+        happens, *to = self.random.choice(choices)
+        happens(*to)
         self.take_outputs()
         return True
 
-    def choices(self) -> list[Callable[[], None]]:
+    def choices(self) -> list[Choice]:
         """What may happen next."""
-        links = [pair for pair, queue in self.links.items() if queue and self.is_open(*pair)]
-        choices: list[Callable[[], None]] = [partial(self._frame, *pair) for pair in links]
-        choices += [partial(self._to_broker, client) for client in self.clients if client.up and client.at]
-        choices += [partial(self._to_client, client) for client in self.clients if client.down]
-        choices += [
-            partial(self._timer, *key)
-            for key, at in self.timers.items()
-            if at <= self.now and self.is_running(key[0])
+        choices: list[Choice] = [
+            (self._frame, *pair) for pair, queue in self.open_links() if queue and self.is_open(*pair)
         ]
-        choices += [partial(self._loss, loss) for loss in self.losses if loss[0] <= self.now]
+        choices += [(self._to_broker, client) for client in self.clients if client.up and client.at]
+        choices += [(self._to_client, client) for client in self.clients if client.down]
+        now = self.now
+        choices += [
+            (self._timer, *key) for key, at in self.timers.items() if at <= now and self.is_running(key[0])
+        ]
+        choices += [(self._loss, loss) for loss in self.losses if loss[0] <= now]
         return choices
+
+    def open_links(self) -> Iterable[tuple[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]]]:
+        """The links that may be open, and what is on its way over them."""
+        return self.links.items()
 
     def is_running(self, broker: BrokerId) -> bool:
         """Whether timers of the broker run out."""

@@ -7,6 +7,7 @@ between others goes through them. What was published arrives, once at QoS 2, in 
 
 import argparse
 from collections import deque
+from collections.abc import Iterable
 from itertools import combinations
 
 from roamq.core.events import BrokerId
@@ -22,10 +23,20 @@ class GrowingFleet(Fleet):
     """Machines that come and go; a link is up when both ends know of it."""
 
     def __init__(
-        self, seed: int, scheme: str, brokers: int = 3, *, ring: bool | None = None, **settings: object
+        self,
+        seed: int,
+        scheme: str,
+        brokers: int = 3,
+        *,
+        ring: bool | None = None,
+        given: Iterable[tuple[str, str]] | None = None,
+        **settings: object,
     ) -> None:
         self.up: set[frozenset[BrokerId]] = set()
-        super().__init__(seed, scheme, brokers, ring=bool(seed % 2) if ring is None else ring, **settings)
+        self._known: tuple[object, ...] = ()
+        """Who had whom for a neighbour when links were looked after last."""
+        ring = bool(seed % 2) if ring is None else ring
+        super().__init__(seed, scheme, brokers, ring=ring, given=given, **settings)
         self.core = list(self.machines)
         self.up |= {frozenset(pair) for pair in self.links}
         self.scheme, self.more = scheme, settings
@@ -102,6 +113,10 @@ class GrowingFleet(Fleet):
         self.look_after_going()
 
     def look_after_links(self) -> None:
+        known = self.who_knows_whom()
+        if known == self._known:
+            return
+        self._known = known
         for one, other in combinations(list(self.machines), 2):
             pair = frozenset((one, other))
             if self.know_each_other(one, other):
@@ -109,6 +124,10 @@ class GrowingFleet(Fleet):
                     self._link(one, other)
             else:
                 self.up.discard(pair)
+
+    def who_knows_whom(self) -> tuple[object, ...]:
+        """Changes with every broker that comes or goes, wherever that is heard."""
+        return tuple([(name, *machine.outboxes.frames) for name, machine in self.machines.items()])
 
     def know_each_other(self, one: BrokerId, other: BrokerId) -> bool:
         """Whether each of the two brokers counts the other as a neighbour."""
@@ -131,7 +150,8 @@ class GrowingFleet(Fleet):
                     self.check_not_needed(name)
                 except ValueError:  # a broker has joined there meanwhile, or another one leaves as well
                     del self.going[name]
-                    self.core.append(name)
+                    if name in machine.made_of.brokers:
+                        self.core.append(name)
                     self.crash(name)  # which ends the draining
                     continue
                 machine.leave(self.clock(name))
@@ -168,6 +188,7 @@ class GrowingFleet(Fleet):
         self._end(name)
         self.machines[name] = Machine(made, self.clock(name))
         self.up -= {pair for pair in self.up if name in pair}
+        self._known = ()
 
     def _end(self, name: BrokerId) -> None:
         for client in self.clients:
@@ -183,6 +204,7 @@ class GrowingFleet(Fleet):
         for pair in [pair for pair in self.links if name in pair]:
             del self.links[pair]
         self.up = {pair for pair in self.up if name not in pair}
+        self._known = ()
 
     def links_come_up(self, name: BrokerId) -> None:
         for other in [b for a, b in list(self.links) if a == name]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import urllib.request
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.live
 
 
-def with_edge(tmp_path: Path, text: str, at: list[str]) -> Site:
+def with_edge(tmp_path: Path, text: str, at: list[str], calls: list[str] | None = None) -> Site:
     """The network with a fourth broker in its file, as `roamq join` writes it."""
     mqtt, metrics = free_ports(2, but=write_network(tmp_path, text).ports)
     table = (
-        f"[brokers.b4]\nat = {json.dumps(at)}\nmetrics_port = {metrics}\nlisteners = [{{ port = {mqtt} }}]\n"
+        f"[brokers.b4]\nat = {json.dumps(at)}\ncalls = {json.dumps(calls or at)}\n"
+        f"metrics_port = {metrics}\nlisteners = [{{ port = {mqtt} }}]\n"
     )
     return Site(write_network(tmp_path, text + table))
 
@@ -167,3 +169,31 @@ def test_a_file_that_links_a_broker_with_one_that_joined_later_is_refused(tmp_pa
     path.write_text(text)
     with pytest.raises(Exception, match=r"brokers.b4.at: 'b3' is no broker without `at`"):
         load_network(path)
+
+
+def test_nobody_is_alarmed_by_a_broker_that_calls_two_and_leaves_in_order(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its link with the third is carried for ever, and its neighbours close theirs when it has left."""
+
+    async def scenario() -> None:
+        core = ["b1", "b2", "b3"]
+        site = with_edge(tmp_path, local_network(3), core, calls=["b1", "b2"])
+        await site.start(*core)
+        await eventually(lambda: all(not server.health()["links_down"] for server in site.servers.values()))
+        caplog.clear()
+        await asyncio.to_thread(act, site.servers["b1"], "/api/join/b4?at=b1,b2,b3")
+        await site.start("b4")
+        edge = site.servers.pop("b4")
+        await eventually(lambda: "b4" in site.servers["b3"].links.through, "a link that others carry")
+        for server in (edge, *site.servers.values()):
+            assert "links_detoured" not in server.health()
+        await asyncio.to_thread(act, edge, "/api/leave")
+        await has_left(edge)
+        said = [
+            r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING and "b4" in r.getMessage()
+        ]
+        assert [text for text in said if "through" in text or "refused" in text] == []
+        await site.stop()
+
+    asyncio.run(scenario())

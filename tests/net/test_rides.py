@@ -34,7 +34,7 @@ def roam(
     the others stops where a link between them is cut.
     """
     settings.setdefault("overlay", ("interest", "flooding")[seed // 2 % 2])
-    fleet = Fleet(seed, scheme, (5 if ring else 3) + seed % 2, ring=ring, **settings)
+    fleet = Fleet(seed, scheme, (5 if ring else 3) + seed % 2, ring=ring, **settings)  # type: ignore[arg-type]
     names = [str(name) for name in fleet.machines]
     mover, publisher = fleet.client("mover"), fleet.client("publisher")
     publisher.connect(names[0])

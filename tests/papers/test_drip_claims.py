@@ -33,7 +33,7 @@ Measure = Callable[[Setting], float]
 def regions(measure: Measure, quick: bool = False, noise: float = 0.0) -> ScriptedEvidence:
     """Runs whose coverage and delay are a function of the setting, and everything else is one half."""
     kinds = ("all", "event", "hello", "beacon", "contact", "broker", "node")
-    own = {drip_runs.COVERAGE, drip_runs.DELAY}
+    own = {drip_runs.COVERAGE, drip_runs.COVERAGE_IN_THE_END, drip_runs.DELAY}
     other = {drip_runs.RATIO, drip_runs.TRANSMISSIONS, drip_runs.PUBLICATION, drip_runs.SPREADING}
     other |= {drip_runs.BY_SOURCE, drip_runs.WANTED_BY, drip_runs.DETECTED_DELAY}
     other |= {drip_runs.DETECTED_LIKE_OTHERS, "delivery_delay_s_p50", "transmissions_per_s", "bytes_per_s"}

@@ -113,6 +113,38 @@ def test_settings_that_do_not_tell_leave_it_undecided() -> None:
     assert judgement.verdict is Verdict.UNDECIDED
 
 
+def test_a_sentence_that_was_measured_in_other_settings_only_is_undecided() -> None:
+    judgement = Judgement(["edge=stop", "edge=turn"])
+    judgement.says("above", {"edge=stop": between(1, 2)}, above=0.0)
+
+    assert judgement.verdict is Verdict.UNDECIDED
+
+
+def test_as_many_digits_are_shown_as_tell_a_value_from_its_bounds() -> None:
+    judgement = Judgement()
+    judgement.says("P", exactly(0.1476793), at_least=0.1476785, at_most=0.1476795)
+    judgement.says("about 1", between(0.91, 1.03), about(1.0))
+
+    assert [list(row)[1:3] for row in judgement.table().rows] == [
+        ["0.1476785 to 0.1476795", "0.1476793"],
+        ["0.9 to 1.1", "0.97 (0.91 to 1.03)"],
+    ]
+    assert str(between(1000.0, 2344.0)) == "1670 (1000 to 2340)"
+
+
+def test_the_table_of_sentences_counts_them() -> None:
+    judgement = Judgement()
+    judgement.says("one", between(1, 2), above=0.0)
+    judgement.says("two", between(1, 2), above=0.0)
+    judgement.says("three", between(1, 2), below=0.0)
+    judgement.says("four", {"a=1": between(1, 2), "a=2": between(-2, -1)}, above=0.0)
+    judgement.says("five", between(1, 2), above=0.0, calibrated=True)
+
+    assert judgement.table().note.startswith(
+        "Of 5 sentences 2 hold, 1 does not hold, 1 depends on the setting, 1 was calibrated on."
+    )
+
+
 def test_an_outcome_shows_every_sentence() -> None:
     judgement = Judgement()
     judgement.says("not in quick runs", None, at_least=1.0)

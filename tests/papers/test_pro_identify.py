@@ -7,7 +7,16 @@ import pytest
 
 from roamq.pipeline.schemas import MetricRow
 from roamq.reproduce import pro_identify, pro_prior
-from roamq.reproduce.pro_identify import TARGETS, distance, figures_of, next_wave, rough, short_jobs
+from roamq.reproduce.pro_identify import (
+    TARGETS,
+    distance,
+    figures_of,
+    next_wave,
+    rough,
+    short_jobs,
+    spread_out,
+    wave_by_choice,
+)
 from roamq.reproduce.pro_sets import named_sets
 from roamq.sim.scenario import load_scenario, mobility_of, workload_of
 
@@ -81,6 +90,51 @@ def test_the_next_wave_is_drawn_where_the_figures_may_come_out() -> None:
     assert typical(informed) < 0.5 * typical(at_random)
     assert typical(informed) < 1.2
     assert typical(next_wave([], 8)) > typical(informed), "without runs nobody corrects the formula"
+
+
+@pytest.mark.slow
+def test_a_wave_looks_around_the_closest_set_and_takes_sets_that_are_far_apart() -> None:
+    """A world in which one set of the table fits exactly, and everything else is far off."""
+    known = [
+        (chosen, AS_PRINTED if number == 0 else {name: 3 * value for name, value in AS_PRINTED.items()})
+        for number, chosen in enumerate(named_sets().values())
+    ]
+
+    wave = [pro_prior.point_of(chosen) for chosen in next_wave(known, 6)]
+
+    choices = [i for i, p in enumerate(pro_prior.PRIOR) if p.scale == "choice"]
+    fits = np.delete(pro_prior.point_of(named_sets()["set A"]), choices)
+    near = [np.linalg.norm(np.delete(point, choices) - fits) < 6 * pro_identify.SPREAD for point in wave]
+    assert sum(near) >= 1, "some lie around the one that fits"
+    assert all(point.min() >= 0 and point.max() <= 1 for point in wave)
+    apart = [np.linalg.norm(one - other) for i, one in enumerate(wave) for other in wave[:i]]
+    assert min(apart) > pro_identify.SPREAD
+
+
+@pytest.mark.slow
+def test_every_combination_of_the_choices_gets_the_set_that_promises_most() -> None:
+    known = [(chosen, AS_PRINTED) for chosen in named_sets().values()]
+
+    wave = wave_by_choice(known)
+
+    choices = [p.name for p in pro_prior.PRIOR if p.scale == "choice"]
+    assert len({tuple(chosen[name] for name in choices) for chosen in wave}) == len(wave) == 2 ** len(choices)
+    assert not any(pro_prior.outside(chosen) for chosen in wave)
+    fitting = {tuple(chosen[name] for name in choices) for chosen in named_sets().values()}
+    near = [c for c in wave if tuple(c[name] for name in choices) in fitting]
+    assert all(0.5 < rough(TARGETS[0], chosen) / TARGETS[0].published < 2 for chosen in near)
+
+
+def test_of_the_sets_that_fit_those_far_apart_are_kept_the_closest_among_them() -> None:
+    first = dict(named_sets()["set A"])
+    alike = [(first | {"weak": 0.95 - 0.001 * n}, AS_PRINTED) for n in range(5)]
+    off = {name: 1.1 * value for name, value in AS_PRINTED.items()}
+    elsewhere = first | {"weak": 0.7, "service.store_s": 0.006, "last_hop.redelivers": 1.0}
+
+    kept = spread_out([(elsewhere, off), *alike], 2)
+
+    assert kept == [alike[0][0], elsewhere]
+    assert spread_out([], 2) == []
 
 
 def test_short_runs_are_short_and_of_one_seed() -> None:

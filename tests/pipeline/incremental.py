@@ -154,8 +154,13 @@ def play(
 
 @contextlib.contextmanager
 def as_if_large() -> Iterator[None]:
-    """A few hundred rows are treated as many: silver tables have many files, and counts of paths are corrected."""
-    with mock.patch.object(derive, "SILVER_ROWS", 32), mock.patch.object(gold, "MANY_MOVES", 0):
+    """A few hundred rows are treated as many: silver tables have many files, counts of paths are corrected, and where
+    more than three sites are touched all are made anew."""
+    with (
+        mock.patch.object(derive, "SILVER_ROWS", 32),
+        mock.patch.object(gold, "MANY_MOVES", 0),
+        mock.patch.object(gold, "MANY_KEYS", 3),
+    ):
         yield
 
 

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from roamq.core.records import Record
 from roamq.pipeline import derive
 from roamq.pipeline.definitions import gold
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.ledger import DataFile, Ledger
 from roamq.pipeline.runner import run_pipeline
+from roamq.pipeline.schemas import RECORDS
 from roamq.pipeline.store import Store
 from roamq.pipeline.upkeep import remove_what
-from tests.pipeline.incremental import play
+from tests.pipeline.incremental import BEGIN_S, play
 from tests.pipeline.warehouses import differences, small_traces
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -41,6 +43,52 @@ def test_lines_of_several_files_at_one_instant_leave_what_a_full_run_makes(
     found, _ = play(spark, tmp_path, seed, steps=2, kind=kind)
     replay = f"--kind {kind} --first {seed} --sequences 1 --steps 2"
     assert found == {}, f"replay: python -m tests.pipeline.incremental {replay}"
+
+
+def test_places_counts_and_records_that_come_leave_what_a_full_run_makes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Three datasets change in part at once: sites with places, sites of events, and runs are looked for together."""
+    cabs, calls, records, warehouse = (tmp_path / name for name in ("cabs", "calls", "records", "w"))
+
+    def arrive(first: int, last: int) -> None:
+        for n in range(first, last):
+            reports = (
+                f"37.{7500 + 40 * (n + step // 4 % 5)} -122.4 0 {BEGIN_S + 60 * step}" for step in range(40)
+            )
+            (cabs / f"new_cab{n}.txt").write_text("\n".join(reports) + "\n")
+            (calls / f"{n}.csv").write_text(f"site,bin,n\na{n % 3},{BEGIN_S + 600 * n},{n + 1}\n")
+        happened = [
+            (f"run{n}", number, *record)
+            for n in range(first, last)
+            for number, record in enumerate(
+                [
+                    Record(kind="connected", time_s=0.0, broker=f"b{n % 3}", client="c"),
+                    Record(
+                        kind="published", time_s=n, broker=f"b{n % 3}", client="p", origin="b", sequence=n
+                    ),
+                    Record(kind="disconnected", time_s=20.0, broker=f"b{n % 3}", client="c"),
+                ]
+            )
+        ]
+        spark.createDataFrame(happened, RECORDS).coalesce(1).write.mode("append").parquet(str(records))
+
+    def run(place: Path) -> list[dict[str, Any]]:
+        add_source(place, str(cabs), "gps", "cabs", {})
+        add_source(place, str(calls), "counts", "calls", {})
+        add_source(place, str(records), "records", "live", {})
+        run_pipeline(spark, place)
+        measured = Ledger(Store.at(place)).read(Ledger(Store.at(place)).latest(), "metrics")
+        assert measured is not None
+        return sorted(measured.to_pylist(), key=repr)
+
+    cabs.mkdir()
+    calls.mkdir()
+    arrive(0, 6)
+    run(warehouse)
+    arrive(6, 7)
+    assert run(warehouse) == run(tmp_path / "again")
+    assert not any(differences(tmp_path / "again", warehouse).values())
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +124,24 @@ def test_nothing_new_makes_nothing_and_one_dataset_leaves_the_files_of_another(
     for table in ("sojourns", "moves", "neighbor_graph", "connectivity"):
         before = {file.path for file in ledger.files(first, table)}
         assert before <= {file.path for file in ledger.files(then, table)}, table
+
+
+def test_a_row_that_lasts_no_time_has_no_durations_and_more_rows_have(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder, warehouse = tmp_path / "in", tmp_path / "w"
+    folder.mkdir()
+    ledger = Ledger(Store.at(warehouse))
+
+    def described() -> int:
+        add_source(warehouse, str(folder), "associations", "d", {})
+        run_pipeline(spark, warehouse)
+        return ledger.latest().tables["connectivity"].rows_out
+
+    (folder / "one.csv").write_text("1704067200,c,s1\n")
+    assert described() == 0
+    (folder / "more.csv").write_text("".join(f"{1_704_067_200 + 300 * n},c,s{n // 3}\n" for n in range(12)))
+    assert described() > 0
 
 
 def test_rows_of_new_clients_leave_the_files_of_silver_tables_as_they_are(
@@ -190,7 +256,7 @@ def test_a_row_of_every_client_leaves_what_a_full_run_makes(
     files_max: int,
 ) -> None:
     """Where many clients changed the dataset is made whole, and silver tables of many files are written anew."""
-    monkeypatch.setattr(derive, "MANY_CLIENTS", named)
+    monkeypatch.setattr(derive, "MANY_KEYS", named)
     monkeypatch.setattr(derive, "COUNTED_CLIENTS", counted)
     monkeypatch.setattr(derive, "FILES_MAX", files_max)
     _, warehouse = copied(three_days, tmp_path)

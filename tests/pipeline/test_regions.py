@@ -59,6 +59,9 @@ def test_coverage_counts_the_copies_at_the_time_of_each_delivery(spark: SparkSes
     )
 
     assert found["broker_coverage", "all"] == pytest.approx((1 / 4 + 3 / 4) / 2)
+    assert found["broker_coverage_in_the_end", "all"] == pytest.approx(4 / 4), (
+        "the other event is not delivered"
+    )
 
 
 def test_delay_ratio_and_transmissions(spark: SparkSession) -> None:
@@ -80,6 +83,7 @@ def test_delay_ratio_and_transmissions(spark: SparkSession) -> None:
     assert found == pytest.approx(
         {
             ("broker_coverage", "all"): (1 / 4 + 2 / 4) / 2,
+            ("broker_coverage_in_the_end", "all"): 2 / 4,
             ("delivery_delay_s", "all"): 3.0,
             ("delivery_delay_s_p50", "all"): 3.0,
             ("delivery_delay_s_p90", "all"): 4.6,

@@ -9,10 +9,10 @@ import pytest
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.schemas import RunRow, SummaryRow
-from roamq.report.charts import COLOURS, DRAW, INK, _looks, draw, lines
-from roamq.report.exhibits import Figure, Kind, Section, Series, Table
+from roamq.report.charts import COLOURS, DRAW, INK, _lies, _looks, draw, lines
+from roamq.report.exhibits import JUDGED, Cell, Figure, Kind, Section, Series, Table
 from roamq.report.html import render
-from roamq.report.numbers import cell, short_number, with_interval
+from roamq.report.numbers import cell, looks_of, short_number, with_interval
 from roamq.report.page import Page, ScoreRow, read_page, write_page
 from roamq.report.simulation import simulation_page
 from tests.support.few import few
@@ -79,6 +79,51 @@ def test_every_kind_of_figure_is_an_inline_drawing_in_the_pages_colours(kind: Ki
     assert INK not in svg
     assert COLOURS[0].lower() not in svg
     assert not re.search(r'<svg[^>]*(?:width|height)="', svg)
+
+
+def test_bars_lie_on_their_side_where_two_names_would_collide() -> None:
+    def lies(*names: str) -> bool:
+        return _lies(replace(FIGURE, kind="bar", series=[Series(name="ours", x=names, y=[1.0] * len(names))]))
+
+    assert not lies("B1", "B2", "B3", "B4", "B5", "B6", "away")
+    assert lies("B1", "B2", "B3", "B4", "B5", "B6", "disconnect+handoff"), "over its neighbor"
+    assert lies(*(f"a name of its own {n}" for n in range(9)))
+
+
+def test_bars_on_their_side_have_the_logarithmic_axis_below() -> None:
+    names = [f"a rather long name {n}" for n in range(9)]
+    lying = replace(
+        FIGURE, kind="bar", y_log=True, series=[Series(name="ours", x=names, y=[10.0**n for n in range(9)])]
+    )
+
+    assert ">1e+06<" in draw(lying)
+
+
+def test_a_claim_leads_to_its_section_which_says_what_became_of_it() -> None:
+    row = replace(PAGE.scorecard[0], why="does not hold: a; undecided: b; undecided: c", verdict="differs")
+    table = Table(title="S", columns=["the paper says", JUDGED], rows=[["it falls", "does not hold"]])
+    section = Section(title="DIS-F3: t", claim="DIS-F3", tables=[table])
+    html = render(replace(PAGE, scorecard=[row], sections=[section]))
+
+    assert '<a href="#DIS-F3">DIS-F3</a>' in html
+    told = html[html.index('<section id="DIS-F3">') :]
+    assert '<span class="verdict differs">differs</span>' in told
+    assert "<li>undecided: c</li>" in told
+    assert '<span class="verdict does-not-hold">does not hold</span>' in told
+    listed = html[: html.index("<section")]
+    assert "<summary>2 more</summary>" in listed, (
+        "the scorecard names the first reason, and keeps the others folded"
+    )
+
+
+def test_columns_of_numbers_are_set_as_numbers_and_long_texts_are_wrapped() -> None:
+    rows: list[list[Cell]] = [
+        ["a", 1.5, "0.9 (0.8 to 1)", "above 1", "x" * 60],
+        ["b", None, "", "0.9 to 1.1", ""],
+    ]
+
+    assert looks_of(5, rows) == ["", "n", "n", "", "long"]
+    assert looks_of(2, []) == ["n", "n"]
 
 
 def test_equal_figures_are_drawn_equally() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from roamq.overlay.advertised import Advertised
 from roamq.overlay.paths import UniquePaths
 from roamq.schemes.parts import late
 from roamq.schemes.parts.late import LateParts
@@ -43,6 +44,35 @@ def test_proactive_by_interest_in_every_order(plan: Plan) -> None:
     result = explore(plan.world, max_states=BOUND)
 
     assert result.finding is None, f"{plan}: {result.finding}"
+
+
+ADVERTISED = [
+    plan
+    for scheme in ("standard", "proactive", "prefetching")
+    for late_after_s in (None, 0.0)
+    for plan in few(
+        replace(one, advertised=True, late_after_s=late_after_s)
+        for one in plans(scheme, moves=1, overlay="interest")
+    )
+]
+
+
+@pytest.mark.parametrize("plan", ADVERTISED, ids=str)
+def test_brokers_that_say_what_is_published_there_in_every_order(plan: Plan) -> None:
+    """Markers go only where the path of the one broker parts at which the event is published."""
+    result = explore(plan.world, max_states=2 * BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+
+
+def test_the_explorer_finds_that_the_wrong_origin_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Advertised, "sending", lambda self, wanted: frozenset("a"))
+    plan = Plan("standard", ("go a", "vanish", "go b"), "c", overlay="interest", advertised=True)
+
+    result = explore(plan.world)
+
+    assert result.finding is not None
+    assert result.finding.what.startswith("loss")
 
 
 LATE = [
@@ -102,7 +132,7 @@ def test_the_explorer_finds_that_what_comes_late_is_not_waited_for(
 
 
 def test_the_explorer_finds_a_handoff_that_sends_no_markers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UniquePaths, "partings", lambda self, new, old: ())
+    monkeypatch.setattr(UniquePaths, "partings", lambda self, new, old, origins: ())
     plan = Plan("standard", ("go a", "vanish", "go b"), "c", overlay="interest")
 
     result = explore(plan.world)

@@ -5,6 +5,7 @@ them with `ROAMQ_RIDES=1000 pytest tests/sim/test_interest_rides.py`, that many 
 """
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from roamq.config import Source
 from roamq.core.covering import CoverIndex
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
+from roamq.overlay.advertised import Advertised
 from roamq.overlay.interest import ByInterest
 from roamq.overlay.paths import UniquePaths
 from roamq.schemes.parts import late
@@ -47,6 +49,20 @@ def test_no_ride_loses_or_repeats_anything(scheme: str, options: dict[str, Any])
         result = ride(scheme, number, overlay="interest", **options)
         assert result.checkers.expected_count > 0, f"ride {number} expects nothing and shows nothing"
         assert findings(result) == {}, f"replay: ride({scheme!r}, {number}, overlay='interest', **{options})"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late_after_s", [None, 0.0])
+@pytest.mark.parametrize(("scheme", "options"), VARIANTS)
+def test_no_ride_loses_or_repeats_anything_where_brokers_say_what_is_published_there(
+    scheme: str, options: dict[str, Any], late_after_s: float | None
+) -> None:
+    """Markers go only to the partings of origins that publish what the client wants."""
+    for number in range(LATE_RIDES):
+        given = {"overlay": "interest", "advertised": True, "late_after_s": late_after_s, **options}
+        result = ride(scheme, number, **given)
+        assert result.checkers.expected_count > 0, f"ride {number} expects nothing and shows nothing"
+        assert findings(result) == {}, f"replay: ride({scheme!r}, {number}, **{given})"
 
 
 @pytest.mark.slow
@@ -100,7 +116,7 @@ def _nothing_surfaces(self: CoverIndex, filter: Filter, nodes: int | None) -> li
     return []
 
 
-def _no_partings(self: UniquePaths, new: BrokerId, old: BrokerId) -> tuple[BrokerId, ...]:
+def _no_partings(self: UniquePaths, new: BrokerId, old: BrokerId, origins: object) -> tuple[BrokerId, ...]:
     """Only the path between the two brokers counts, as on a tree."""
     return ()
 
@@ -120,6 +136,28 @@ def test_rides_notice_a_missing_mechanism(
     monkeypatch.setattr(owner, name, instead)
 
     assert any(findings(ride("standard", number, overlay="interest")) for number in range(300))
+
+
+def _first_sender(self: Advertised, wanted: Iterable[Filter] | None) -> frozenset[BrokerId]:
+    """A fence waits for what the first subscription asks for, and not for the others."""
+    return self.named(self.senders(next(iter(wanted or ()))))
+
+
+def _nobody_sends(self: Advertised, wanted: Filter) -> int:
+    """Nobody is asked for anything."""
+    return 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "instead"), [("sending", _first_sender), ("senders", _nobody_sends)])
+def test_rides_notice_that_an_origin_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, name: str, instead: Any
+) -> None:
+    monkeypatch.setattr(Advertised, name, instead)
+
+    assert any(
+        findings(ride("standard", number, overlay="interest", advertised=True)) for number in range(300)
+    )
 
 
 @pytest.mark.slow

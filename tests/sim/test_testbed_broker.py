@@ -193,8 +193,10 @@ def test_publishers_wait_while_a_queue_has_so_many_bytes() -> None:
 @pytest.mark.parametrize("elsewhere", few(["true", "false"]))
 def test_random_mobility_returns_to_the_last_broker_or_never(elsewhere: str) -> None:
     """[PRO] section 5.1.2: "reconnects to a different broker", and "over the set of all six brokers"."""
-    result = small(mobility__disconnect_s="0.1", mobility__connect_s="2", mobility__elsewhere=elsewhere)
+    result = small(
+        clients="60", mobility__disconnect_s="0.1", mobility__connect_s="2", mobility__elsewhere=elsewhere
+    )
 
     steps = Counter(record.peer == record.broker for record in result.records if record.kind == "connected")
     share = steps[True] / steps.total()  # half of a quarter comes back on its own, from S1
-    assert (share < 0.3) == (elsewhere == "true")
+    assert (share < 0.28) == (elsewhere == "true")

@@ -1,6 +1,6 @@
 """Fakes for the port: a host that writes down every effect, and a router that only unicasts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from roamq.build import build_scheme
@@ -173,7 +173,7 @@ class RecordingRouter:
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
         return set()
 
-    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
+    def fence(self, peer: BrokerId, filters: Iterable[Filter] | None = None) -> Mapping[BrokerId, int]:
         return dict(self.seen)
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:

@@ -31,12 +31,14 @@ def ride(
     overlay: str | None = None,
     late_after_s: float | None = None,
     changes: bool = False,
+    advertised: bool = False,
     **options: Any,
 ) -> RunResult:
     """One ride; `options` are the scheme's. With an `overlay` it is on a random graph of 3 to 12 brokers.
 
     With `late_after_s` contexts go without events that come late: with 0, whenever any may. With `changes` there may be
-    classes of clients, and brokers change their schemes, together or one after the other.
+    classes of clients, and brokers change their schemes, together or one after the other. With `advertised` each broker
+    says that it publishes about its own site alone, and clients want some of the sites.
     """
     rng = random.Random(f"{number}/ride")
     scenario: dict[str, Any] = {
@@ -65,6 +67,10 @@ def ride(
         "records": {"level": "traffic"},
     }
     scenario["network"]["late_after_s"] = late_after_s
+    if advertised:
+        scenario["network"]["advertisements"] = True
+        wanted = random.Random(f"{number}/sites").choice([1, 2, 3])
+        scenario["workload"] = {"model": "sites", "wanted": wanted, "rate": 3.0, "begin_s": 2.0}
     if rng.random() < 0.3:
         scenario["service"] = {"operation_s": 0.002, "event_s": 0.001, "send_s": 0.001}
     if rng.random() < 0.6:
@@ -170,11 +176,14 @@ def _change_minds(rng: random.Random, simulation: Simulation, duration_s: float)
     """Clients subscribe and unsubscribe at random, also while they arrive."""
     if rng.random() < 0.5:
         return
-    wishes = [
-        Filter.parse("news/0", "value < 40"),
-        Filter.parse("news/1", "value >= 30"),
-        Filter.parse("news/#"),
-    ]
+    if simulation.topology.publishes:
+        wishes = [Filter(f"site/{broker}") for broker in simulation.topology.brokers[:3]] + [Filter("site/#")]
+    else:
+        wishes = [
+            Filter.parse("news/0", "value < 40"),
+            Filter.parse("news/1", "value >= 30"),
+            Filter.parse("news/#"),
+        ]
 
     def change(client: SimClient) -> None:
         filter = rng.choice([*wishes, *client.filters])

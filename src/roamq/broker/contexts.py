@@ -6,7 +6,7 @@ mobility: a scheme tells it what to do with a context, and the parts of a scheme
 behind when they close).
 """
 
-from collections.abc import ItemsView, Iterator, Sequence, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from functools import partial
 
@@ -411,6 +411,10 @@ class Contexts:
         self.host.record(new_tuple(Record, columns))
 
     # --- subscriptions ------------------------------------------------------------------------------------
+
+    def fence(self, peer: BrokerId, context: Context, also: Iterable[Filter] = ()) -> Mapping[BrokerId, int]:
+        """What `peer` is to wait for because of this context (`Router.fence`); it had subscribed to `also` as well."""
+        return self.router.fence(peer, (*context.filters, *also))
 
     def add_filter(self, context: Context, filter: Filter, *, mobile: bool = False) -> None:
         """The client subscribes; `mobile`: elsewhere, earlier, and the subscription has come along."""

@@ -44,6 +44,7 @@ LIVE = {
     "mobility.disconnect_s": "0.8",
     "mobility.handoff_s": "0.4",
     "workload.begin_s": "3",
+    "records.buffer_s": "5",
     "faults": '[{ at_s = 9.0, kind = "crash", target = "b3", duration_s = 1.0 }]',
 }
 """What is run, live and simulated alike: clients that move often, and a broker that is killed on the way."""
@@ -87,7 +88,7 @@ def command(out: Path, open_page: bool | None, master: str, remote: str | None, 
         console.parent.mkdir(parents=True, exist_ok=True)
         console.unlink(missing_ok=True)
         threading.Thread(target=_open_console, args=(console,), daemon=True).start()
-    jobs = [live_job(console), *jobs_of(SCENARIO, schemes, SEEDS, [{**LIVE, "records.buffer_s": "5"}])]
+    jobs = [live_job(console), *jobs_of(SCENARIO, schemes, SEEDS, [LIVE])]
     finished = simulate_and_report(
         jobs,
         out,

@@ -28,10 +28,22 @@ METRICS_PORT = 9001
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Where clients and other brokers find the new one."
 )
+@click.option(
+    "--publishes",
+    multiple=True,
+    metavar="FILTER",
+    help="A topic filter of what may be published there; may be repeated. Without it, anything.",
+)
 @authority_option
 @json_option
 def command(
-    network: Path, broker: str, at: tuple[str, ...], host: str, authority: Path | None, as_json: bool
+    network: Path,
+    broker: str,
+    at: tuple[str, ...],
+    host: str,
+    publishes: tuple[str, ...],
+    authority: Path | None,
+    as_json: bool,
 ) -> None:
     """Let a new broker enter the running network of the configuration NETWORK.
 
@@ -55,11 +67,15 @@ def command(
     if broker not in loaded.edges:
         if not at:
             raise ConfigError(f"--at: name a broker that {broker} is linked with: {', '.join(loaded.core)}")
-        text = before.rstrip("\n") + "\n" + _table(loaded, broker, at, host)
+        text = before.rstrip("\n") + "\n" + _table(loaded, broker, at, host, publishes)
     else:
         said = loaded.brokers[broker].calls or list(loaded.edges[broker])
         if at and list(at) != said:
             raise ConfigError(f"{network}: brokers.{broker}: is linked with {said}; leave --at out")
+        if publishes and list(publishes) != loaded.brokers[broker].publishes:
+            raise ConfigError(
+                f"{network}: brokers.{broker}.publishes: says something else; leave --publishes out"
+            )
     if text != before:
         network.write_text(text)
     written: list[Path] = []
@@ -88,7 +104,9 @@ def command(
     click.echo(f"start it: roamq serve {network} --broker {broker}")
 
 
-def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str) -> str:
+def _table(
+    loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str, publishes: tuple[str, ...]
+) -> str:
     """The table of the new broker: TLS where the network has keys, else plain on loopback."""
     from roamq.net.ops.addresses import is_loopback
     from roamq.net.ops.local import free_ports
@@ -109,6 +127,7 @@ def _table(loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str)
         f"[brokers.{to_toml(broker)}]",
         f"at = {to_toml(list(linked))}             # joined later, linked with these",
         *(calls if set(linked) != set(at) else ()),
+        *([f"publishes = {to_toml(list(publishes))}"] if publishes else ()),
         f"host = {to_toml(host)}",
         f"metrics_port = {metrics}",
         f"reference = {to_toml(f'{host}:{mqtt}')}",
@@ -133,6 +152,10 @@ def _ask(network: Path, broker: str, loaded: "NetworkConfig") -> dict[str, list[
     said = {"at": ",".join(at), "reference": loaded.settings(broker).references[broker]}
     if table.position is not None:
         said["position"] = ",".join(map(str, table.position))
+    if table.publishes is not None:
+        from roamq.net.ops.advertising import said as in_query
+
+        said["publishes"] = in_query(table.publishes)
     doors = [door for door in acting_doors(network) if door.name != broker]
     for door in sorted(doors, key=lambda door: door.name not in at):
         try:

@@ -55,7 +55,9 @@ def command(network: Path, broker: str, timeout: float, as_json: bool) -> None:
     if as_json:
         print_json({"broker": broker, "sessions": sessions, "has_ended": has_ended, "waits_for": waits})
     elif has_ended:
-        click.echo(f"{broker} has left; {sessions} sessions are with other brokers. {_file(network, broker)}")
+        went = "its session is" if sessions == 1 else f"its {sessions} sessions are"
+        went = f"{went} with other brokers. " if sessions else "it had no sessions. "
+        click.echo(f"{broker} has left; {went}{_file(network, broker)}")
     if not has_ended:
         reason = (
             f"{left} sessions are still there"

@@ -14,6 +14,9 @@ from roamq.sim.scenario import load_scenario
 BEGIN_S = 3.0
 """Clients come in this time; then publishing begins."""
 
+SAMPLED_S = 2.0
+"""How often brokers are asked what they store, and what they have put on their links: a price needs both."""
+
 FAULTS = (
     '[{{ at_s = {crash:.1f}, kind = "crash", target = "b3", duration_s = 1.0 }},'
     ' {{ at_s = {cut:.1f}, kind = "cut", target = "b2-b6", duration_s = 2.0 }}]'
@@ -38,6 +41,7 @@ class RoamingLoad(NamedTuple):
             "drain_s": "30",
             "workload.rate": str(self.rate),
             "workload.begin_s": str(BEGIN_S),
+            "records.buffer_s": str(SAMPLED_S),
         }
 
 

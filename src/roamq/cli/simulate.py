@@ -235,7 +235,7 @@ def key_numbers(
 ) -> tuple[list[str], list[list[object]]]:
     """The metrics people ask for first, one line per scheme: the mean, and half of its interval if it has one.
 
-    A metric that no scheme has a value for is left out: live brokers, for example, do not count link traffic.
+    A metric that no scheme has a value for is left out: a price, for example, where nobody sampled what brokers store.
     """
     schemes = list(dict.fromkeys(row.scheme for row in rows))
     found = {(row.scheme, row.metric): row for row in rows if row.entity == "all"}

@@ -133,9 +133,14 @@ class BrokerProcesses:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
+    def metrics_ports(self) -> dict[str, int]:
+        """Broker -> where it answers operators' programs."""
+        return {name: int(port) for name, port in self._all(r"metrics_port = (\d+)").items()}
+
+    @property
     def console_url(self) -> str:
         """Where the first broker's console is, with the token that opens it."""
-        port = next(iter(self._all(r"metrics_port = (\d+)").values()))
+        port = next(iter(self.metrics_ports.values()))
         return f"http://127.0.0.1:{port}/console?token={self._console_token}"
 
     def _all(self, pattern: str) -> dict[str, str]:

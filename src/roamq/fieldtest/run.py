@@ -4,7 +4,8 @@ The payload is the simulator's scenario, so the moves, filters and publications 
 wall clock's. What clients see is written as the records that the simulator writes, and the same Spark queries measure
 both. QoS 0 promises nothing, so those clients are measured by what they received. Only the brokers know whether a
 message was delivered live, from the store, or after a transfer (`ways`), and what became of virtual consumers
-(`prehandoffs`): their records tell.
+(`prehandoffs`): their records tell. If the scenario wants samples of what brokers store (`records.buffer_s`), they are
+asked for that, and for what they put on their links (`samples.py`).
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from roamq.core.matching import MatchIndex
 from roamq.core.records import Record
 from roamq.fieldtest.brokers import BrokerProcesses
 from roamq.fieldtest.roamers import RoamingClient, RoamingSubscriber
+from roamq.fieldtest.samples import BrokerSamples, last_hops, traffic_records
 from roamq.net.clients.mqtt.codec import Properties
 from roamq.net.clock import SteadyClock
 from roamq.net.device import Device
@@ -70,6 +72,9 @@ class FieldTest:
         )
         self.records: list[Record] = []
         self.expected: dict[ClientId, set[tuple[str, int]]] = {}
+        self.sizes: dict[tuple[str, int], int] = {}
+        """(publisher, its number) -> bytes of the message."""
+        self.samples = BrokerSamples(self.brokers.metrics_ports, self.clock)
         self._index: MatchIndex[ClientId] = MatchIndex()
         self._begin = 0.0
         self._begin_wall_s = 0.0
@@ -105,8 +110,10 @@ class FieldTest:
                 for number, publisher in enumerate(load.publishers(world, self.stream))
             ]
             breaking = [self._break(fault) for fault in scenario.faults]
-            await asyncio.gather(*moving, *saying, *breaking)
+            await asyncio.gather(*moving, *saying, *breaking, self._sample())
             await self._drain()
+            if scenario.records.buffer_s:
+                await self.samples.take()
         finally:
             for client in self.subscribers:
                 client.vanish()
@@ -135,10 +142,16 @@ class FieldTest:
                 await asyncio.sleep(0.1)
 
             now = self.clock()
-            self._expect(name, count, publication.topic, dict(publication.attributes), now, publisher.broker)
             said = f"{name};{count};{now:.6f};".encode()
             values = tuple((key, str(value)) for key, value in publication.attributes.items())
             payload = said + publication.payload[len(said) :]
+            event = Event(
+                id=EventId(BrokerId(name), count),
+                topic=publication.topic,
+                attributes=dict(publication.attributes),
+                payload=payload,
+            )
+            self._expect(event, now, publisher.broker)
             client.send(
                 device.publish(
                     publication.topic, payload, PUBLISH_QOS, properties=Properties(user_properties=values)
@@ -150,10 +163,9 @@ class FieldTest:
             await asyncio.sleep(0.1)
         client.vanish()
 
-    def _expect(
-        self, name: str, count: int, topic: str, attributes: dict[str, Any], now: float, broker: BrokerId
-    ) -> None:
-        event = Event(id=EventId(BrokerId(name), count), topic=topic, attributes=attributes)
+    def _expect(self, event: Event, now: float, broker: BrokerId) -> None:
+        name, count = event.id
+        self.sizes[name, count] = event.size_bytes
         matching = (self.subscribers[int(client.removeprefix("c"))] for client in self._index.match(event))
         # As in the simulator, nothing is owed to a client whose subscription no broker has confirmed.
         owed = [ClientId(c.device.name) for c in matching if c.qos and c.device.is_subscribed]
@@ -172,6 +184,10 @@ class FieldTest:
             await self.brokers.cut(a, b)
             await asyncio.sleep(fault.duration_s)
             await self.brokers.mend(a, b)
+
+    async def _sample(self) -> None:
+        if every_s := self.scenario.records.buffer_s:
+            await self.samples.follow(every_s, self.scenario.duration_s)
 
     async def _drain(self) -> None:
         """Connect all clients again, and wait until they have received what is owed, or until the drain ends."""
@@ -206,6 +222,11 @@ class FieldTest:
                 for record in client.records
             ]
         self.records += prehandoffs(self.folder / "records", self._begin_wall_s)
+        if self.scenario.records.buffer_s:
+            self.records += self.samples.levels
+            delivered = (record for record in self.records if record.kind == "delivered")
+            crossings = self.samples.crossings + last_hops(delivered, self.sizes)
+            self.records += traffic_records(crossings, self.scenario.records.bin_s)
         self.records.sort(key=lambda record: record.time_s)
         findings = {
             "loss": self._owed(),

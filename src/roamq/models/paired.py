@@ -11,6 +11,8 @@ from typing import NamedTuple
 from roamq.models.quantiles import student_quantile
 
 CONFIDENCE = 0.95
+PLAIN_BELOW = 1e6
+"""Smaller numbers are written without an exponent."""
 
 
 class Estimate(NamedTuple):
@@ -29,11 +31,20 @@ class Estimate(NamedTuple):
         return not self.low <= value <= self.high
 
     def __str__(self) -> str:
+        return self.told(3)
+
+    def told(self, digits: int) -> str:
+        """The mean and its interval in so many digits: `0.95 (0.93 to 0.97)`."""
+        mean, low, high = (_plain(value, digits) for value in self)
         if not math.isfinite(self.width):
-            return f"{self.mean:.3g} (one seed)"
-        if self.width == 0:
-            return f"{self.mean:.3g}"
-        return f"{self.mean:.3g} ({self.low:.3g} to {self.high:.3g})"
+            return f"{mean} (one seed)"
+        return mean if self.width == 0 else f"{mean} ({low} to {high})"
+
+
+def _plain(value: float, digits: int) -> str:
+    """`1330` and not `1.33e+03`, up to a million."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(value) < PLAIN_BELOW else text
 
 
 def interval(values: Sequence[float], *, comparisons: int = 1, confidence: float = CONFIDENCE) -> Estimate:

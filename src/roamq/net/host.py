@@ -24,6 +24,7 @@ from roamq.net.clients.mqtt.state import SessionState, merged
 from roamq.net.clients.mqtt.subscriptions import IDENTIFIERS, QOS
 from roamq.net.links import wire
 from roamq.net.links.outboxes import Outboxes
+from roamq.net.links.traffic import LinkTraffic
 from roamq.net.ops.settings import ClientClass
 from roamq.net.outputs import Outputs
 
@@ -126,6 +127,7 @@ class LiveHost:
         self.time = now
         """Of the input that is being handled."""
         self.out = Outputs()
+        self.traffic = LinkTraffic(me)
         self.done: list[tuple[ClientId, EventId, Connection]] = []
         """Events that need no acknowledgement: the client has consumed them when the input is over."""
         self.news: list[News] = []
@@ -190,6 +192,7 @@ class LiveHost:
         if frames is None:
             frames = self.out.frames[to] = []
         frames.append(frame)
+        self.traffic.count(message, len(frame[1]))
         if message.__class__ is not Event:
             self._note_told(to, len(frame[1]))
 

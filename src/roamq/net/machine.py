@@ -75,12 +75,14 @@ class Machine:
         # A life that remembers no other must not use its numbers again: all of them count on from the time of birth.
         born = int(now * MICROSECONDS)
         quotas = settings.quotas
-        topology = Topology(settings.brokers, settings.links)
+        publishes = settings.publishes
+        core = {name: topics for name, topics in publishes.items() if name in settings.brokers}
+        topology = Topology(settings.brokers, settings.links, core)
         if settings.at:
-            topology.attach(self.me, settings.at)
+            topology.attach(self.me, settings.at, publishes.get(self.me))
         self.connections = Connections()
         self.outboxes = make_outboxes(topology.neighbours[self.me], born, quotas)
-        self.access = Access(settings.access)
+        self.access = Access(settings.access, publishes.get(self.me))
         self.host = LiveHost(self.me, self.connections, self.outboxes, self.access, now)
         self.broker = build_broker(
             self.me,
@@ -117,7 +119,7 @@ class Machine:
         known = (self.directory, self.memberships, self.others, self.sessions, self.access, self.quota)
         self.admission = Admission(host, broker, connections, *known, settings.handoff_timeout_s)
         ties = (self.outboxes, self.others, self.directory, self.memberships, self.confirmations)
-        self.membership = Membership(host, broker, topology, *ties, self.admission, self.tables)
+        self.membership = Membership(host, broker, topology, *ties, self.admission, self.tables, self.access)
         self.lives = Lives(host, broker, self.outboxes, self.tables, self.retained, self.membership)
         self.news = NewsDesk(connections, self.admission, self.sessions, self.memberships)
         self.steps = Steps(host, broker.contexts, settings.records_steps)
@@ -383,6 +385,7 @@ class Machine:
     def recovered(self, now: float) -> None:
         """The process starts again from its journal: every connection there was is lost, and draining is over."""
         self.host.time = now
+        self.host.traffic.clear()
         self.admission.draining, self.membership.unheard = False, None
         self.lives.begin_again(now)
         self.figures.number = max(self.figures.number, int(now * MICROSECONDS))

@@ -9,7 +9,7 @@ from roamq.core.messages import Message
 from roamq.net.clients.admission import EARLY_TIMER, SEARCH_TIMER
 from roamq.net.clients.confirmations import CONFIRM_TIMER
 from roamq.net.clients.permits import LOGIN_TIMER
-from roamq.net.clients.sessions import SESSION_TIMER
+from roamq.net.clients.sessions import SESSION_TIMER, WillFor
 from roamq.net.clients.visitors import HOME_TIMER, ConfirmVisitor, VisitorConfirmed
 from roamq.net.host import BURST_TIMER, LINK_TIMER
 from roamq.net.links.members import Farewell, FarewellHeard, Returned
@@ -44,6 +44,7 @@ def handlers_of(machine: "Machine") -> Handlers:
     return {
         Serving: sessions.on_serving,
         Ended: sessions.on_ended,
+        WillFor: sessions.on_will_for,
         WhoServes: admission.on_who_serves,
         Known: admission.on_known,
         Adopt: admission.on_adopt,

@@ -1,6 +1,6 @@
 """What an overlay promises: events of one origin reach every interested broker once, in order."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from roamq.core.events import BrokerId, Event
@@ -74,8 +74,10 @@ class Router(Protocol):
     def distance(self, a: BrokerId, b: BrokerId) -> int:
         """How many links lie between two brokers."""
 
-    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
+    def fence(self, peer: BrokerId, filters: Iterable[Filter] | None = None) -> Mapping[BrokerId, int]:
         """What the broker `peer` is to wait for (`passed`) because of what this one has subscribed to and seen.
+
+        Events that match none of `filters` need not be waited for, if these are given.
 
         The message that brings the fence to `peer` is sent by `unicast` right after this.
         """
@@ -103,7 +105,8 @@ class Router(Protocol):
         """Whether events of an origin may have gone past this broker, because it begins anew."""
 
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
-        """A fence for this broker itself: it has `passed` when every broker knows of all subscriptions made here.
+        """A fence for this broker itself: it has `passed` when every broker where something that matches may be
+        published knows of all subscriptions made here.
 
         `anew`: and when all has come that others had sent here before they knew of messages sent before this call.
         """

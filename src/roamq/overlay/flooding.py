@@ -15,7 +15,7 @@ has heard of it, and does not know from which number on before that one has said
 (`EventsPassed.comes`). Brokers that have joined meanwhile, and that it has not heard of, are among the others.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from roamq.core.events import BrokerId, Event
@@ -291,7 +291,7 @@ class Flooding(TreeUnicast):
             self.ended.add(broker)
             self._say_passed({}, (broker,))
 
-    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
+    def fence(self, peer: BrokerId, filters: Iterable[Filter] | None = None) -> Mapping[BrokerId, int]:
         """What has been seen here. Of its own events a broker that begins anew has seen none: nobody waits for them."""
         self._meet()
         fence = dict(self.frontier)

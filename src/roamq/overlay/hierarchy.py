@@ -10,7 +10,7 @@ Links are FIFO and the overlay is a tree, so unicast and events share their one 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId, Event
@@ -18,6 +18,7 @@ from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
 from roamq.core.messages import Message
 from roamq.core.ports import Host
+from roamq.overlay.advertised import may_send
 from roamq.overlay.base import TreeUnicast
 from roamq.overlay.markers import Markers
 from roamq.overlay.messages import (
@@ -204,7 +205,7 @@ class Hierarchy(TreeUnicast):
         self._add_advertisement(self.me, filter)
 
     def _advertises(self, child: BrokerId, filter: Filter) -> bool:
-        return any(filter.overlaps(advertisement) for advertisement in self._advertised[child])
+        return may_send(self._advertised[child], filter)
 
     def _add_advertisement(self, source: BrokerId, filter: Filter) -> None:
         if not self.advertisements:
@@ -295,7 +296,7 @@ class Hierarchy(TreeUnicast):
 
     # --- ordering -----------------------------------------------------------------------------------------
 
-    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
+    def fence(self, peer: BrokerId, filters: Iterable[Filter] | None = None) -> Mapping[BrokerId, int]:
         return {}
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:

@@ -25,6 +25,7 @@ from roamq.core.filters import Filter
 from roamq.core.matching import MatchIndex
 from roamq.core.messages import Message
 from roamq.core.ports import Host
+from roamq.overlay.advertised import ANYBODY, Advertised
 from roamq.overlay.marked import OrderedByMarkers
 from roamq.overlay.markers import Markers
 from roamq.overlay.messages import (
@@ -161,8 +162,13 @@ class ByInterest(OrderedByMarkers):
         self._here[filter] = count + 1
         if not count and self._from:
             self._wanted_index.add(filter)
+            senders = self._advertised.senders(filter)
+            if filter.group is not None:
+                self._unconfirmed = (
+                    ANYBODY  # whoever names the member must know of it, asked for events or not
+                )
             for neighbour, origins in self._from.items():
-                self._ask(neighbour, filter, origins, mobile)
+                self._ask(neighbour, filter, origins & senders, mobile)
 
     def unsubscribe(self, filter: Filter, *, mobile: bool = False) -> None:
         assert filter in self._here, f"{self.me}: unsubscribes {filter}, which nobody here had subscribed"
@@ -176,7 +182,7 @@ class ByInterest(OrderedByMarkers):
             self._hidden.forget()
 
     def advertise(self, filter: Filter) -> None:
-        """Every broker counts as one where anything may be published."""
+        """What may be published where is declared for the whole network (`Topology.publishes`)."""
 
     def receive(self, sender: BrokerId, message: Message) -> bool:
         if self._put_offs or self._gone.waiting:
@@ -242,6 +248,7 @@ class ByInterest(OrderedByMarkers):
                 index.add(filter)
             sent[filter] = sent.get(filter, 0) | origins
             self.markers.is_behind = True
+            self._unconfirmed |= origins
             self.host.send(neighbour, SubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
 
     def _ask_no_more(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
@@ -289,9 +296,7 @@ class ByInterest(OrderedByMarkers):
 
     def _wanted(self, neighbour: BrokerId, filter: Filter) -> Origins:
         """The origins behind `neighbour` of which this filter is wanted, here or by another neighbour."""
-        if filter in self._here:
-            return self._from[neighbour]
-        origins = 0
+        origins = self._advertised.senders(filter) if filter in self._here else 0
         for other, asked in self._asked.items():
             if other != neighbour:
                 origins |= asked.get(filter, 0)
@@ -335,6 +340,7 @@ class ByInterest(OrderedByMarkers):
                 if neighbour != origin and toward[neighbour] == me:
                     self._to[neighbour] |= bit
                     self._relayed.add(origin)
+        self._advertised = Advertised(self.topology, self._bit)
         self._index_filters()
 
     def _index_filters(self) -> None:
@@ -361,7 +367,7 @@ class ByInterest(OrderedByMarkers):
         for neighbour, origins in self._from.items():
             if origins & bit:
                 for filter in self._here:
-                    self._ask(neighbour, filter, bit, mobile=False)
+                    self._ask(neighbour, filter, bit & self._advertised.senders(filter), mobile=False)
                 self._to_tell[neighbour] |= bit
                 self._tell_what_is_whole(neighbour)
         self._routes.clear()
@@ -369,6 +375,7 @@ class ByInterest(OrderedByMarkers):
     def _forget_origin(self, broker: BrokerId) -> None:
         """An earlier life of a broker in the network is over, and another begins: nothing names the earlier one."""
         bit = self._bit.pop(broker, 0)
+        self._unconfirmed &= ~bit
         for known in (self._asked, self._sent, self._doubted):
             for neighbour, filters in known.items():
                 for filter in without_origins(filters, bit):

@@ -71,19 +71,31 @@ class Markers:
 
     # --- what is waited for ---------------------------------------------------------------------------------
 
-    def fence(self, peer: BrokerId) -> Mapping[BrokerId, int]:
-        """A marker goes where the paths to `peer` and to this broker part, but for those that the fence passes."""
+    def fence(self, peer: BrokerId, origins: frozenset[BrokerId] | None = None) -> Mapping[BrokerId, int]:
+        """A marker goes where the paths to `peer` and to this broker part, but for those that the fence passes.
+
+        `origins`: where the paths of these part, since nothing that matters comes of others."""
         if peer == self.me:
             return {}
-        visited = self._visited(self.me, peer)
+        visited = self.topology.unique_paths.partings(self.me, peer, origins)
         self._mark(peer, visited)
         return {self.me: self.number, peer: FOR, **dict.fromkeys(visited, AT)}
 
-    def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
-        """A fence that has passed when every broker knows of all that was subscribed to here."""
+    def confirm(
+        self, *, anew: bool = False, asked: frozenset[BrokerId] | None = None
+    ) -> Mapping[BrokerId, int]:
+        """A fence that has passed when every broker knows of all that was subscribed to here.
+
+        `asked`: if only these brokers were asked for something since the last marker. It visits those as well that have
+        not answered an earlier one, so that it stands for all before it."""
         if self.is_behind or anew:
             self.is_behind = False
-            self._confirmation_at = self._visited(self.me, self.me)
+            silent = self._silent(self.me, self._confirmation, self._confirmation_at)
+            self._confirmation_at = tuple(
+                one
+                for one in self._visited(self.me, self.me)
+                if asked is None or one in asked or one in silent
+            )
             self._mark(self.me, self._confirmation_at)
             self._confirmation = self.number
         if not self._confirmation_at:

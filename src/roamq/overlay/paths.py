@@ -11,10 +11,13 @@ nothing between paths that do not have it.
 
 import heapq
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from roamq.core.events import BrokerId
+
+NAMED_MAX: Final = 100_000
+"""Of so many moves between brokers it is remembered where markers go."""
 
 if TYPE_CHECKING:
     from roamq.overlay.topology import Topology
@@ -27,7 +30,7 @@ class UniquePaths:
         self.topology = topology
         self._weights: dict[frozenset[BrokerId], int] = {}
         self._toward: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
-        self._named: dict[tuple[BrokerId, BrokerId], tuple[BrokerId, ...]] = {}
+        self._named: dict[tuple[BrokerId, BrokerId, frozenset[BrokerId] | None], tuple[BrokerId, ...]] = {}
         self._parted: dict[tuple[BrokerId, BrokerId], dict[BrokerId, frozenset[BrokerId]]] = {}
         self.changed()
 
@@ -89,16 +92,21 @@ class UniquePaths:
         passed = {parent for broker, parent in toward.items() if broker != root}
         return tuple(sorted(broker for broker in toward if broker not in passed and broker != root))
 
-    def partings(self, new: BrokerId, old: BrokerId) -> tuple[BrokerId, ...]:
-        """Where, off the path between `new` and `old`, the paths from some origin to the two part.
+    def partings(
+        self, new: BrokerId, old: BrokerId, origins: frozenset[BrokerId] | None = None
+    ) -> tuple[BrokerId, ...]:
+        """Where, off the path between `new` and `old`, the paths from some origin to the two part; `origins`: from one
+        of these, if not from any.
 
         An origin that departed counts, since its events may be under way; where paths part at such a broker itself,
         nothing more comes from there. Of several that lie on one way from `new` to `old` one is named: a marker that
         goes there passes the others.
         """
-        found = self._named.get((new, old))
+        found = self._named.get((new, old, origins))
         if found is None:
-            found = self._named[new, old] = self._name_partings(new, old)
+            if len(self._named) >= NAMED_MAX:
+                self._named.clear()
+            found = self._named[new, old, origins] = self._name_partings(new, old, origins)
         return found
 
     def late(
@@ -134,9 +142,13 @@ class UniquePaths:
             self._parted[new, old] = found
         return found
 
-    def _name_partings(self, new: BrokerId, old: BrokerId) -> tuple[BrokerId, ...]:
+    def _name_partings(
+        self, new: BrokerId, old: BrokerId, origins: frozenset[BrokerId] | None
+    ) -> tuple[BrokerId, ...]:
         named: list[BrokerId] = []
-        for broker in sorted(self._partings_of_all(new, old).keys() - self.topology.departed):
+        parting = self._partings_of_all(new, old)
+        counts = {x for x, behind in parting.items() if origins is None or behind & origins}
+        for broker in sorted(counts - self.topology.departed):
             if not any(self._on_one_way(new, old, broker, other) for other in named):
                 named.append(broker)
         return tuple(named)

@@ -13,16 +13,23 @@ remembered: events that entered there may still be under way, and follow the pat
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
+from roamq.core.filters import Filter
 from roamq.overlay.paths import UniquePaths
 
 
 class Topology:
     """An undirected, connected graph of brokers."""
 
-    def __init__(self, brokers: Iterable[str], links: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        brokers: Iterable[str],
+        links: Iterable[tuple[str, str]],
+        publishes: Mapping[str, Iterable[str]] = MappingProxyType({}),
+    ) -> None:
         self.brokers: tuple[BrokerId, ...] = tuple(BrokerId(b) for b in brokers)
         known = set(self.brokers)
         if len(known) != len(self.brokers):
@@ -45,6 +52,11 @@ class Topology:
         """Edge broker -> the brokers of the core that it is linked with; those that departed included."""
         self.departed: set[BrokerId] = set()
         """Brokers that are gone for good."""
+        self.publishes: dict[BrokerId, tuple[Filter, ...]] = {}
+        """Broker -> the topic filters of what may be published there, if it declares any; those that departed
+        included. Of a broker that is not named anything may come."""
+        for broker, topics in publishes.items():
+            self.declare(BrokerId(broker), topics)
         self._toward: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
         self._children: dict[BrokerId, dict[BrokerId, tuple[BrokerId, ...]]] = {}
         self._around: dict[BrokerId, tuple[BrokerId, ...]] = dict(self.neighbours)
@@ -80,8 +92,18 @@ class Topology:
         """The neighbours of a broker, those that departed included."""
         return self._around[broker]
 
-    def attach(self, edge: BrokerId, at: Iterable[BrokerId]) -> None:
-        """An edge broker comes, linked with these brokers of the core. One of its name that departed is forgotten."""
+    def declare(self, broker: BrokerId, topics: Iterable[str] | None) -> None:
+        """Nothing is published at this broker but what these topic filters match; None: anything may be."""
+        if topics is None:
+            self.publishes.pop(broker, None)
+        else:
+            self.publishes[broker] = tuple(Filter(topic) for topic in topics)
+
+    def attach(self, edge: BrokerId, at: Iterable[BrokerId], publishes: Iterable[str] | None = None) -> None:
+        """An edge broker comes, linked with these brokers of the core. One of its name that departed is forgotten.
+
+        `publishes`: what may be published there, as `declare` takes it.
+        """
         at = tuple(sorted(set(at)))
         assert edge not in self.brokers, f"{edge} is in the network already"
         assert at and self.core.issuperset(at), f"{edge} is attached at {at}, and the core is {self.core}"
@@ -91,6 +113,7 @@ class Topology:
         self.brokers = (*self.brokers, edge)
         self.attached[edge] = at
         self._around[edge] = at
+        self.declare(edge, publishes)
         for core in at:
             self._around[core] = tuple(sorted((*self._around[core], edge)))
         self._changed()

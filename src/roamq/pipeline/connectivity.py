@@ -133,8 +133,10 @@ def connectivity(measured: DataFrame, fit_samples: int) -> DataFrame:
     return fitted(measured, described(duration_counts(measured)), fit_samples)
 
 
-def described(counts: DataFrame, only: DataFrame | None = None) -> DataFrame:
-    """Counts of durations -> numbers, mean and quantiles of every group; `only` of some, by their columns."""
+def described(counts: DataFrame, only: Column | None = None) -> DataFrame:
+    """Counts of durations -> numbers, mean and quantiles of every group; `only` of some, by their columns `dataset`,
+    `grouping` and `value`.
+    """
     # Added up over sites first, few lengths are left to be put into the wide groups.
     over_sites = counts.groupBy("dataset", "period", "client_class", "duration_s").agg(
         F.sum("ended").alias("ended"), F.sum("cut").alias("cut")
@@ -142,13 +144,17 @@ def described(counts: DataFrame, only: DataFrame | None = None) -> DataFrame:
     wide = _in_wide_groups(over_sites, "duration_s", "ended", "cut")
     rows = wide.unionByName(_at_sites(counts, "duration_s", "ended", "cut"))
     if only is not None:
-        rows = rows.join(F.broadcast(only), list(_GROUP), "left_semi")
+        rows = rows.where(only)
     return group_counts(rows)
 
 
-def fitted(measured: DataFrame, groups: DataFrame, fit_samples: int) -> DataFrame:
-    """Durations and described groups -> gold `connectivity`."""
-    samples = chosen_samples(measured, groups, fit_samples)
+def fitted(
+    measured: DataFrame, groups: DataFrame, fit_samples: int, at_sites: Column | None = None
+) -> DataFrame:
+    """Durations and described groups -> gold `connectivity`. `at_sites`: whether a duration's site is described, where
+    that is known before.
+    """
+    samples = chosen_samples(measured, groups, fit_samples, at_sites)
     known = (*_GROUP, "n", "censored", "mean_s", *QUANTILES)
     lasting = F.col("duration_s")
     grouped = samples.groupBy(*known).agg(
@@ -169,12 +175,6 @@ def _at_sites(rows: DataFrame, *columns: str) -> DataFrame:
         "dataset", "period", *columns, F.lit("site").alias("grouping"), F.col("site").alias("value")
     )
     return named.where("value is not null")
-
-
-def groups_of(measured: DataFrame) -> DataFrame:
-    """The groups that some durations belong to."""
-    wide = measured.select("dataset", "period", "client_class").distinct()
-    return _in_wide_groups(wide).unionByName(_at_sites(measured)).distinct()
 
 
 def ccdf(counts: DataFrame) -> DataFrame:
@@ -287,8 +287,11 @@ def _wide_groups() -> Column:
     )
 
 
-def chosen_samples(measured: DataFrame, groups: DataFrame, at_most: int) -> DataFrame:
-    """For each described group about `at_most` durations, complete and censored, or all, with what describes it.
+def chosen_samples(
+    measured: DataFrame, groups: DataFrame, at_most: int, at_sites: Column | None = None
+) -> DataFrame:
+    """For each described group about `at_most` durations, complete and censored, or all, with what describes it;
+    `at_sites` as for `fitted`.
 
     The groups are small and are brought to the rows. Few durations are drawn for a wide group, and only those are put
     into all of theirs.
@@ -298,9 +301,12 @@ def chosen_samples(measured: DataFrame, groups: DataFrame, at_most: int) -> Data
         .groupBy("dataset", "period")
         .agg(F.max(_threshold(at_most)).alias("reach"))
     )
-    near = measured.join(F.broadcast(reach), ["dataset", "period"]).where(F.col("draw") < F.col("reach"))
-    columns = ("draw", "duration_s", "complete")
-    rows = _in_wide_groups(near, *columns).unionByName(_at_sites(measured, *columns))
+    near = measured.join(F.broadcast(reach), ["dataset", "period"], "left")
+    if at_sites is not None:
+        near = near.where((F.col("draw") < F.col("reach")) | at_sites)
+    site = F.array(F.struct(F.lit("site").alias("grouping"), F.col("site").alias("value")))
+    both = F.when(F.col("draw") < F.col("reach"), F.concat(site, _wide_groups())).otherwise(site)
+    rows = near.select("dataset", "period", "draw", "duration_s", "complete", F.inline(both))
     return rows.join(F.broadcast(groups), list(_GROUP)).where(F.col("draw") < _threshold(at_most))
 
 

@@ -17,14 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from roamq.pipeline.arrivals import Arrivals, PipelineFailedError, bare_url, read_files, reason_of
 from roamq.pipeline.books import Shelf, TraceSource
 from roamq.pipeline.definitions import Scope, TableQuery, derived_tables
 from roamq.pipeline.definitions.silver import changed_clients, has_clients, holes
-from roamq.pipeline.definitions.table import CLIENT, PLACE, union, with_keys
+from roamq.pipeline.definitions.table import MANY_KEYS, PLACE, is_not, union
 from roamq.pipeline.jobs import code_digest, file_digest
 from roamq.pipeline.ledger import DataFile, TableChange
 from roamq.pipeline.schemas import BRONZE, DERIVED, TABLE_SUMMARY, arrow_schema
@@ -37,8 +37,6 @@ TABLES_AT_ONCE: Final = 4
 MUCH: Final = 0.3
 """If more than this share of a dataset's rows came, or of its clients changed, all of it is made anew, which costs
 less."""
-MANY_CLIENTS: Final = 1000
-"""Up to so many changed clients are named in queries."""
 COUNTED_CLIENTS: Final = 100
 """If more clients changed, a run counts how many of all they are."""
 FILES_MAX: Final = 48
@@ -221,8 +219,8 @@ def _look_at_clients(scope: Scope) -> None:
     everything costs more than to make it.
     """
     assert scope.clients is not None, "datasets changed in part"
-    few = scope.clients.limit(MANY_CLIENTS + 1).collect()
-    if few and len(few) <= MANY_CLIENTS and all(row.client is not None for row in few):
+    few = scope.clients.limit(MANY_KEYS + 1).collect()
+    if few and len(few) <= MANY_KEYS and all(row.client is not None for row in few):
         datasets = {row.dataset for row in few}
         scope.names = {name: sorted(r.client for r in few if r.dataset == name) for name in datasets}
     if len(few) <= COUNTED_CLIENTS:
@@ -271,33 +269,25 @@ def _make(shelf: Shelf, scope: Scope, gone: set[str], table: TableQuery) -> list
     before = shelf.ledger.files(shelf.snapshot, table.name)
     staying = [file for file in before if not file.may_hold(changed)]
     rewritten = [file for file in before if file.may_hold(changed)]
-    keys = table.keys(scope) if scope.partly & mine else None
-    if table.key == CLIENT:
-        made = _write(shelf, table, [table.query(scope, keys)] if mine else [], scope.file_rows)
-        fresh = _read(scope.spark, shelf, table.name, made)
-        scope.fresh[table.name] = scope.named(f"fresh_{table.name}", fresh)
-        if keys is not None:
-            held = _holding(shelf, scope, table, rewritten)
-            usual = sum(file.rows for file in rewritten) // scope.file_rows
-            if len(rewritten) <= FILES_MAX + 2 * usual:
-                touched = [
-                    file for file in rewritten if file in held or file.may_hold(changed - scope.partly)
-                ]
-                staying += [file for file in rewritten if file not in touched]
-                rewritten = touched
-        rest = _kept(shelf, scope, gone, table, keys, mine, rewritten)
-        return [*staying, *made, *_write(shelf, table, rest, scope.file_rows)]
-    if keys is not None:
-        keys = keys.persist()  # the query and the rows that stay each ask for them
-    try:
-        frames = [table.query(scope, keys)] if mine else []
+    if not table.by_client:
+        is_changed = table.changed(scope) if scope.partly & mine else None
+        frames = [table.query(scope)] if mine else []
         return [
             *staying,
-            *_write(shelf, table, frames + _kept(shelf, scope, gone, table, keys, mine, rewritten)),
+            *_write(shelf, table, frames + _kept(shelf, scope, gone, table, mine, rewritten, is_changed)),
         ]
-    finally:
-        if keys is not None:
-            keys.unpersist()
+    made = _write(shelf, table, [table.query(scope)] if mine else [], scope.file_rows)
+    fresh = _read(scope.spark, shelf, table.name, made)
+    scope.fresh[table.name] = scope.named(f"fresh_{table.name}", fresh)
+    if scope.partly & mine:
+        held = _holding(shelf, scope, table, rewritten)
+        usual = sum(file.rows for file in rewritten) // scope.file_rows
+        if len(rewritten) <= FILES_MAX + 2 * usual:
+            touched = [file for file in rewritten if file in held or file.may_hold(changed - scope.partly)]
+            staying += [file for file in rewritten if file not in touched]
+            rewritten = touched
+    rest = _kept(shelf, scope, gone, table, mine, rewritten)
+    return [*staying, *made, *_write(shelf, table, rest, scope.file_rows)]
 
 
 def _holding(shelf: Shelf, scope: Scope, table: TableQuery, files: Sequence[DataFile]) -> list[DataFile]:
@@ -337,15 +327,13 @@ def _kept(
     scope: Scope,
     gone: set[str],
     table: TableQuery,
-    keys: DataFrame | None,
     mine: set[str],
     files: Sequence[DataFile],
+    is_changed: Column | None = None,
 ) -> list[DataFrame]:
-    """Of some files the rows of datasets that did not change, and of those that changed in part the rows with other
-    keys.
-    """
+    """Of some files the rows of datasets that did not change, and of those that changed in part the other rows."""
     leaving = gone | (mine - scope.partly)
-    if keys is None and not table.appends:
+    if is_changed is None and not table.appends and not table.by_client:
         leaving |= mine
     staying = [
         file for file in files if file.first is None or file.first != file.last or file.first not in leaving
@@ -355,11 +343,9 @@ def _kept(
     rows = _read(scope.spark, shelf, table.name, staying)
     if leaving:
         rows = rows.where(~F.col("dataset").isin(*leaving))
-    if keys is None:
-        return [rows]
-    if table.key == CLIENT:
+    if table.by_client and scope.partly & mine:
         return [scope.of_changed_clients(rows, without=True)]
-    return [with_keys(rows, keys, table.key, without=True)]
+    return [rows if is_changed is None else rows.where(is_not(scope.is_partly & is_changed))]
 
 
 def _read(spark: "SparkSession", shelf: Shelf, table: str, files: Sequence[DataFile]) -> DataFrame:

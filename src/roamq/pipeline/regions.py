@@ -37,7 +37,8 @@ def region_summary(records: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def broker_coverage(records: DataFrame, runs: DataFrame) -> DataFrame:
-    """The share of the brokers that have had a copy of an event when a subscriber gets it ([DRIP] section VI-A)."""
+    """The share of the brokers that have had a copy of an event when a subscriber gets it ([DRIP] section VI-A), and
+    of those that ever get an event which is delivered (section VI-B1)."""
     so_far = (
         Window.partitionBy(*EVENT)
         .orderBy("time_s")
@@ -48,13 +49,22 @@ def broker_coverage(records: DataFrame, runs: DataFrame) -> DataFrame:
         "copies", F.sum(is_copy).over(so_far)
     )
     brokers = runs.select("run_id", F.col("params")["k"].cast("double").alias("k"))
-    return (
-        seen.where(F.col("kind") == "delivered")
+    is_delivery = F.col("kind") == "delivered"
+    events = seen.groupBy(*EVENT).agg(
+        F.sum(F.when(is_delivery, F.col("copies"))).alias("at_deliveries"),
+        F.count(F.when(is_delivery, True)).alias("deliveries"),
+        F.sum(is_copy).alias("in_the_end"),
+    )
+    columns_of = (
+        events.where(F.col("deliveries") > 0)
         .join(brokers, "run_id")
         .groupBy("run_id")
-        .agg(F.avg(F.col("copies") / F.col("k")).alias("value"))
-        .select("run_id", F.lit("broker_coverage").alias("metric"), F.lit("all").alias("entity"), "value")
+        .agg(
+            (F.sum(F.col("at_deliveries") / F.col("k")) / F.sum("deliveries")).alias("broker_coverage"),
+            F.avg(F.col("in_the_end") / F.col("k")).alias("broker_coverage_in_the_end"),
+        )
     )
+    return _unpivoted(columns_of)
 
 
 def delivery_delay(records: DataFrame) -> DataFrame:

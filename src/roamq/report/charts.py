@@ -8,6 +8,7 @@ the same colour.
 import io
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from roamq.report.exhibits import Figure, Series
@@ -99,8 +100,8 @@ def draw(figure: Figure) -> str:
         axes.set_xlabel(figure.y_label if lying else figure.x_label)
         axes.set_ylabel(figure.x_label if lying else figure.y_label)
         for wanted, scale, axis in (
-            (figure.x_log, axes.set_xscale, axes.xaxis),
-            (figure.y_log, axes.set_yscale, axes.yaxis),
+            (figure.y_log if lying else figure.x_log, axes.set_xscale, axes.xaxis),
+            (figure.x_log if lying else figure.y_log, axes.set_yscale, axes.yaxis),
         ):
             if wanted:
                 scale("log")
@@ -202,7 +203,9 @@ def _names(figure: Figure) -> list[Any]:
 
 def _lies(figure: Figure) -> bool:
     """Whether the names under the bars would collide: then the bars lie on their side, and names stand beside them."""
-    return sum(len(str(name)) + 2 for name in _names(figure)) > ROOM_FOR_NAMES
+    lengths = [len(str(name)) + 2 for name in _names(figure)]
+    each = ROOM_FOR_NAMES / max(len(lengths), 1)
+    return sum(lengths) > ROOM_FOR_NAMES or any((a + b) / 2 > each for a, b in pairwise(lengths))
 
 
 def _size(figure: Figure) -> tuple[float, float]:

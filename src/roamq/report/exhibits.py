@@ -6,10 +6,13 @@ marked `published` holds a paper's own points and is drawn beside ours.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Kind = Literal["line", "bar", "stack", "cdf", "step"]
 Cell = str | float | int | bool | None
+
+JUDGED: Final = "judged"
+"""The column of a table whose words are verdicts: the page shows them as it shows verdicts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,8 @@ class Section:
 
     title: str
     text: str = ""
+    claim: str = ""
+    """The claim of the scorecard that it is about, if it is about one: the page says here what became of it."""
     command: str = ""
     """What to type to make this section again."""
     figures: Sequence[Figure] = ()
@@ -106,6 +111,7 @@ def section_from(data: Mapping[str, Any]) -> Section:
     return Section(
         title=data["title"],
         text=data.get("text", ""),
+        claim=data.get("claim", ""),
         command=data.get("command", ""),
         figures=[figure_from(figure) for figure in data.get("figures", ())],
         tables=[Table(**table) for table in data.get("tables", ())],

@@ -7,8 +7,9 @@ from markupsafe import Markup
 
 from roamq import __version__
 from roamq.report.charts import draw
+from roamq.report.exhibits import JUDGED
 from roamq.report.film import SCRIPT, STYLE, film_markup
-from roamq.report.numbers import cell
+from roamq.report.numbers import cell, looks_of
 from roamq.report.page import Page
 
 FILE_NAME = "report.html"
@@ -20,6 +21,7 @@ def render(page: Page) -> str:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["cell"] = cell
+    environment.globals["looks_of"] = looks_of
     template = environment.from_string((resources.files("roamq.report") / "page.html").read_text())
     svgs = {}
     for number, section in enumerate(page.sections):
@@ -36,6 +38,8 @@ def render(page: Page) -> str:
     }
     return template.render(
         page=page,
+        judged=JUDGED,
+        shown={section.claim for section in page.sections},
         svgs=svgs,
         films=films,
         film_style=Markup(STYLE if films else ""),  # noqa: S704 - a constant

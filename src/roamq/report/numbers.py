@@ -1,11 +1,17 @@
 """Numbers as people read them: the same in a table on a terminal and on a page."""
 
 import math
+import re
+from collections.abc import Sequence
 from typing import Any
 
 NOTHING = "–"
 NEGLIGIBLE = 1e-9
 """An interval that is narrower, relative to its number, is what adding in another order does."""
+NUMBER = re.compile(r"[-+±]?\d")
+"""How a text begins that is set like a number: `0.9 (0.8 to 1)`."""
+LONG_TEXT = 40
+"""Texts of more characters are wrapped in a table."""
 
 
 def cell(value: Any) -> str:
@@ -56,3 +62,17 @@ def rounded(value: float, low: float, high: float) -> tuple[str, str]:
     """The same as two texts: `1.27` and `1.08 to 1.49`."""
     number, _, ends = span(value, low, high).partition(" (")
     return number, ends.removesuffix(")")
+
+
+def looks_of(columns: int, rows: Sequence[Sequence[Any]]) -> list[str]:
+    """How each column of a table is set: `n` for numbers and what begins with one, `long` for texts that are to be
+    wrapped, nothing for other texts."""
+    looks = []
+    for column in range(columns):
+        cells = [row[column] for row in rows if row[column] not in (None, "")]
+        texts = [value for value in cells if isinstance(value, str)]
+        if all(NUMBER.match(text) for text in texts):
+            looks.append("n")
+        else:
+            looks.append("long" if max(map(len, texts)) > LONG_TEXT else "")
+    return looks

@@ -24,6 +24,11 @@ class ScoreRow:
     command: str = ""
     """What to type to judge this claim again."""
 
+    @property
+    def reasons(self) -> list[str]:
+        """The parts of `why`, to be shown one below the other."""
+        return [part for part in self.why.split("; ") if part]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:

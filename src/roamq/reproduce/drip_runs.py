@@ -29,6 +29,7 @@ MOBILE_BROKERS = Runner(
 """Simulates a network whose brokers move; the payload is a `Setting` as plain data."""
 
 COVERAGE, DELAY, RATIO = "broker_coverage", "delivery_delay_s", "delivery_ratio"
+COVERAGE_IN_THE_END = "broker_coverage_in_the_end"
 RESTRICTED = "restricted_delay_s"
 """The mean delay with what was not delivered within a minute counted as a minute."""
 TRANSMISSIONS = "transmissions_per_delivery"

@@ -16,12 +16,13 @@ The reason of a verdict is made of these measurements, and of nothing else.
 import enum
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from roamq.models.paired import Estimate
-from roamq.report.exhibits import Cell, Figure, Series, Table
+from roamq.report.exhibits import JUDGED, Cell, Figure, Series, Table
 from roamq.reproduce.registry import Outcome, Verdict
 from roamq.reproduce.settings import decides, within
 
@@ -32,6 +33,11 @@ SENTENCES_TOLD: Final = 3
 """A reason names this many sentences that fail, and this many that are undecided."""
 
 NOT_HERE: Final = "not measured in these runs"
+
+CALIBRATED: Final = "calibrated on"
+
+DIGITS: Final = 3
+"""Of a measured value, unless its bounds lie so close together that more are needed to tell them apart."""
 
 
 class Holds(enum.StrEnum):
@@ -65,14 +71,27 @@ class Wanted:
             return Holds.NO
         return Holds.UNDECIDED
 
+    @property
+    def digits(self) -> int:
+        """How many digits tell a value that lies between the bounds from one that does not."""
+        low, high = max(self.above, self.at_least), min(self.below, self.at_most)
+        if not 0 < high - low < math.inf:
+            return DIGITS
+        return max(DIGITS, 1 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low))))
+
     def __str__(self) -> str:
+        digits = max(DIGITS + 1, self.digits)
+        if math.isfinite(self.at_least) and math.isfinite(self.at_most):
+            return f"{self.at_least:.{digits}g} to {self.at_most:.{digits}g}"
         bounds = {
             "above": self.above,
             "at least": self.at_least,
             "below": self.below,
             "at most": self.at_most,
         }
-        return " and ".join(f"{name} {bound:.4g}" for name, bound in bounds.items() if math.isfinite(bound))
+        return " and ".join(
+            f"{name} {bound:.{digits}g}" for name, bound in bounds.items() if math.isfinite(bound)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +108,28 @@ class Sentence:
         return self.wanted.judge(self.at(setting))
 
     def at(self, setting: str) -> Estimate | None:
-        """What was measured in this setting; a sentence may depend on some of its parameters, or on none."""
+        """What was measured in this setting; a sentence may depend on some of its parameters, or on none.
+
+        Nothing where it was measured in other settings only: what holds there says nothing of this one.
+        """
         if setting in self.measured:
             return self.measured[setting]
-        fitting = (measured for part, measured in self.measured.items() if within(part, setting))
-        return next(fitting, next(iter(self.measured.values())))
+        return next((measured for part, measured in self.measured.items() if within(part, setting)), None)
 
     @property
     def verdict(self) -> str:
         found = {self.judged(setting) for setting in self.measured}
         if self.calibrated:
-            return "calibrated on"
+            return CALIBRATED
         return str(found.pop()) if len(found) == 1 else "depends"
 
-    def told(self, setting: str = "") -> str:
+    def ours(self, setting: str) -> str:
+        """What was measured, with its interval, in as many digits as its bounds need."""
         measured = self.at(setting)
-        return f"{self.says}: {NOT_HERE if measured is None else measured}, wanted {self.wanted}"
+        return NOT_HERE if measured is None else measured.told(self.wanted.digits)
+
+    def told(self, setting: str = "") -> str:
+        return f"{self.says}: {self.ours(setting)}, wanted {self.wanted}"
 
 
 class Judgement:
@@ -218,19 +243,37 @@ class Judgement:
             [
                 sentence.says + (f" ({setting})" if setting else ""),
                 str(sentence.wanted),
-                NOT_HERE if (measured := sentence.measured[setting]) is None else str(measured),
-                "calibrated on" if sentence.calibrated else str(sentence.judged(setting)),
+                sentence.ours(setting),
+                CALIBRATED if sentence.calibrated else str(sentence.judged(setting)),
             ]
             for sentence in self.sentences
             for setting in sentence.measured
         ]
         return Table(
             title="Sentence by sentence",
-            columns=["the paper says", "wanted", "ours, with its 95% interval", "judged"],
+            columns=["the paper says", "wanted", "ours, with its 95% interval", JUDGED],
             rows=rows,
-            note="A sentence holds if the whole interval lies where it must, and fails if the whole interval lies "
-            "elsewhere.",
+            note=f"{self.tally()} A sentence holds if the whole interval lies where it must, and fails if the whole "
+            "interval lies elsewhere.",
         )
+
+    def tally(self) -> str:
+        """How many sentences hold: `Of 7 sentences 5 hold, 1 does not hold, 1 depends on the setting.`"""
+        found = Counter(sentence.verdict for sentence in self.sentences)
+        words = {
+            Holds.YES: ("holds", "hold"),
+            Holds.NO: ("does not hold", "do not hold"),
+            "depends": ("depends on the setting", "depend on the setting"),
+            Holds.UNDECIDED: ("is undecided", "are undecided"),
+            CALIBRATED: ("was calibrated on", "were calibrated on"),
+        }
+        told = [
+            f"{found[which]} {one if found[which] == 1 else more}"
+            for which, (one, more) in words.items()
+            if found[which]
+        ]
+        count = len(self.sentences)
+        return f"Of {count} sentence{'' if count == 1 else 's'} {', '.join(told)}."
 
     def feasible(self) -> list[Table]:
         """For which settings the sentences hold together, where there are several."""
@@ -243,7 +286,7 @@ class Judgement:
         return [
             Table(
                 title="What the paper leaves open: for which settings do all sentences hold together?",
-                columns=["setting", "all together", "not, or undecided"],
+                columns=["setting", JUDGED, "not, or undecided"],
                 rows=rows,
             )
         ]

@@ -2,17 +2,20 @@
 
 A first wave of parameter sets fills the prior evenly. A rough formula of each fitted figure, corrected by a regression
 on the runs so far, says where in the prior the figures may come out; the next wave is drawn there, and so on (history
-matching). The models only choose what is run next. Whether a set is accepted is decided by its own runs, and by the
+matching). Candidates fill the prior, and lie around the closest sets so far; a wave takes promising ones that are far
+apart. The models only choose what is run next. Whether a set is accepted is decided by its own runs, and by the
 stated distance. Waves have short runs and one seed; the accepted sets are run again at full size by
 `roamq reproduce PRO`, which judges the distance again and drops the sets that fail it.
 `python -m benchmarks.identify_pro` runs the waves, as one campaign.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roamq.pipeline.jobs import Job
 from roamq.pipeline.schemas import MetricRow
@@ -25,6 +28,14 @@ SHORT_S: Final = {10: 125.0, 100: 85.0, 200: 65.0}
 """How long the short runs are: few subscribers take longer to learn the neighbor graph, and cost less."""
 METRICS: Final = ("throughput", "handoff_s_at")
 CANDIDATES: Final = 2**14
+PARENTS: Final = 8
+"""So many of the closest sets have candidates around them."""
+SPREAD: Final = 0.1
+"""How far these candidates lie from them, as a share of a parameter's range (the standard deviation)."""
+TURNED: Final = 0.1
+"""How often a choice is another one there."""
+PROMISING: Final = 8
+"""A wave chooses among so many times its size of promising candidates."""
 RIDGE: Final = 0.01
 
 
@@ -143,13 +154,71 @@ def _fitted(points: Floats, values: Floats) -> Floats:
 def next_wave(
     known: Sequence[tuple[ParameterSet, Figures]], count: int, *, seed: int = 1
 ) -> list[dict[str, float]]:
-    """The `count` sets of a dense sample that the models give the smallest distance.
+    """The sets of the next wave: among the candidates to which the models give the smallest distance, `count` that are
+    far apart.
+    """
+    candidates = np.vstack([pro_prior.designed(CANDIDATES, seed=seed), _around_closest(known, seed)])
+    sets = [pro_prior.at(point) for point in candidates]
+    promising = np.argsort(_guessed_distances(candidates, sets, known), kind="stable")[: PROMISING * count]
+    return [sets[promising[index]] for index in _far_apart(candidates[promising], count)]
+
+
+def wave_by_choice(known: Sequence[tuple[ParameterSet, Figures]], *, seed: int = 1) -> list[dict[str, float]]:
+    """One set for each combination of the choices, yes or no: the one to which the models give the smallest distance.
+
+    The sets that fit best may share a choice by chance. This looks whether the others have sets that fit, too.
+    """
+    candidates = np.vstack([pro_prior.designed(CANDIDATES, seed=seed), _around_closest(known, seed)])
+    is_choice = np.array([parameter.scale == "choice" for parameter in pro_prior.PRIOR])
+    every = np.vstack(
+        [
+            _chosen(candidates, is_choice, choices)
+            for choices in itertools.product((0.0, 1.0), repeat=int(is_choice.sum()))
+        ]
+    )
+    sets = [pro_prior.at(point) for point in every]
+    distances = _guessed_distances(every, sets, known).reshape(-1, len(candidates))
+    return [sets[row * len(candidates) + int(np.argmin(found))] for row, found in enumerate(distances)]
+
+
+def _chosen(points: Floats, is_choice: NDArray[np.bool_], choices: Sequence[float]) -> Floats:
+    """The same points with these choices."""
+    moved = points.copy()
+    moved[:, is_choice] = choices
+    return moved
+
+
+def spread_out(accepted: Sequence[tuple[ParameterSet, Figures]], count: int) -> list[ParameterSet]:
+    """Of the sets that fit, `count` that are far apart, the closest one among them; in the order of their distance."""
+    ordered = sorted(accepted, key=lambda one: distance(one[1])[0])
+    points = np.array([pro_prior.point_of(chosen) for chosen, _ in ordered])
+    return [ordered[index][0] for index in sorted(_far_apart(points, count))] if ordered else []
+
+
+def _around_closest(known: Sequence[tuple[ParameterSet, Figures]], seed: int) -> Floats:
+    """Points around the closest sets for which every figure was measured; a choice is turned over now and then."""
+    measured = sorted((distance(figures)[0], index) for index, (_, figures) in enumerate(known) if figures)
+    whole = [index for _, index in measured if len(known[index][1]) == len(TARGETS)][:PARENTS]
+    if not whole:
+        return np.empty((0, len(pro_prior.PRIOR)))
+    random = np.random.default_rng(seed)
+    parents = np.array([pro_prior.point_of(known[index][0]) for index in whole])
+    points = parents[random.integers(len(parents), size=CANDIDATES)]
+    moved = np.abs(points + random.normal(0.0, SPREAD, points.shape))
+    moved = np.where(moved > 1, np.maximum(2 - moved, 0.0), moved)  # what leaves the prior is reflected
+    is_choice = np.array([parameter.scale == "choice" for parameter in pro_prior.PRIOR])
+    turned = np.where(random.random(points.shape) < TURNED, 1 - points, points)
+    return np.where(is_choice, turned, moved)
+
+
+def _guessed_distances(
+    candidates: Floats, sets: Sequence[ParameterSet], known: Sequence[tuple[ParameterSet, Figures]]
+) -> Floats:
+    """The distance of each candidate by the models.
 
     A model is the rough figure, corrected by a regression on the runs so far; a figure that no run has measured has no
     correction yet.
     """
-    candidates = pro_prior.designed(CANDIDATES, seed=seed)
-    sets = [pro_prior.at(point) for point in candidates]
     distances = np.zeros(len(candidates))
     for target in TARGETS:
         guessed = np.log([rough(target, chosen) for chosen in sets])
@@ -162,4 +231,14 @@ def next_wave(
             continue
         away = (guessed - math.log(target.published)) / math.log(target.factor)
         distances = np.maximum(distances, np.maximum(away, 0.0) if target.at_most else np.abs(away))
-    return [sets[index] for index in np.argsort(distances, kind="stable")[:count]]
+    return distances
+
+
+def _far_apart(points: Floats, count: int) -> list[int]:
+    """The first point, and then again and again the one that is farthest from those taken."""
+    taken = [0]
+    away = np.linalg.norm(points - points[0], axis=1)
+    while len(taken) < min(count, len(points)):
+        taken.append(int(np.argmax(away)))
+        away = np.minimum(away, np.linalg.norm(points - points[taken[-1]], axis=1))
+    return taken

@@ -234,10 +234,7 @@ def page_of(results: Sequence[Scored], troubled: Sequence[RunRow], *, command: s
         sections=[
             Section(
                 title=f"{r.claim.id}: {r.claim.published.title}",
-                text=(
-                    f"Verdict: {r.outcome.verdict}. Published: {r.claim.published.value}. Ours: {r.outcome.ours}. "
-                    f"{r.outcome.why}"
-                ).strip(),
+                claim=r.claim.id,
                 command=r.claim.command + (" --quick" if quick else ""),
                 figures=r.outcome.figures,
                 tables=r.outcome.tables,

@@ -29,7 +29,13 @@ class NetworkOptions(Options, frozen=True):
     height: Annotated[int, Meta(ge=1), doc("hierarchy: levels of the full tree, the root's included")] = 4
     degree: Annotated[int, Meta(ge=1), doc("hierarchy: children of each broker that is not a leaf")] = 4
     covering: Annotated[bool, doc("hierarchy: a subscription stops where a covering one went before")] = False
-    advertisements: Annotated[bool, doc("hierarchy: events go up only where subscriptions came down")] = False
+    advertisements: Annotated[
+        bool,
+        doc(
+            "hierarchy: events go up only where subscriptions came down; interest: a broker is asked only for what "
+            "its publishers advertise"
+        ),
+    ] = False
     late_after_s: Annotated[
         Seconds | None,
         doc("a hand-over waits so long for a broker out of reach; without a value, as long as it takes"),

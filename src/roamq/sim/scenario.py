@@ -31,6 +31,7 @@ from roamq.sim import city as _city  # noqa: F401  (registers its models)
 from roamq.sim import city_news as _city_news  # noqa: F401  (registers its model)
 from roamq.sim import mobility, workload
 from roamq.sim import pro_workload as _pro_workload  # noqa: F401  (registers its model)
+from roamq.sim import sites as _sites  # noqa: F401  (registers its model)
 from roamq.sim.checkers import Checkers, Delivery
 from roamq.sim.clients import SimClient, SimPublisher
 from roamq.sim.engine import Engine
@@ -344,7 +345,11 @@ class Simulation:
     def _make_publishers(self) -> list[SimPublisher]:
         world = world_of(self.scenario, self.topology)
         made = []
-        for number, publisher in enumerate(workload_of(self.scenario).publishers(world, self.stream)):
+        publishers = workload_of(self.scenario).publishers(world, self.stream)
+        if self.scenario.network.overlay == "interest" and self.scenario.network.advertisements:
+            for broker in self.topology.brokers:
+                self.topology.declare(broker, workload.advertised_at(broker, publishers))
+        for number, publisher in enumerate(publishers):
             for advertisement in publisher.advertisements:
                 self.network.hosts[publisher.broker].broker.on_advertise(advertisement)
             made.append(

@@ -5,7 +5,7 @@ it does not change the moves. New ones register under a name and are chosen by `
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, ClassVar, NamedTuple, TypeVar
 
 from msgspec import Meta
@@ -36,6 +36,14 @@ class Publisher(NamedTuple):
     broker: BrokerId
     advertisements: tuple[Filter, ...]
     publications: Iterator[Publication]
+
+
+def advertised_at(broker: BrokerId, publishers: Iterable[Publisher]) -> list[str] | None:
+    """The topic filters of all that is published at a broker; None if a publisher there says nothing."""
+    here = [publisher.advertisements for publisher in publishers if publisher.broker == broker]
+    if not all(here):
+        return None
+    return sorted({filter.topic for advertisements in here for filter in advertisements})
 
 
 class Workload(Options, frozen=True):

@@ -86,7 +86,9 @@ class End:
             feed=self.feed,
             counts={"link_refused": 0},
             turns=self.turns,
-            live=SimpleNamespace(machine=SimpleNamespace(settings=settings)),
+            live=SimpleNamespace(
+                machine=SimpleNamespace(settings=settings, membership=SimpleNamespace(has_left=False))
+            ),
         )
         options = NeighbourOptions(
             network="n",

@@ -29,6 +29,11 @@ def main() -> int:
     parser.add_argument("--late", action="store_true", help="contexts go without events that come late")
     parser.add_argument("--heads", action="store_true", help="what is stored goes as soon as it is asked for")
     parser.add_argument("--falls", type=int, default=0, help="brokers that fall, each at any moment")
+    parser.add_argument(
+        "--advertised",
+        action="store_true",
+        help="brokers say that events are published at those of --says alone",
+    )
     parser.add_argument("--states", type=int, default=1_000_000, help="give up a plan after so many states")
     parser.add_argument("--jobs", type=int, default=None, help="plans at a time (default: one per core)")
     arguments = parser.parse_args()
@@ -44,6 +49,8 @@ def main() -> int:
     )
     if arguments.falls:
         chosen = [replace(plan, falls=arguments.falls) for plan in chosen]
+    if arguments.advertised:
+        chosen = [replace(plan, advertised=True) for plan in chosen]
     if arguments.late:
         chosen = [replace(plan, late_after_s=0.0) for plan in chosen]
     with multiprocessing.Pool(arguments.jobs) as pool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tests.schemes.interleavings.explore import itineraries
-from tests.schemes.interleavings.world import TOPOLOGIES, World
+from tests.schemes.interleavings.world import World, topology_of
 
 ALL_EDGES = (("a", "b"), ("b", "c"), ("a", "c"))
 SOME_EDGES = (("a", "b"),)
@@ -27,13 +27,15 @@ class Plan:
     sends_heads: bool = False
     falls: int = 0
     """How many brokers fall, each at any moment."""
+    advertised: bool = False
+    """Whether brokers say whether what the client wants is published there."""
 
     def world(self) -> World:
         return World(
             self.scheme,
             self.itinerary,
             self.says,
-            topology=TOPOLOGIES[self.links],
+            topology=topology_of(self.links, self.says if self.advertised else None),
             overlay=self.overlay,
             known=self.known,
             shows_epoch=self.shows_epoch,
@@ -51,6 +53,8 @@ class Plan:
         ending = " then leaves" if self.itinerary[-1] == "leave" else ""
         if self.sends_heads:
             links += ", heads"
+        if self.advertised:
+            links += ", advertised"
         if self.falls:
             links += f", {self.falls} falls"
         return (

@@ -37,6 +37,20 @@ SQUARE = Topology(["a", "b", "c", "d"], [("a", "b"), ("b", "c"), ("c", "d"), ("a
 TOPOLOGIES = {"triangle": TRIANGLE, "line": LINE, "square": SQUARE}
 
 
+def topology_of(links: str, says: str | None = None) -> Topology:
+    """Brokers and links by name; brokers declare that the client's topic is published at those of `says` alone."""
+    plain = TOPOLOGIES[links]
+    if says is None:
+        return plain
+    name = f"{links}, published at {says}"
+    if name not in TOPOLOGIES:
+        publishes: dict[str, list[str]] = {
+            broker: [FILTER.topic if broker in says else "other"] for broker in plain.brokers
+        }
+        TOPOLOGIES[name] = Topology(plain.brokers, plain.links, publishes)
+    return TOPOLOGIES[name]
+
+
 class ChoiceHost:
     """A broker's world: what it sends waits until somebody chooses to deliver it."""
 

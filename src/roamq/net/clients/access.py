@@ -1,7 +1,7 @@
 """Access rules: who may publish and subscribe to what, and whose a session is. The first rule that fits decides."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from re import Match
 from typing import Final
 
@@ -9,12 +9,14 @@ from roamq.core.filters import Filter
 from roamq.net.clients.mqtt.codec.topics import parse_share
 from roamq.net.ops.settings import ANONYMOUS, ANYBODY, AccessRules, Rule
 from roamq.net.outputs import Claims
+from roamq.overlay.advertised import is_within
 
 CACHE_SIZE: Final = 10_000
 CACHED_CHARACTERS_MAX: Final = 512
 """Of user, client and topic together: answers about longer ones are found anew, so that nobody fills the memory."""
 MARK: Final = re.compile(r"%c|%u|%\{([^{}/+#]+)\}")
 """What a pattern of topics leaves open: the client id, the user name, a claim of the user's token."""
+NOT_TAKEN: Final = "such topics are not published at this broker (`publishes`)"
 _NOT_IN_A_LEVEL: Final = frozenset("+#/\0")
 """Characters that no level of a topic has, or that end one."""
 
@@ -22,22 +24,59 @@ _NOT_IN_A_LEVEL: Final = frozenset("+#/\0")
 class Access:
     """The rules in force, with the answers given so far. All parts of a broker share one."""
 
-    def __init__(self, rules: AccessRules) -> None:
+    def __init__(self, rules: AccessRules, publishes: Iterable[str] | None = None) -> None:
+        """`publishes`: topic filters of all that may be published at this broker, if it is not anything."""
         self._answers: dict[tuple[str, str, str, str, Claims], bool] = {}
+        self._lists: list[list[Filter]] = []
+        self._taken: dict[str, bool] = {}
         self.set_rules(rules)
+        self.narrow(publishes)
 
     def set_rules(self, rules: AccessRules) -> None:
         self.rules = rules
         self.is_open = rules.rules == (Rule(),)
         """Whether everybody may do everything."""
+        self.takes_all = self.is_open and not self._lists
+        """Whether everybody may publish anything here."""
         self._answers.clear()
 
+    def narrow(self, publishes: Iterable[str] | None) -> None:
+        """Nothing is published at this broker but what one of these topic filters matches; None: as before."""
+        if publishes is not None:
+            self._lists.append([Filter(topic) for topic in publishes])
+            self._taken.clear()
+            self.takes_all = False
+
+    def takes(self, topic: str) -> bool:
+        """Whether the network knows that such a topic may be published at this broker."""
+        if not self._lists:
+            return True
+        taken = self._taken.get(topic)
+        if taken is None:
+            asked = Filter(topic)
+            taken = all(is_within(topics, asked) for topics in self._lists)
+            if len(topic) <= CACHED_CHARACTERS_MAX:
+                if len(self._taken) >= CACHE_SIZE:
+                    self._taken.clear()
+                self._taken[topic] = taken
+        return taken
+
+    def why_not(self, topic: str) -> str:
+        """Why such a topic may not be published here."""
+        return "no rule allows this topic" if self.takes(topic) else NOT_TAKEN
+
     def may_publish(self, user: str | None, client: str, topic: str, claims: Claims = ()) -> bool:
-        return self.is_open or self._answer("publish", user, client, topic, claims)
+        return self.takes(topic) and (self.is_open or self._answer("publish", user, client, topic, claims))
 
     def may_leave_will(self, user: str | None, client: str, topic: str, claims: Claims = ()) -> bool:
         """A will is a publication that comes later: the same rules, and no topic that belongs to the server."""
-        return not topic.startswith("$") and self.may_publish(user, client, topic, claims)
+        return self.takes(topic) and self.may_send_will(user, client, topic, claims)
+
+    def may_send_will(self, user: str | None, client: str, topic: str, claims: Claims = ()) -> bool:
+        """The same where the session has come to another broker since: wherever its topic may be published."""
+        return not topic.startswith("$") and (
+            self.is_open or self._answer("publish", user, client, topic, claims)
+        )
 
     def may_subscribe(self, user: str | None, client: str, topic_filter: str, claims: Claims = ()) -> bool:
         """A subscription is allowed if every topic it could match is."""

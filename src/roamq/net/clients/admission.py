@@ -249,7 +249,7 @@ class Admission:
             self._refuse_as(connection, client, "session_owner", ANOTHERS)
             return True
         if will is not None and not self._access.may_leave_will(user, client, will.topic, connection.claims):
-            self._refuse_as(connection, client, "will", "no rule allows the topic of the will")
+            self._refuse_as(connection, client, "will", f"the will: {self._access.why_not(will.topic)}")
             return True
         return False
 

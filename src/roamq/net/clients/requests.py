@@ -89,10 +89,10 @@ class Requests:
             return
         access = self._access
         if topic[0] == "$" or not (
-            access.is_open or access.may_publish(connection.user, client, topic, connection.claims)
+            access.takes_all or access.may_publish(connection.user, client, topic, connection.claims)
         ):
             # Section 3.4.2.1: 0x87; at QoS 0 the message is dropped without a word
-            mqtt.published(packet, ReasonCode.NOT_AUTHORIZED, "no rule allows this topic")
+            mqtt.published(packet, ReasonCode.NOT_AUTHORIZED, access.why_not(topic))
             self._record_denial(client, f"publish {topic}")
             return
         host, broker = self._host, self._broker

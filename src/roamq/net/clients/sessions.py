@@ -1,10 +1,12 @@
 """Sessions outlive connections: what becomes of them when a client goes, their wills, and their end."""
 
+from dataclasses import dataclass, replace
 from typing import Final
 
 from roamq.broker.broker import Broker
 from roamq.core.context import Context, Mode
-from roamq.core.events import BrokerId, ClientId
+from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.messages import Message
 from roamq.core.records import Record
 from roamq.net.clients.access import Access
 from roamq.net.clients.connections import Connection, Connections
@@ -23,6 +25,13 @@ from roamq.net.topics.memberships import Memberships
 SESSION_TIMER: Final = "session"
 """The timer for the will's delay and the session's expiry."""
 ANOTHERS: Final = "the session belongs to another user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WillFor(Message):
+    """Broker where a session ended -> one where the topic of its will may be published: publish it, as your event."""
+
+    will: Event
 
 
 class Sessions:
@@ -262,15 +271,35 @@ class Sessions:
             self._publish(client, session, will)
 
     def _publish(self, client: ClientId, session: SessionState, will: Will) -> None:
-        """Publish a will, if the rules of now allow it: they may have changed since CONNECT."""
-        host = self._host
-        if not self._access.may_leave_will(session.owner, client, will.topic, session.claims):
-            host.record(Record("refused", host.time, host.me, client, detail="will"))
-            host.out.notices.append(
-                f"the will of client {client!r} is not published: no rule allows its topic"
+        """Publish a will, if the rules of now allow it: they may have changed since CONNECT.
+
+        The session may have come here from a broker where other topics are published: one of those publishes it."""
+        host, topic = self._host, will.topic
+        if not self._access.may_send_will(session.owner, client, topic, session.claims):
+            self._refuse_will(client, topic)
+        elif self._access.takes(topic):
+            self._intake.enter(event_of_will(will, self._broker.next_event_id(), client, host.time))
+        elif (other := self._others.taking(topic)) is not None:
+            self._others.tell(
+                other, WillFor(will=event_of_will(will, EventId(host.me, 0), client, host.time))
             )
-            return
-        self._intake.enter(event_of_will(will, self._broker.next_event_id(), client, host.time))
+        else:
+            self._refuse_will(client, topic)
+
+    def on_will_for(self, sender: BrokerId, message: WillFor) -> None:
+        """The will of a client whose session ended at a broker that does not publish its topic."""
+        will = message.will
+        if self._access.takes(will.topic):
+            self._intake.enter(replace(will, id=self._broker.next_event_id()))
+        else:
+            self._refuse_will(will.publisher, will.topic)
+
+    def _refuse_will(self, client: ClientId | None, topic: str) -> None:
+        host = self._host
+        host.record(Record("refused", host.time, host.me, client, detail="will"))
+        host.out.notices.append(
+            f"the will of client {client!r} is not published: {self._access.why_not(topic)}"
+        )
 
     # --- what other brokers say -----------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ from roamq.net.topics.retained import RetainedMessages, Search, TopicNode
 from roamq.net.topics.roll_calls import Roll, RollCalls
 from roamq.net.topics.shared import Group, SharedGroups
 from roamq.net.topics.tables import RetainedForOne
+from roamq.overlay.advertised import Advertised
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.hierarchy import Hierarchy
 from roamq.overlay.interest import ByInterest
@@ -261,8 +262,8 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Outboxes: ("outboxes", _but("_encoded")),
     Resuming: ("resuming", _NOTHING),
     RollCalls: ("roll_calls", _NOTHING),
-    Access: ("access", _but("_answers", "is_open")),
-    LiveHost: ("host", _but("out", "done", "news", "me", "_by_client", "classes")),
+    Access: ("access", _but("_answers", "is_open", "takes_all", "_lists", "_taken")),
+    LiveHost: ("host", _but("out", "done", "news", "me", "_by_client", "classes", "traffic")),
     Directory: ("directory", _NOTHING),
     RetainedMessages: (
         "retained",
@@ -350,6 +351,7 @@ WIRING: Final = (
         Setup,
         Outputs,
         HiddenFilters,
+        Advertised,
     ),
 )
 """What is made of settings or by code, wherever it is met."""

@@ -293,10 +293,11 @@ _HINTS: Final = {"links": ' (`paths = "links"` if others carried none then)'}
 def _check_same_network(live: LiveBroker, settings: Settings, folder: Path) -> None:
     """What is stored fits only the network it was stored for."""
     stored = live.machine.settings
-    for name in ("me", "brokers", "links", "at", "overlay"):
+    for name in ("me", "brokers", "links", "at", "overlay", "publishes"):
         if getattr(stored, name) != getattr(settings, name):
+            table = "brokers.NAME" if name == "publishes" else "network"
             raise ConfigError(
-                f"network.{name}: is {getattr(settings, name)!r}, but {folder} holds sessions of a network with "
+                f"{table}.{name}: is {getattr(settings, name)!r}, but {folder} holds sessions of a network with "
                 f"{getattr(stored, name)!r}; set it back{_HINTS.get(name, '')}, or move the folder away to start empty"
             )
     try:

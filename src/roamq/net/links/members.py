@@ -34,6 +34,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     position: tuple[float, float] | None = None
     changes: int = 1
     """How often its name has changed its state."""
+    publishes: tuple[str, ...] | None = None
+    """Topic filters of all that is published there, or was in an earlier life; None: anything."""
 
     @property
     def mark(self) -> str:
@@ -83,6 +85,20 @@ class Returned(Message):
 
     to: BrokerId
     message: Message
+
+
+def published_ever(known: Member | None, publishes: Iterable[str] | None) -> tuple[str, ...] | None:
+    """What is published at a broker that joins, or was when it was in the network before: that may be under way.
+
+    Raises ValueError if that was anything, and is not any more."""
+    if publishes is None:
+        return None
+    if known is not None and known.publishes is None:
+        raise ValueError(
+            f"{known.name!r} was in the network before, and anything could be published there: some of it may be under "
+            "way. Choose another name, or join without `publishes`"
+        )
+    return tuple(sorted({*publishes, *(known.publishes or () if known is not None else ())}))
 
 
 def version_of(members: Mapping[BrokerId, Member]) -> int:

@@ -5,6 +5,7 @@ has heard of a broker before anything else that is about that broker. A broker t
 of what its neighbours kept for it.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from roamq.core.context import Epoch, Mode
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.messages import Routed
 from roamq.net.broker_names import NAMED_WITH, names_broker
+from roamq.net.clients.access import Access
 from roamq.net.clients.admission import Admission
 from roamq.net.clients.confirmations import Confirmations
 from roamq.net.host import LiveHost
@@ -26,6 +28,7 @@ from roamq.net.links.members import (
     NetworkTold,
     Returned,
     State,
+    published_ever,
     version_of,
 )
 from roamq.net.links.others import OtherBrokers
@@ -59,6 +62,7 @@ class Membership:
         confirmations: Confirmations,
         admission: Admission,
         tables: Tables,
+        access: Access,
     ) -> None:
         self.members: dict[BrokerId, Member] = {}
         """Edge broker -> what has become of it."""
@@ -76,6 +80,7 @@ class Membership:
         self._confirmations = confirmations
         self._admission = admission
         self._tables = tables
+        self._access = access
 
     @property
     def version(self) -> int:
@@ -90,7 +95,12 @@ class Membership:
     # --- what operators want ----------------------------------------------------------------------------------
 
     def joining(
-        self, name: str, at: tuple[str, ...], reference: str = "", position: tuple[float, float] | None = None
+        self,
+        name: str,
+        at: tuple[str, ...],
+        reference: str = "",
+        position: tuple[float, float] | None = None,
+        publishes: Iterable[str] | None = None,
     ) -> Member:
         """The change by which a broker joins; raises ValueError if it cannot."""
         known, core = self.members.get(BrokerId(name)), self._topology.core
@@ -128,6 +138,7 @@ class Membership:
             reference=reference,
             position=position,
             changes=1 if known is None else known.changes + 1,
+            publishes=published_ever(known, publishes),
         )
 
     def departing(self, name: str, state: State) -> Member:
@@ -211,6 +222,7 @@ class Membership:
     def _learn_own(self, known: Member | None, member: Member) -> None:
         is_core = member.name in self._topology.core
         if not is_core and (known is None or known.life != member.life):
+            self._access.narrow(member.publishes)  # whatever the file of this broker says
             self._broker.router.broker_joined(member.name, member.mark)
             if known is not None:
                 self._broker.router.doubt()  # what others want since it left was never told here
@@ -222,7 +234,7 @@ class Membership:
 
     def _attach(self, member: Member) -> None:
         name, me = member.name, self._host.me
-        self._topology.attach(name, member.at)
+        self._topology.attach(name, member.at, member.publishes)
         self._others.renew(self.members)
         if me in member.at:
             self._outboxes.begin(name, int(self._host.time * MICROSECONDS))
@@ -265,9 +277,11 @@ class Membership:
         for member in self.members.values():
             if member.name != self._host.me:
                 if member.name not in self._topology.core:
-                    self._topology.attach(member.name, member.at)
+                    self._topology.attach(member.name, member.at, member.publishes)
                 if member.is_gone:
                     self._topology.depart(member.name)
+            else:
+                self._access.narrow(member.publishes)
         self._others.renew(self.members)
         self._broker.router.rewired()
         self._outboxes.rewired()

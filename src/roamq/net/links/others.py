@@ -5,8 +5,10 @@ from zlib import crc32
 
 from roamq.broker.broker import Broker
 from roamq.core.events import BrokerId, ClientId
+from roamq.core.filters import Filter
 from roamq.core.messages import Message
 from roamq.net.links.members import Member
+from roamq.overlay.advertised import is_within
 from roamq.overlay.topology import Topology
 
 
@@ -69,6 +71,12 @@ class OtherBrokers:
     def named(self, name: str | None) -> BrokerId | None:
         """The broker of this name, this one included; None if the network has none."""
         return BrokerId(name) if name in self._known else None
+
+    def taking(self, topic: str) -> BrokerId | None:
+        """A broker where such a topic may be published, one that stays if there is any; None if there is none."""
+        declared, asked = self._topology.publishes, Filter(topic)
+        takes = [name for name in self._names if is_within(declared.get(name), asked)]
+        return next((name for name in takes if name not in self.leaving), takes[0] if takes else None)
 
     def successor_for(self, client: ClientId) -> tuple[BrokerId, str | None]:
         """The broker that gets this client when this one goes, and its address: all of them take their share."""

@@ -104,8 +104,8 @@ class LinkSockets:
 
     @property
     def detoured(self) -> dict[str, list[str]]:
-        """Of `through`, the neighbours that could be called directly."""
-        return {peer: carriers for peer, carriers in self.through.items() if peer not in self.options.carried}
+        """Of `through`, the neighbours that could call directly, or be called; a broker that joined says so itself."""
+        return {peer: carriers for peer, carriers in self.through.items() if peer in self.options.peers}
 
     @property
     def carried(self) -> list[tuple[BrokerId, BrokerId]]:
@@ -237,7 +237,7 @@ class LinkSockets:
         link.acknowledged = link.session.told_received
         self.refused.pop(up.peer, None)
         if link.through:
-            level = logging.INFO if up.peer in self.options.carried else logging.WARNING
+            level = logging.WARNING if up.peer in self.options.peers else logging.INFO
             log.log(level, "link with %s is up, through %s", up.peer, ", ".join(link.through))
         else:
             log.info("link with %s is up", up.peer)
@@ -249,12 +249,18 @@ class LinkSockets:
         link.ended.set()
         peer = link.session.peer
         if peer is not None and self.up.get(peer) is link:
-            log.warning("link with %s is down%s", peer, f": {error}" if error else "")
+            level = logging.INFO if self._has_left else logging.WARNING
+            log.log(level, "link with %s is down%s", peer, f": {error}" if error else "")
             self._take_down(peer, link)
-        is_direct_call = link.calls is not None and not link.through
+        is_direct_call = link.calls is not None and not link.through and not self._has_left
         if is_direct_call and link.session.phase is not LinkPhase.UP and link.calls not in self.refused:
             assert link.calls is not None
             self._note_refused(link.calls, TURNED_AWAY)
+
+    @property
+    def _has_left(self) -> bool:
+        """Whether this broker is not of the network any more: its neighbours close their links with it."""
+        return self.shell.live.machine.membership.has_left
 
     def hang_up(self, peer: BrokerId) -> bool:
         """Before a neighbour is called (again): whatever is said on an older connection from now on is not heard.
@@ -408,8 +414,13 @@ def described(settings: Settings) -> dict[str, str]:
     """
     scheme = scheme_named(settings.scheme)
     is_alone = scheme.name != scheme.scheme.name or not scheme.scheme.stands_beside_others
+    publishes = sorted(
+        (name, topics) for name, topics in settings.publishes.items() if name in settings.brokers
+    )
     said: dict[str, object] = {
-        "brokers": sorted(settings.brokers),
+        # A release that knows no lists would take publications outside them: it must not agree.
+        "brokers": (sorted(settings.brokers), publishes) if publishes else sorted(settings.brokers),
+        "brokers.NAME.publishes": publishes,
         "network.links": sorted(tuple(sorted(link)) for link in settings.links),
         "network.overlay": settings.overlay,
         "network.scheme, which stands alone": settings.scheme if is_alone else None,

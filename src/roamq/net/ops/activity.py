@@ -15,7 +15,7 @@ import msgspec
 
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.records import Record
-from roamq.net.clients.access import Access
+from roamq.net.clients.access import NOT_TAKEN, Access
 from roamq.net.machine import Machine
 from roamq.net.ops.forecast import Forecast
 from roamq.net.ops.settings import AccessRules, Rule
@@ -279,7 +279,9 @@ class Activity:
         connection = self.machine.connections.by_client.get(client)
         user = connection.user if connection is not None else None
         claims = connection.claims if connection is not None else ()
-        why = explain(self.machine.access.rules, what, user, client, topic, claims)
+        access = self.machine.access
+        is_taken = what != "publish" or topic.startswith("$") or access.takes(topic)
+        why = explain(access.rules, what, user, client, topic, claims) if is_taken else NOT_TAKEN
         self.happened(
             record.time_s,
             "denied",

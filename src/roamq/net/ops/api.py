@@ -108,6 +108,7 @@ _JOINING: Final = [
         "at": "brokers of the first configuration, with commas between",
         "reference": "host:port that clients are told which are sent there",
         "position": "LATITUDE,LONGITUDE",
+        "publishes": "a JSON list of topic filters of all that may be published there",
     }.items()
 ]
 Action = Callable[[str], dict[str, Any]]

@@ -24,6 +24,7 @@ from roamq.net.clients.passwords import parse_hash
 from roamq.net.clients.tokens import TokenOptions, read_tokens
 from roamq.net.ops import processes
 from roamq.net.ops.addresses import is_loopback, is_open_to_anonymous
+from roamq.net.ops.advertising import fault_of
 from roamq.net.ops.client_classes import check_classes, option_of, read_classes
 from roamq.net.ops.options import (
     CertificateName,
@@ -183,6 +184,11 @@ class NetworkConfig:
             limits=self.mqtt,
             quotas=self.quotas,
             access=self.rules,
+            publishes={
+                name: tuple(table.publishes)
+                for name, table in self.brokers.items()
+                if table.publishes is not None and (name == broker or name not in self.edges)
+            },
             handoff_timeout_s=self.network.handoff_timeout_s,
             subscribe_timeout_s=self.network.subscribe_timeout_s,
             late_after_s=self.network.late_after_s,
@@ -425,6 +431,8 @@ class NetworkConfig:
                 )
 
     def _check_broker(self, name: str, table: BrokerTable) -> None:
+        if table.publishes is not None and (fault := fault_of(table.publishes, self.network.overlay)):
+            raise self._error(f"brokers.{name}.publishes", fault)
         for number, listener in enumerate(table.listeners):
             field = f"brokers.{name}.listeners[{number}]"
             if not 0 <= listener.port <= 65535:

@@ -10,6 +10,7 @@ import msgspec
 
 from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
+from roamq.net.ops.advertising import heard
 from roamq.net.ops.draining import Draining
 from roamq.net.shell import Shell
 
@@ -40,7 +41,10 @@ class Growing:
             position = (latitude, longitude)
         at = tuple(one for one in query.get("at", "").split(",") if one)
         account = self._shell.live.machine.membership
-        member = account.joining(name, at, query.get("reference", ""), position)
+        publishes = None
+        if "publishes" in query:
+            publishes = heard(query["publishes"], self._shell.live.machine.settings.overlay)
+        member = account.joining(name, at, query.get("reference", ""), position, publishes)
         self._shell.feed(InputKind.MEMBER, msgspec.msgpack.encode(member))
         log.info("join: %s joins the network at %s", name, ", ".join(at))
         return {"at": list(member.at), "version": account.version}

@@ -257,6 +257,8 @@ class PlaceRow(ApiAnswer, frozen=True):
     position: list[float] | None = None
     at: list[str] = []
     """For a broker that joined later: the brokers that it is linked with."""
+    publishes: list[str] | None = None
+    """Topic filters of all that may be published there; null: anything."""
 
 
 class NetworkAnswer(ApiAnswer, frozen=True):
@@ -379,6 +381,7 @@ class Inspector:
                 clients=counts[name],
                 reference=settings.references.get(name, ""),
                 position=[float(value) for value in areas[name]] if name in areas else None,
+                publishes=list(settings.publishes[name]) if name in settings.publishes else None,
             )
             for name in settings.brokers
             if name not in gone
@@ -391,6 +394,7 @@ class Inspector:
                 reference=member.reference,
                 position=None if member.position is None else list(member.position),
                 at=list(member.at),
+                publishes=None if member.publishes is None else list(member.publishes),
             )
             for member in joined
         ]

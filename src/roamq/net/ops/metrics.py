@@ -64,6 +64,10 @@ METRICS: Final = {
     "roamq_link_outbox_messages_bytes": Described(
         "gauge", "What messages cost that are not acknowledged, events left out", ("peer",)
     ),
+    "roamq_link_sent_messages": Described(
+        "counter", "Messages put on links, by kind of traffic; begun here, or passed_on", ("kind", "way")
+    ),
+    "roamq_link_sent_bytes": Described("counter", "Bytes put on links, by kind of traffic", ("kind",)),
     "roamq_link_cut_off": Described("gauge", "Whether the neighbour is cut off", ("peer",)),
     "roamq_link_cut_offs": Described("counter", "How often the neighbour was cut off", ("peer",)),
     "roamq_alarm": Described("gauge", "1 for every alarm that is raised", ("alarm", "about")),
@@ -168,6 +172,12 @@ class BrokerCollector:
             cut_off.add_metric([peer], peer in now.cut_off)
             cut_offs.add_metric([peer], now.cut_offs[peer])
         yield from (links, carriers, waiting, size, messages, cut_off, cut_offs)
+        messages, size = _family("roamq_link_sent_messages"), _family("roamq_link_sent_bytes")
+        for kind, sent in now.link_traffic.items():
+            messages.add_metric([kind, "begun"], sent.begun)
+            messages.add_metric([kind, "passed_on"], sent.passed_on)
+            size.add_metric([kind], sent.bytes)
+        yield from (messages, size)
         yield _value("roamq_links_carried", len(getattr(shell.neighbours, "carried", ())))
         raised = _family("roamq_alarm")
         for alarm in self.alarms.raised():

@@ -44,7 +44,8 @@ class Reloaded(NamedTuple):
 
 
 def reloaded(before: ServerOptions, after: ServerOptions, in_force: Settings) -> Reloaded:
-    """The differences. Raises `ConfigError` if a scheme or the links cannot be changed; nothing has happened then."""
+    """The differences. Raises `ConfigError` if something that differs cannot be changed; nothing has happened then."""
+    _check_publishes(before.settings, after.settings)
     users = {*before.users, *after.users}
     return Reloaded(
         settings=_other_schemes(in_force, after.settings),
@@ -53,6 +54,16 @@ def reloaded(before: ServerOptions, after: ServerOptions, in_force: Settings) ->
         withdrawn=sorted(_credentials(before) - _credentials(after)),
         wires=_other_wires(before, after),
     )
+
+
+def _check_publishes(before: Settings, after: Settings) -> None:
+    """All brokers must know what may be published at a broker before it is: who is asked for what rests on it."""
+    for name in sorted({*before.publishes, *after.publishes}):
+        if before.publishes.get(name) != after.publishes.get(name):
+            raise ConfigError(
+                f"brokers.{name}.publishes: cannot be changed while the broker is in the network; set it back, or let "
+                "the broker leave (`roamq leave`) and one of another name join with the new list"
+            )
 
 
 def _opened(listeners: tuple[Listener, ...], to: str) -> tuple[Listener, ...]:

@@ -96,6 +96,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     quotas: Quotas = Quotas()
     access: AccessRules = AccessRules()
+    publishes: dict[str, tuple[str, ...]] = {}
+    """Broker of the first configuration, or this one -> topic filters of all that may be published there. At a broker
+    that is not named it is anything."""
     handoff_timeout_s: float = 5.0
     """How long CONNACK waits for a previous broker that does not answer."""
     subscribe_timeout_s: float = 1.0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from roamq.core.context import Mode
 from roamq.core.events import BrokerId
+from roamq.net.links.traffic import KindTraffic
 
 if TYPE_CHECKING:
     from roamq.net.machine import Machine
@@ -26,6 +27,8 @@ class BrokerStatus(NamedTuple):
     outbox_bytes: Mapping[BrokerId, int]
     outbox_messages_bytes: Mapping[BrokerId, int]
     """Neighbour -> what messages for it cost that it has not acknowledged, events left out."""
+    link_traffic: Mapping[str, KindTraffic]
+    """Kind of traffic -> what was put on links since the process began."""
     cut_offs: Mapping[BrokerId, int]
     """Neighbour -> how often it was cut off."""
     cut_off: frozenset[BrokerId]
@@ -53,6 +56,7 @@ def status_of(machine: "Machine") -> BrokerStatus:
         outbox_frames={peer: len(frames) for peer, frames in outboxes.frames.items()},
         outbox_bytes=dict(outboxes.bytes),
         outbox_messages_bytes={p: said.cost_bytes + said.kept_bytes for p, said in outboxes.said.items()},
+        link_traffic=machine.host.traffic.by_kind(),
         cut_offs={peer: outboxes.cut_offs[peer] for peer in outboxes.frames},
         cut_off=frozenset(filter(outboxes.is_cut_off, outboxes.frames)),
         awaited=machine.broker.scheme.parts.awaited(),

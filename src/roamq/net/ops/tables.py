@@ -65,6 +65,8 @@ class BrokerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Whether this broker of the first configuration has left for good: its name stays, and nobody calls it."""
     processes: int = 1
     """How many processes share its listeners, each a broker of the network (`processes.py`)."""
+    publishes: list[str] | None = None
+    """Topic filters of all that may be published there; without a value, anything."""
     position: tuple[float, float] | None = None
     """Latitude and longitude: what a scheme with `areas` among its options takes, unless these are given."""
 

@@ -28,10 +28,9 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
         TableQuery(
             "quarantine",
             tuple(map(table_of, formats)),
-            lambda scope, keys: quarantine(scope),
+            quarantine,
             idle=lambda scope: scope.faultless,
-            key=("dataset", "file"),
-            keys=changed_files,
+            changed=changed_files,
         )
     ]
 
@@ -42,13 +41,13 @@ def bronze_rows(lines: DataFrame, trace_format: TraceFormat, dataset: str) -> Da
     return conform(rows, contract_of(table_of(trace_format.name)))
 
 
-def known_name() -> Column:
+def known_name(url: Column | str = "file") -> Column:
     """The name that a file had before it landed under its digest: people know their files by it.
 
     Bronze keeps the path as it is: a name made for every row would cost as much as reading the row, and few ask for it.
     """
     # `url_decode` is for forms, where a plus sign is a blank.
-    plain = F.url_decode(F.replace("file", F.lit("+"), F.lit("%2B")))
+    plain = F.url_decode(F.replace(url, F.lit("+"), F.lit("%2B")))
     return F.regexp_replace(plain, rf"^.*/{LANDING}/[^/]+/[^/]+/[0-9a-f]{{{DIGEST_LENGTH}}}-", "")
 
 
@@ -61,15 +60,16 @@ def _listed(scope: Scope) -> dict[str, list[str]]:
     }
 
 
-def changed_files(scope: Scope) -> DataFrame | None:
+def changed_files(scope: Scope) -> Column | None:
     """The files, by the names that people know, whose lines are looked at again."""
     listed = _listed(scope)
     if len(listed) < len(scope.partly):
         return None
-    pairs = [(dataset, url) for dataset, urls in listed.items() for url in urls]
-    if not pairs:
-        return None
-    return scope.spark.createDataFrame(pairs, "dataset string, file string").withColumn("file", known_name())
+    is_changed = F.lit(False)
+    for dataset, urls in listed.items():
+        names = [known_name(F.lit(url)) for url in urls]
+        is_changed = is_changed | ((F.col("dataset") == dataset) & F.col("file").isin(*names))
+    return is_changed
 
 
 def quarantine(scope: Scope) -> DataFrame:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from roamq.pipeline import connectivity, gold, prediction
@@ -11,7 +11,15 @@ from roamq.pipeline.books import TraceSource
 from roamq.pipeline.conform import conform
 from roamq.pipeline.definitions.bronze import table_of
 from roamq.pipeline.definitions.silver import are_records, good_rows, has_clients, observations, rules_of
-from roamq.pipeline.definitions.table import Scope, TableQuery, union, with_keys
+from roamq.pipeline.definitions.table import (
+    MANY_KEYS,
+    Names,
+    Scope,
+    TableQuery,
+    Touched,
+    is_named,
+    union,
+)
 from roamq.pipeline.metrics import metrics_of
 from roamq.pipeline.records import runs_of
 from roamq.pipeline.schemas import TRIGRAMS
@@ -36,46 +44,28 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
             TableQuery("days", ("sojourns", "moves"), _days, has_clients),
             TableQuery("trigrams", ("moves", "days"), _trigrams, has_clients),
             _of_one("ranked_tests", "trigrams", prediction.ranked_tests),
-            TableQuery("duration_counts", ("durations",), _duration_counts, has_clients),
+            TableQuery(
+                "duration_counts", ("durations",), _duration_counts, has_clients, changed=_at_touched("site")
+            ),
             TableQuery(
                 "connectivity",
                 ("durations", "duration_counts"),
                 _connectivity,
                 has_clients,
-                key=("dataset", "period", "grouping", "value"),
-                keys=_changed(connectivity.groups_of, "durations"),
+                changed=_in_touched_groups,
             ),
             TableQuery(
-                "neighbor_graph",
-                ("moves",),
-                _neighbor_graph,
-                has_clients,
-                key=("dataset", "from"),
-                keys=_changed(lambda rows: rows.select("dataset", "from").distinct(), "moves"),
+                "neighbor_graph", ("moves",), _neighbor_graph, has_clients, changed=_at_touched("from")
             ),
             _of_one("transitions", "trigrams", gold.transitions),
             _of_one("prediction", "ranked_tests", prediction.prediction),
             _of_one("prediction_sets", "ranked_tests", prediction.prediction_sets),
             _of_one("ccdf", "duration_counts", connectivity.ccdf),
-            TableQuery(
-                "sites",
-                ("sojourns",),
-                _sites,
-                has_clients,
-                key=("dataset", "site"),
-                keys=_changed_sites,
-            ),
+            TableQuery("sites", ("sojourns",), _sites, has_clients, changed=_at_touched("site")),
         ]
     if any(source.format == "records" for source in sources):
         tables.append(
-            TableQuery(
-                "metrics",
-                (table_of("records"),),
-                _metrics,
-                are_records,
-                key=("dataset", "run_id"),
-                keys=_changed_runs,
-            )
+            TableQuery("metrics", (table_of("records"),), _metrics, are_records, changed=_changed_runs)
         )
     arrivals = sorted({table_of(source.format) for source in eventful})
     tables.append(
@@ -83,8 +73,7 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
             "arrival_rates",
             ("sojourns", *arrivals) if observed else tuple(arrivals),
             _arrival_rates,
-            key=("dataset", "kind", "site"),
-            keys=_changed_rates,
+            changed=_at_touched("site"),
         )
     )
     tables.append(
@@ -97,7 +86,7 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
 
 def _of_one(name: str, read: str, query: Callable[[DataFrame], DataFrame]) -> TableQuery:
     """A table made of one other, dataset by dataset, whatever the rules."""
-    return TableQuery(name, (read,), lambda scope, _: query(scope.of_touched(read)), has_clients)
+    return TableQuery(name, (read,), lambda scope: query(scope.of_touched(read)), has_clients)
 
 
 def _by_dataset(
@@ -105,7 +94,7 @@ def _by_dataset(
 ) -> TableQuery:
     """A table made of others, dataset by dataset, by the named rules of each."""
 
-    def made(scope: Scope, _: DataFrame | None) -> DataFrame:
+    def made(scope: Scope) -> DataFrame:
         sources = scope.touched if everybody else _observed(scope)
         return union(by_rules(sources, [scope.new(read) for read in reads], rules, query))
 
@@ -116,14 +105,71 @@ def _observed(scope: Scope) -> list[TraceSource]:
     return [source for source in scope.touched if has_clients(source)]
 
 
-def _changed(keys_in: Callable[[DataFrame], DataFrame], table: str) -> Callable[[Scope], DataFrame | None]:
-    """The keys that rows of changed clients have, or had, in a silver table."""
+def _touched(scope: Scope) -> Touched:
+    """The sites and classes of changed clients, as they were and as they are; the sites of events that came or left;
+    and where a format tells of places, those of observations that did, cleaned away or not.
+    """
+    parts = []
+    stays = scope.changed_rows("sojourns") if _observed(scope) else None
+    if stays is not None:
+        parts.append(stays.select("dataset", "site", "client_class"))
+    for source in scope.touched:
+        nobody = F.lit(None).cast("string").alias("client_class")
+        if has_clients(source) and source.trace_format().has_coordinates:
+            parts += [_placed(r, source).select("dataset", "site", nobody) for r in _differing(scope, source)]
+        if source.format in EVENTFUL:
+            parts += [_events(r, source).select("dataset", "site", nobody) for r in _differing(scope, source)]
+    sites, classes = _listed(parts, "site", "client_class")
+    return Touched(sites, classes)
 
-    def changed(scope: Scope) -> DataFrame | None:
-        rows = scope.changed_rows(table)
-        return None if rows is None else keys_in(rows)
 
-    return changed
+def _runs(scope: Scope) -> Names:
+    """The runs of which records came or left."""
+    recorded = [source for source in scope.touched if source.format == "records"]
+    rows = [rows.where(is_good()) for source in recorded for rows in _differing(scope, source)]
+    [runs] = _listed([part.select("dataset", "run_id") for part in rows], "run_id")
+    return runs
+
+
+def _differing(scope: Scope, source: TraceSource) -> list[DataFrame]:
+    """The bronze rows of a dataset that came, and those that left, if it changed in part."""
+    rows = [scope.came(source), scope.left(source)] if source.dataset in scope.partly else []
+    return [part for part in rows if part is not None]
+
+
+def _listed(parts: Sequence[DataFrame], *columns: str) -> list[Names]:
+    """The values of each column by dataset, none where they are too many to be named."""
+    if not parts:
+        return [{} for _ in columns]
+    sets = [F.collect_set(name).alias(name) for name in columns]
+    rows = union(parts).groupBy("dataset").agg(*sets).collect()
+    return [
+        {row.dataset: row[name] if len(row[name]) <= MANY_KEYS else None for row in rows} for name in columns
+    ]
+
+
+def _placed(rows: DataFrame, source: TraceSource) -> DataFrame:
+    return observations(rows, source).withColumn("dataset", F.lit(source.dataset))
+
+
+def _at_touched(column: str) -> Callable[[Scope], Column]:
+    """Whether a row is of a touched site, or of none."""
+
+    def is_changed(scope: Scope) -> Column:
+        return F.col(column).isNull() | is_named(column, scope.once(_touched).sites)
+
+    return is_changed
+
+
+def _in_touched_groups(scope: Scope) -> Column:
+    """Whether a group of durations may have changed: that of a touched site or class, or a wider one."""
+    touched = scope.once(_touched)
+    is_site, is_class = (F.col("grouping") == name for name in ("site", "class"))
+    return (
+        F.when(is_site, is_named("value", touched.sites))
+        .when(is_class, is_named("value", touched.classes))
+        .otherwise(True)
+    )
 
 
 def by_rules(
@@ -146,7 +192,7 @@ def by_rules(
 # --- one function per table --------------------------------------------------------------------------------------
 
 
-def _trigrams(scope: Scope, _: DataFrame | None) -> DataFrame:
+def _trigrams(scope: Scope) -> DataFrame:
     """Most datasets have moves on several days, which `days` knows: they are found without a look at all moves."""
     moves, days = scope.new("moves"), scope.new("days").where("moves > 0").select("dataset", "day")
     several = _have_several(days)
@@ -198,33 +244,32 @@ def _corrected_trigrams(scope: Scope, several: set[str], days: DataFrame) -> tup
     return [conform(rows, TRIGRAMS)] if known else [], known
 
 
-def _neighbor_graph(scope: Scope, keys: DataFrame | None) -> DataFrame:
-    rows = scope.of_keys(scope.new("moves"), keys, ("dataset", "from"))
+def _neighbor_graph(scope: Scope) -> DataFrame:
+    rows = scope.new("moves").where(scope.is_made(_at_touched("from")(scope)))
     return union(by_rules(_observed(scope), [rows], ["half_life_days"], gold.neighbor_graph))
 
 
-def _duration_counts(scope: Scope, _: DataFrame | None) -> DataFrame:
+def _duration_counts(scope: Scope) -> DataFrame:
     """Of datasets that changed in part, the counts of before are corrected by the durations that went and came."""
     parts = []
     if scope.whole:
         parts.append(connectivity.duration_counts(scope.in_whole(scope.new("durations"))))
     if scope.partly:
-        before, went = scope.in_part(scope.old("duration_counts")), scope.past.get("durations")
+        before = scope.in_part(scope.old("duration_counts"), _at_touched("site")(scope))
+        went = scope.past.get("durations")
         parts.append(connectivity.corrected_counts(before, went, scope.arrived("durations")))
     return union(parts)
 
 
-def _connectivity(scope: Scope, keys: DataFrame | None) -> DataFrame:
-    rows, counts = scope.of_touched("durations"), scope.of_touched("duration_counts")
-    only = keys
-    if keys is not None and scope.whole:
-        mine = connectivity.groups_of(counts.where(F.col("dataset").isin(*scope.whole)))
-        only = keys.unionByName(mine)
-    groups = scope.keep(connectivity.described(counts, only))
-    return union(by_rules(_observed(scope), [rows, groups], ["fit_samples"], connectivity.fitted))
+def _connectivity(scope: Scope) -> DataFrame:
+    is_made = scope.is_made(_in_touched_groups(scope)) if scope.partly else None
+    at_sites = scope.is_made(_at_touched("site")(scope)) if scope.partly else None
+    groups = scope.in_hand(connectivity.described(scope.of_touched("duration_counts"), is_made))
+    rows = scope.of_touched("durations")
+    return union(by_rules(_observed(scope), [rows, groups], ["fit_samples"], connectivity.fitted, at_sites))
 
 
-def _days(scope: Scope, _: DataFrame | None) -> DataFrame:
+def _days(scope: Scope) -> DataFrame:
     """Days of whole datasets; those of others are corrected by the sojourns and moves that went and came."""
     parts: list[DataFrame] = []
     observed = _observed(scope)
@@ -245,40 +290,20 @@ def _corrected_days(before: DataFrame, *others: Any) -> DataFrame:
     return gold.corrected_days(before, (frames[0], frames[1]), went, time_zone)
 
 
-def _sites_in(rows: DataFrame) -> DataFrame:
-    return rows.where(F.col("site").isNotNull()).select("dataset", "site").distinct()
-
-
-def _changed_sites(scope: Scope) -> DataFrame | None:
-    """Sites of changed clients; where a format tells of places, every observation counts, cleaned away or not."""
-    stays = scope.changed_rows("sojourns")
-    if stays is None:
-        return None
-    parts = [_sites_in(stays)]
-    for source in _observed(scope):
-        if source.trace_format().has_coordinates and source.dataset in scope.partly:
-            rows = [part for part in (scope.came(source), scope.left(source)) if part is not None]
-            seen = union(observations(part, source) for part in rows)
-            parts.append(_sites_in(seen.withColumn("dataset", F.lit(source.dataset))))
-    return union(parts).distinct()
-
-
-def _sites(scope: Scope, keys: DataFrame | None) -> DataFrame:
-    """Sites of whole datasets and of the changed keys. A site has a place where the format tells of places."""
+def _sites(scope: Scope) -> DataFrame:
+    """Sites of whole datasets and touched ones of others. A site has a place where the format tells of places."""
 
     def of(source: TraceSource) -> DataFrame:
-        mine = None if keys is None or source.dataset in scope.whole else keys
-        if source.trace_format().has_coordinates:
-            seen = observations(scope.new(table_of(source.format)), source)
-            seen = seen.withColumn("dataset", F.lit(source.dataset))
-            seen = seen if mine is None else with_keys(seen, mine, ["dataset", "site"])
-            return gold.sites_of_observations(seen, source.dataset)
         is_mine = F.col("dataset") == source.dataset
-        if mine is None:
+        is_made = scope.is_made(_at_touched("site")(scope))
+        if source.trace_format().has_coordinates:
+            seen = _placed(scope.new(table_of(source.format)), source).where(is_made)
+            return gold.sites_of_observations(seen, source.dataset)
+        if source.dataset in scope.whole:
             return gold.sites_of_sojourns(scope.new("sojourns").where(is_mine))
         went = scope.past.get("sojourns")
         return gold.corrected_sites(
-            with_keys(scope.old("sites").where(is_mine), mine, ["dataset", "site"]),
+            scope.old("sites").where(is_mine & is_made),
             scope.arrived("sojourns").where(is_mine),
             None if went is None else went.where(is_mine),
         )
@@ -286,57 +311,31 @@ def _sites(scope: Scope, keys: DataFrame | None) -> DataFrame:
     return union(of(source) for source in _observed(scope))
 
 
-def _changed_runs(scope: Scope) -> DataFrame | None:
-    parts = []
-    for source in scope.touched:
-        if source.format == "records" and source.dataset in scope.partly:
-            rows = [part for part in (scope.came(source), scope.left(source)) if part is not None]
-            parts += [part.where(is_good()).select("dataset", "run_id") for part in rows]
-    return union(parts).distinct() if parts else None
+def _changed_runs(scope: Scope) -> Column:
+    return F.col("run_id").isNull() | is_named("run_id", scope.once(_runs))
 
 
-def _metrics(scope: Scope, keys: DataFrame | None) -> DataFrame:
+def _metrics(scope: Scope) -> DataFrame:
     good = scope.new(table_of("records")).where(is_good())
-    rows = scope.of_keys(good, keys, ("dataset", "run_id"))
+    rows = good.where(scope.is_made(_changed_runs(scope)))
     return metrics_of(rows, runs_of(rows)).withColumn("dataset", F.col("scenario"))
 
 
-def _changed_rates(scope: Scope) -> DataFrame | None:
-    """Sites of clients that changed; and sites at which events happened, which came or left."""
-    if not scope.partly:
-        return None
-    parts = []
-    stays = scope.changed_rows("sojourns") if _observed(scope) else None
-    if stays is not None:
-        parts.append(_sites_in(stays).select("dataset", F.lit(gold.CLIENTS).alias("kind"), "site"))
-    for source in scope.touched:
-        if source.format in EVENTFUL and source.dataset in scope.partly:
-            rows = [part for part in (scope.came(source), scope.left(source)) if part is not None]
-            events = union(_events(part, source) for part in rows)
-            parts.append(events.select("dataset", F.lit(gold.EVENTS).alias("kind"), "site"))
-    return union(parts).distinct() if parts else None
-
-
-def _arrival_rates(scope: Scope, keys: DataFrame | None) -> DataFrame:
-    def wanted(rows: DataFrame, kind: str) -> DataFrame:
-        mine = None if keys is None else keys.where(F.col("kind") == kind).select("dataset", "site")
-        return scope.of_keys(rows, mine, ("dataset", "site"))
-
+def _arrival_rates(scope: Scope) -> DataFrame:
     observed = _observed(scope)
+    is_touched = _at_touched("site")(scope)
     parts: list[DataFrame] = []
     if whole := [source for source in observed if source.dataset in scope.whole]:
         parts += by_rules(whole, [scope.new("sojourns")], ["bin_s"], gold.client_arrivals)
     if partly := [source for source in observed if source.dataset in scope.partly]:
-        is_mine = F.col("kind") == gold.CLIENTS
-        mine = None if keys is None else keys.where(is_mine)
-        before = scope.in_part(scope.old("arrival_rates").where(is_mine), mine, ("dataset", "site"))
+        before = scope.in_part(scope.old("arrival_rates").where(F.col("kind") == gold.CLIENTS), is_touched)
         frames = [before, scope.arrived("sojourns")]
         if "sojourns" in scope.past:
             frames.append(scope.past["sojourns"])
         parts += by_rules(partly, frames, ["bin_s"], _corrected_arrivals)
     for source in scope.touched:
         if source.format in EVENTFUL:
-            events = wanted(_events(scope.new(table_of(source.format)), source), gold.EVENTS)
+            events = _events(scope.new(table_of(source.format)), source).where(scope.is_made(is_touched))
             parts.append(gold.event_arrivals(events, rules_of(source).bin_s))
     return union(parts)
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from roamq.pipeline import connectivity, records, silver
 from roamq.pipeline.books import TraceSource
 from roamq.pipeline.definitions.bronze import known_name, table_of
-from roamq.pipeline.definitions.table import CLIENT, Scope, TableQuery, union
+from roamq.pipeline.definitions.table import Scope, TableQuery, union
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.traces.base import ORDINAL_BITS, is_good
 
@@ -20,22 +20,18 @@ def derived(sources: Sequence[TraceSource]) -> list[TableQuery]:
     recorded = [source for source in sources if source.format == "records"]
     bronze_tables = tuple(sorted({table_of(source.format) for source in observed}))
 
-    def of_clients(name: str, reads: tuple[str, ...], query: Callable[[Scope], DataFrame]) -> TableQuery:
+    def of_sojourns(name: str, transform: Callable[[DataFrame], DataFrame]) -> TableQuery:
         return TableQuery(
             name,
-            reads,
-            lambda scope, _: query(scope),
+            ("sojourns",),
+            lambda scope: transform(scope.fresh["sojourns"]),
             has_clients,
-            key=CLIENT,
-            keys=lambda scope: scope.clients,
+            by_client=True,
+            past=transform,
         )
 
-    def of_sojourns(name: str, transform: Callable[[DataFrame], DataFrame]) -> TableQuery:
-        table = of_clients(name, ("sojourns",), lambda scope: transform(scope.fresh["sojourns"]))
-        return table._replace(past=transform)
-
     return [
-        of_clients("sojourns", bronze_tables, sojourns),
+        TableQuery("sojourns", bronze_tables, sojourns, has_clients, by_client=True),
         of_sojourns("moves", silver.moves),
         of_sojourns("durations", connectivity.durations),
         *(
@@ -91,8 +87,8 @@ def _by_line(scope: Scope, source: TraceSource) -> DataFrame:
     return rows.join(F.broadcast(known), is_mine, "left").withColumn("position", line).drop(*known.columns)
 
 
-def _recorded(transform: Callable[[DataFrame], DataFrame]) -> Callable[[Scope, DataFrame | None], DataFrame]:
-    def query(scope: Scope, _: DataFrame | None) -> DataFrame:
+def _recorded(transform: Callable[[DataFrame], DataFrame]) -> Callable[[Scope], DataFrame]:
+    def query(scope: Scope) -> DataFrame:
         rows = (
             scope.new(table_of("records")) if s.dataset in scope.whole else scope.came(s)
             for s in scope.touched

@@ -5,10 +5,11 @@ the keys that changed and keeps the others (docs/decisions/0121). `Scope` says w
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,9 +19,22 @@ from roamq.pipeline.books import TraceSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DATASET = ("dataset",)
 CLIENT = ("dataset", "client")
 PLACE = "_place"
+MANY_KEYS = 1000
+"""Up to so many changed keys are named in queries; if there are more, all keys of their dataset are made anew."""
+
+Found = TypeVar("Found")
+Names = Mapping[str, Collection[str] | None]
+"""By dataset, values of a column; None: any value."""
+
+
+class Touched(NamedTuple):
+    """In datasets that changed in part: where changed clients are or were and events came or left, and the classes of
+    those clients."""
+
+    sites: Names
+    classes: Names
 
 
 @dataclass(slots=True)
@@ -58,6 +72,9 @@ class Scope:
     several tables are corrected by them, or ask for their keys."""
     rows: dict[str, int] = field(default_factory=dict)
     """By table that this run has made, how many rows it has."""
+    found: dict[Callable[["Scope"], Any], Any] = field(default_factory=dict)
+    """What was looked for `once`."""
+    looking: threading.Lock = field(default_factory=threading.Lock)
     kept: list[DataFrame] = field(default_factory=list)
     """What stays in memory until the run ends."""
     views: list[str] = field(default_factory=list)
@@ -70,15 +87,23 @@ class Scope:
     def new(self, table: str) -> DataFrame:
         return self.spark.read.table(table)
 
-    def of_keys(self, rows: DataFrame, keys: DataFrame | None, on: Sequence[str]) -> DataFrame:
-        """Rows of whole datasets, and of other changed datasets those with one of the keys."""
-        parts = []
-        if self.whole:
-            parts.append(rows.where(F.col("dataset").isin(*self.whole)))
-        if self.partly:
-            mine = rows.where(F.col("dataset").isin(*self.partly))
-            parts.append(mine if keys is None else with_keys(mine, keys, on))
-        return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+    @property
+    def is_partly(self) -> Column:
+        return F.col("dataset").isin(*self.partly)
+
+    def is_made(self, is_changed: Column | None) -> Column:
+        """Whether a row is of a whole dataset, or of one that changed in part and has a changed key; None: any key."""
+        is_mine = self.is_partly if is_changed is None else self.is_partly & is_changed
+        is_whole = F.col("dataset").isin(*self.whole)
+        return is_whole | is_mine if self.whole and self.partly else is_whole if self.whole else is_mine
+
+    def once(self, look: Callable[["Scope"], Found]) -> Found:
+        """What a function finds, looked for when it is first asked for: several tables are made at once."""
+        with self.looking:
+            if look not in self.found:
+                self.found[look] = look(self)
+            found: Found = self.found[look]
+            return found
 
     def of_touched(self, table: str) -> DataFrame:
         """All rows of the datasets that changed."""
@@ -96,23 +121,17 @@ class Scope:
         assert self.clients is not None, "datasets changed in part"
         if self.names is None:
             return with_keys(rows, self.clients, CLIENT, without=without)
-        is_changed = reduce(
-            Column.__or__,
-            (
-                (F.col("dataset") == dataset) & F.col("client").isin(names)
-                for dataset, names in self.names.items()
-            ),
-        )
-        return rows.where(~F.coalesce(is_changed, F.lit(False)) if without else is_changed)
+        is_changed = is_named("client", self.names)
+        return rows.where(is_not(is_changed) if without else is_changed)
 
     def arrived(self, table: str) -> DataFrame:
         """Rows of changed clients in a silver table, as they are."""
-        return self.fresh[table].where(F.col("dataset").isin(*self.partly))
+        return self.fresh[table].where(self.is_partly)
 
-    def in_part(self, rows: DataFrame, keys: DataFrame | None = None, on: Sequence[str] = ()) -> DataFrame:
-        """Rows of datasets that changed in part, with one of the keys."""
-        mine = rows.where(F.col("dataset").isin(*self.partly))
-        return mine if keys is None else with_keys(mine, keys, on)
+    def in_part(self, rows: DataFrame, is_changed: Column | None = None) -> DataFrame:
+        """Rows of datasets that changed in part, with changed keys; None: all of them."""
+        mine = rows.where(self.is_partly)
+        return mine if is_changed is None else mine.where(is_changed)
 
     def in_whole(self, rows: DataFrame) -> DataFrame:
         """Rows of datasets of which everything is made anew."""
@@ -123,6 +142,12 @@ class Scope:
         kept = frame.persist()  # several tables are made at once: the last in the list may be another's
         self.kept.append(kept)
         return kept
+
+    def in_hand(self, frame: DataFrame) -> DataFrame:
+        """A frame as small as the network, computed now: queries that use it need not know how it was made."""
+        rows = frame.toArrow()
+        # Spark takes no columns from a table without rows.
+        return self.spark.createDataFrame(rows) if rows.num_rows else frame.where(F.lit(False))
 
     def named(self, name: str, frame: DataFrame) -> DataFrame:
         """A frame that is asked for several times: as a view, it is looked up and not resolved again, file by file."""
@@ -146,6 +171,24 @@ def with_keys(rows: DataFrame, keys: DataFrame, on: Sequence[str], *, without: b
     return rows.join(F.broadcast(named), is_equal, "left_anti" if without else "left_semi")
 
 
+def is_named(column: str, names: Names) -> Column:
+    """Whether a row has one of the values that are listed for its dataset.
+
+    A filter costs less than a join, and Parquet skips pages that hold none of the values.
+    """
+    listed = F.lit(False)
+    for dataset, values in names.items():
+        is_mine = F.col("dataset") == dataset
+        is_one = F.lit(True) if values is None else F.col(column).isin(*sorted(values))
+        listed = listed | (is_mine & is_one)
+    return listed
+
+
+def is_not(condition: Column) -> Column:
+    """Whether a condition is false or unknown. Unlike this, a bare condition reaches Parquet."""
+    return ~F.coalesce(condition, F.lit(False))
+
+
 def union(frames: Iterable[DataFrame]) -> DataFrame:
     """All rows of at least one frame."""
     return reduce(DataFrame.unionByName, frames)
@@ -156,15 +199,17 @@ class TableQuery(NamedTuple):
 
     name: str
     reads: tuple[str, ...]
-    query: Callable[[Scope, DataFrame | None], DataFrame]
-    """The rows of whole datasets and of the changed keys."""
+    query: Callable[[Scope], DataFrame]
+    """The rows of whole datasets and of changed keys."""
     concerns: Callable[[TraceSource], bool] = lambda source: True
     """Whether the table has rows of a dataset."""
     idle: Callable[[Scope], set[str]] = lambda scope: set()
     """Datasets of which the table has no rows in this run, although it may have some."""
-    key: tuple[str, ...] = DATASET
-    keys: Callable[[Scope], DataFrame | None] = lambda scope: None
-    """The keys that changed in datasets that changed in part; None: all of such a dataset."""
+    changed: Callable[[Scope], Column | None] = lambda scope: None
+    """Which rows of datasets that changed in part are made anew; None: all of them. It may hold for more rows than
+    changed: those are made again as they were."""
+    by_client: bool = False
+    """Rows are made client by client: those of changed clients are made anew."""
     past: Callable[[DataFrame], DataFrame] | None = None
     """Tables of clients that are made of sojourns: rows as they were from sojourns as they were."""
     appends: bool = False

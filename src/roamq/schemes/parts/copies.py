@@ -108,7 +108,8 @@ class HeldCopies(Part):
         open_local_queue(copy)  # until everything older has been forwarded
         self.contexts.set_mode(copy, MODES[state])
         last_broker = message.epoch.broker
-        reply = Activated(client=message.client, epoch=message.epoch, fence=self.router.fence(last_broker))
+        fence = self.contexts.fence(last_broker, copy)
+        reply = Activated(client=message.client, epoch=message.epoch, fence=fence)
         self.mailbox.send(last_broker, reply)
 
     def on_forwarded(self, sender: BrokerId, message: Forwarded) -> None:

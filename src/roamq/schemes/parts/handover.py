@@ -248,7 +248,7 @@ class HandOver(Part):
             client=arriving.context.client,
             epoch=arriving.transfer,
             new_broker=self.me,
-            fence=self.router.fence(old_broker),
+            fence=self.contexts.fence(old_broker, arriving.context, arriving.unsubscribed),
             takes_late=self.late.after_s is not None,
         )
         self.mailbox.send(old_broker, release)

@@ -242,7 +242,7 @@ class Preforwarding(Part):
                 epoch=message.epoch,
                 attempt=message.attempt,
                 successor=message.successor,
-                fence=self.router.fence(message.successor.broker),
+                fence=self.contexts.fence(message.successor.broker, context),
                 position=dict(context.position),
                 reach=dict(context.reach),
                 held=tuple(event.id for event in context.events()),

@@ -135,6 +135,7 @@ class VirtualConsumers(Part):
 
     def routed(self, server: BrokerId, virtual: VirtualConsumer) -> None:
         """The routes are on their way up: tell ESi what this server had seen when it asked for them."""
+        assert virtual.context is not None
         virtual.changes += 1
         virtual.whole = False
         self.mailbox.send(
@@ -143,7 +144,7 @@ class VirtualConsumers(Part):
                 client=virtual.client,
                 epoch=virtual.epoch,
                 attempt=virtual.attempt,
-                fence=self.contexts.router.fence(server),
+                fence=self.contexts.fence(server, virtual.context),
                 changes=virtual.changes,
             ),
         )
