@@ -121,6 +121,42 @@ def test_up_prints_endpoints_serves_and_stops_them_all(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("data/*/*.snapshot"))) == 2
 
 
+STOPPED_BEFORE = """
+import os, signal, sys
+from roamq.cli import up
+from roamq.cli.main import main
+
+function = up.{function}
+
+def stop_first(*arguments, **options):
+    os.kill(os.getpid(), signal.{signal})
+    return function(*arguments, **options)
+
+up.{function} = stop_first
+sys.argv = ["roamq", "up", "--brokers", "1", "--scheme", "standard", "--data", sys.argv[1]]
+main()
+"""
+"""`roamq up` that is asked to stop just before it calls one of its functions."""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("function", "code"), [("_start", 130), ("_print", 0)])
+def test_up_may_be_stopped_at_any_moment(name: str, function: str, code: int, tmp_path: Path) -> None:
+    """Whoever has read the endpoints may stop the network, with exit code 0; before that the start was interrupted."""
+    program = STOPPED_BEFORE.format(signal=name, function=function)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        check=False,
+    )
+
+    assert ended.returncode == code, ended.stderr
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("processes", [1, 2])
 def test_brokers_stop_by_themselves_when_up_is_killed(processes: int, tmp_path: Path) -> None:

@@ -151,13 +151,15 @@ def _run(
         for name in loaded.processes
         if not loaded.brokers[name].gone
     }
+    asked_to_stop = _stop_by_signal()
     processes = {name: _start(path, name, log_level) for name in urls_of}
     try:
         rows = []
         for name, urls in urls_of.items():
             table = loaded.brokers[name]
             for mate in loaded.mates[name]:
-                _wait_until_up(mate, processes[name], loaded.brokers[mate].metrics_port or 0)
+                port = loaded.brokers[mate].metrics_port or 0
+                _wait_until_up(mate, processes[name], port, asked_to_stop)
             mqtt = next((url for url in urls if url.startswith("mqtt")), "-")
             websocket = next((url for url in urls if url.startswith("ws")), "-")
             rows.append((name, mqtt, websocket, f"http://127.0.0.1:{table.metrics_port}/metrics"))
@@ -166,9 +168,20 @@ def _run(
             console = rows[0][3].replace("/metrics", "/console")
             console += f"?token={loaded.console.token}" if link_token else f"  (token: see {path})"
         _print(rows, path, console, as_json=as_json)
-        _wait(processes, for_s)
+        _wait(processes, for_s, asked_to_stop)
     finally:
         _stop(processes)
+
+
+def _stop_by_signal() -> threading.Event:
+    """From now on SIGTERM and SIGINT (Ctrl-C) set the event that is returned.
+
+    It is in force before anything is started or printed: whoever has read the endpoints may stop the network.
+    """
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    return asked
 
 
 def _start(path: Path, name: str, log_level: str) -> "subprocess.Popen[bytes]":
@@ -181,9 +194,13 @@ def _start(path: Path, name: str, log_level: str) -> "subprocess.Popen[bytes]":
     )
 
 
-def _wait_until_up(name: str, process: "subprocess.Popen[bytes]", port: int) -> None:
+def _wait_until_up(
+    name: str, process: "subprocess.Popen[bytes]", port: int, asked_to_stop: threading.Event
+) -> None:
     deadline = time.monotonic() + START_S_MAX
     while time.monotonic() < deadline:
+        if asked_to_stop.is_set():
+            raise KeyboardInterrupt
         if process.poll() is not None:
             raise RoamqError(f"broker {name} ended as it started, with exit code {process.returncode}")
         try:
@@ -192,7 +209,7 @@ def _wait_until_up(name: str, process: "subprocess.Popen[bytes]", port: int) -> 
                     return
         except OSError:
             pass
-        time.sleep(0.05)
+        asked_to_stop.wait(0.05)
     raise RoamqError(f"broker {name} is not up after {START_S_MAX:.0f} s")
 
 
@@ -214,13 +231,12 @@ def _print(rows: list[tuple[Any, ...]], path: Path, console: str | None, *, as_j
     sys.stdout.flush()
 
 
-def _wait(processes: "dict[str, subprocess.Popen[bytes]]", for_s: float | None) -> None:
+def _wait(
+    processes: "dict[str, subprocess.Popen[bytes]]", for_s: float | None, asked_to_stop: threading.Event
+) -> None:
     """Wait until somebody says stop, the time is over, or a broker process ends."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     deadline = None if for_s is None else time.monotonic() + for_s
-    while not stop.wait(0.2):
+    while not asked_to_stop.wait(0.2):
         if deadline is not None and time.monotonic() >= deadline:
             return
         for name, process in processes.items():
