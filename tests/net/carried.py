@@ -208,7 +208,7 @@ class CarriedFleet(GrowingFleet):
     def _ends(self, pair: Pair) -> tuple[BrokerId, BrokerId]:
         """Who calls, and whom."""
         one, other = sorted(pair)
-        return (other, one) if other in self.calls else (one, other)
+        return (other, one) if other in self.calls and one not in self.calls else (one, other)
 
     def choices(self) -> list[Choice]:
         found = super().choices()
@@ -301,7 +301,10 @@ class CarriedFleet(GrowingFleet):
         """Those that joined later carry nothing, and say nothing."""
         if broker in self.calls:
             return
-        news = self._map(broker).say(self.direct(broker), int(self.clock(broker) * MICROSECONDS))
+        called = {one for pair, way in self.through.items() if not way and broker in pair for one in pair}
+        edges = called.intersection(self.machines[broker].membership.edges_in_between)
+        number = int(self.clock(broker) * MICROSECONDS)
+        news = self._map(broker).say(self.direct(broker), number, edges)
         self._tell(broker, [news] if news is not None else [])
 
     def _tell(self, broker: BrokerId, news: Iterable[LinkedWith]) -> None:
@@ -343,6 +346,14 @@ class CarriedFleet(GrowingFleet):
             name, *linked_when_joining("direct" if self.is_direct else "links", core, pairs, at), asked=asked
         )
         self._changed += 1
+
+    def in_reach(self, asked: BrokerId, joining: BrokerId) -> Collection[BrokerId]:
+        """As `Detours.edges_in_reach`."""
+        membership, calls = self.machines[asked].membership, self.calls[joining]
+        up = {one for pair in self.up if asked in pair for one in pair}
+        if len(calls) < 2 or not up.issuperset(membership.core_others):
+            return ()
+        return [one for one in membership.edges_in_between if self._map(asked).is_reached(one, calls)]
 
     def _end(self, name: BrokerId) -> None:
         for pair in [pair for pair in self.up if name in pair]:

@@ -7,7 +7,7 @@ between others goes through them. What was published arrives, once at QoS 2, in 
 
 import argparse
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import combinations
 
 from roamq.core.events import BrokerId
@@ -57,7 +57,8 @@ class GrowingFleet(Fleet):
         """An operator asks one of the brokers that the new one is linked with; then the new one is started."""
         asked = asked or BrokerId(self.random.choice([one for one in at if self.is_running(BrokerId(one))]))
         machine = self.machines[asked]
-        machine.change_network(machine.membership.joining(name, at), self.clock(asked))
+        change = machine.membership.joining(name, at, beside=self.in_reach(asked, BrokerId(name)))
+        machine.change_network(change, self.clock(asked))
         broker = BrokerId(name)
         first = self.machines[self.core[0]].made_of
         made = Settings(
@@ -71,6 +72,10 @@ class GrowingFleet(Fleet):
         self._forget_links(broker)
         self.machines[broker] = Machine(made, self.clock(broker))
         self.changes += 1
+
+    def in_reach(self, asked: BrokerId, joining: BrokerId) -> Collection[BrokerId]:
+        """The brokers that joined before and that a new one can be linked with, as the one that admits it knows."""
+        return ()
 
     def leave(self, name: str, then: str = "leave") -> None:
         """`roamq leave`, or draining, stopping and starting with an empty folder."""

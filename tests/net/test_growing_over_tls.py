@@ -25,16 +25,19 @@ pytestmark = pytest.mark.live
 
 
 class Operators:
-    """A network with keys, and the commands that are given to it."""
+    """A network with keys, or with a secret, and the commands that are given to it."""
 
-    def __init__(self, folder: Path, brokers: int = 3) -> None:
+    def __init__(
+        self, folder: Path, brokers: int = 3, *, has_keys: bool = True, overlay: str = "interest"
+    ) -> None:
         self.path = folder / "network.toml"
-        self.path.write_text(
-            re.sub("secret = .*", 'keys = "keys"', local_network(brokers, scheme="standard"))
-        )
         self.keys = folder / "keys"
-        made = CliRunner().invoke(cli, ["keys", str(self.path), "--out", str(self.keys)])
-        assert made.exit_code == 0, made.output
+        self.has_keys = has_keys
+        text = local_network(brokers, scheme="standard", overlay=overlay)
+        self.path.write_text(re.sub("secret = .*", 'keys = "keys"', text) if has_keys else text)
+        if has_keys:
+            made = CliRunner().invoke(cli, ["keys", str(self.path), "--out", str(self.keys)])
+            assert made.exit_code == 0, made.output
         self.site = Site(load_network(self.path))
 
     async def command(self, *arguments: str) -> tuple[int, str]:
@@ -60,11 +63,11 @@ class Operators:
         for name, server in self.site.servers.items():
             await eventually(lambda server=server: server.health()["network_version"] == version, name)
 
-    def for_clients(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.keys / "ca.pem"))
+    def for_clients(self) -> ssl.SSLContext | None:
+        return ssl.create_default_context(cafile=str(self.keys / "ca.pem")) if self.has_keys else None
 
     def port(self, broker: str) -> int:
-        return port_of(self.site.network, broker, "mqtts")
+        return port_of(self.site.network, broker, "mqtts" if self.has_keys else "mqtt")
 
 
 async def connect(operators: Operators, client: PlainClient, at: str) -> None:

@@ -94,7 +94,7 @@ def command(
         return
     calls = found.brokers[broker].calls or answer["at"]
     linked = " and ".join(one for one in answer["at"] if one in calls)
-    carried = [one for one in answer["at"] if one not in calls]
+    carried = [one for one in (*answer["at"], *answer.get("beside", ())) if one not in calls]
     through = f", and through them with {' and '.join(carried)}" if carried else ""
     click.echo(
         f"{broker} may join: it will be linked with {linked}{through} (network version {answer['version']})"
@@ -149,7 +149,12 @@ def _ask(network: Path, broker: str, loaded: "NetworkConfig") -> dict[str, list[
     """A broker on this host admits the new one; those that it will be linked with are asked first."""
     at = loaded.edges[broker]
     table = loaded.brokers[broker]
-    said = {"at": ",".join(at), "reference": loaded.settings(broker).references[broker]}
+    calls = table.calls or at
+    said = {
+        "at": ",".join(at),
+        "calls": ",".join(calls),
+        "reference": loaded.settings(broker).references[broker],
+    }
     if table.position is not None:
         said["position"] = ",".join(map(str, table.position))
     if table.publishes is not None:

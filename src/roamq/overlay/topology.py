@@ -3,8 +3,9 @@
 Paths are shortest paths; among equally short ones the one through the lexically first neighbour, so that every
 broker computes the same. A topology is computed once and shared by all the brokers of a simulation.
 
-The brokers that a topology is made with are its *core*. An *edge* broker is attached later, to brokers of the core, and
-carries nothing between others: every path leads over the core alone. So no path between two brokers changes when a
+The brokers that a topology is made with are its *core*. An *edge* broker is attached later, to brokers of the core and to
+edge brokers that are there already, and carries nothing between others: every path leads over the core alone, or from one
+edge broker straight to another. So no path between two brokers changes when a
 third one is attached or departs, and paths do not depend on the order in which brokers came. A broker of the core may
 depart if no path between others leads through it (`pair_through`): then the same holds. A broker that departed is
 remembered: events that entered there may still be under way, and follow the paths that they followed before.
@@ -99,10 +100,17 @@ class Topology:
         else:
             self.publishes[broker] = tuple(Filter(topic) for topic in topics)
 
-    def attach(self, edge: BrokerId, at: Iterable[BrokerId], publishes: Iterable[str] | None = None) -> None:
+    def attach(
+        self,
+        edge: BrokerId,
+        at: Iterable[BrokerId],
+        publishes: Iterable[str] | None = None,
+        beside: Iterable[BrokerId] = (),
+    ) -> None:
         """An edge broker comes, linked with these brokers of the core. One of its name that departed is forgotten.
 
-        `publishes`: what may be published there, as `declare` takes it.
+        `publishes`: what may be published there, as `declare` takes it. `beside`: the edge brokers, of this network or
+        departed, that it is linked with.
         """
         at = tuple(sorted(set(at)))
         assert edge not in self.brokers, f"{edge} is in the network already"
@@ -112,10 +120,12 @@ class Topology:
             self.departed.discard(edge)
         self.brokers = (*self.brokers, edge)
         self.attached[edge] = at
-        self._around[edge] = at
+        linked = tuple(sorted({*at, *beside}))
+        assert self._around.keys() >= set(linked), f"{edge} is linked with {linked}, and one is not known"
+        self._around[edge] = linked
         self.declare(edge, publishes)
-        for core in at:
-            self._around[core] = tuple(sorted((*self._around[core], edge)))
+        for other in linked:
+            self._around[other] = tuple(sorted((*self._around[other], edge)))
         self._changed()
 
     def depart(self, gone: BrokerId) -> None:
@@ -142,8 +152,8 @@ class Topology:
         return self.core if root in self.departed else self.core - self.departed
 
     def _unlink(self, edge: BrokerId) -> None:
-        for core in self._around.pop(edge):
-            self._around[core] = tuple(n for n in self._around[core] if n != edge)
+        for other in self._around.pop(edge):
+            self._around[other] = tuple(n for n in self._around[other] if n != edge)
 
     def _changed(self) -> None:
         present = set(self.brokers)

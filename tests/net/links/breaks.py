@@ -87,7 +87,9 @@ class End:
             counts={"link_refused": 0},
             turns=self.turns,
             live=SimpleNamespace(
-                machine=SimpleNamespace(settings=settings, membership=SimpleNamespace(has_left=False))
+                machine=SimpleNamespace(
+                    settings=settings, membership=SimpleNamespace(has_left=False, has_edge_links=False)
+                )
             ),
         )
         options = NeighbourOptions(

@@ -259,7 +259,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         _but("settings", "made_of", "me", "_failure", "_handlers", "_timers", "_name_client"),
     ),
     Connections: ("connections", _NOTHING),
-    Outboxes: ("outboxes", _but("_encoded")),
+    Outboxes: ("outboxes", _but("_encoded", "begun")),
     Resuming: ("resuming", _NOTHING),
     RollCalls: ("roll_calls", _NOTHING),
     Access: ("access", _but("_answers", "is_open", "takes_all", "_lists", "_taken")),

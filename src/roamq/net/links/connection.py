@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Final, cast
 from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import BrokerId
 from roamq.net.durable.inputs import InputKind
-from roamq.net.links.protocol import Acked, Asked, Frame, Frames, Linked, LinkInput, LinkSession, Up
+from roamq.net.links.protocol import (
+    Acked,
+    Asked,
+    CallBack,
+    Frame,
+    Frames,
+    Linked,
+    LinkInput,
+    LinkSession,
+    Meets,
+    Up,
+)
 
 if TYPE_CHECKING:
     from roamq.net.links.sockets import LinkSockets
@@ -140,6 +151,12 @@ class LinkSocket(asyncio.Protocol):
         elif isinstance(said, Asked):
             self.links.strangers.discard(self)
             self.links.detours.carry(self, said.path)
+        elif isinstance(said, Meets):
+            self.links.strangers.discard(self)
+            self.links.detours.call_backs.on_meets(self, said.token)
+        elif isinstance(said, CallBack):
+            assert self.session.peer is not None
+            self.links.detours.call_back(self.session.peer, said.token)
         elif isinstance(said, Up) and not self.session.asks:
             self.links.came_up(self, said)
 

@@ -11,17 +11,18 @@ import asyncio
 import logging
 import math
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import BrokerId
+from roamq.net.links.callbacks import CallBacks
 from roamq.net.links.hosts import notice_soon
 from roamq.net.links.linkmap import LinkMap, Path
 from roamq.net.links.lives import MICROSECONDS
 from roamq.net.links.patience import STEADY_S, Patience
-from roamq.net.links.protocol import DETOURS_SINCE, Carried, LinkedWith, LinkSession, Up
+from roamq.net.links.protocol import DETOURS_SINCE, EDGES_SINCE, Carried, LinkedWith, LinkSession, Up
 
 if TYPE_CHECKING:
     from roamq.net.links.connection import LinkSocket
@@ -46,16 +47,19 @@ _FAILURES: Final = (OSError, TimeoutError, RemoteProtocolError, RuntimeError)
 
 
 class AskingSocket(asyncio.Protocol):
-    """A connection on which a neighbour is asked to carry a link."""
+    """A connection on which a neighbour is asked to carry a link, or is called back because it carries one."""
 
-    def __init__(self, links: "LinkSockets", first: BrokerId, rest: Path) -> None:
+    def __init__(self, links: "LinkSockets", first: BrokerId, rest: Path = (), token: bytes = b"") -> None:
+        """`rest`: where the neighbour is to carry the link. `token`: what it sent to be called back."""
         self._links = links
         self._first = first
         self._rest = rest
+        self._token = token
         self._session: LinkSession
         self._transport: asyncio.Transport
         self.carried: asyncio.Future[None] = links.shell.loop.create_future()
-        """Done when the bytes that follow are those of the link."""
+        """Done when the bytes that follow are those of the link. Who called back is spoken to first: it reads on when it
+        is ready."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -65,7 +69,11 @@ class AskingSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for said in self._session.receive(data, self._links.shell.now()):
-                if isinstance(said, Up):
+                if isinstance(said, Up) and self._token:
+                    self._transport.pause_reading()
+                    self._session.meet(self._token)
+                    self._end(None)
+                elif isinstance(said, Up):
                     self._session.ask(self._rest)
                 elif isinstance(said, Carried):
                     self._end(RemoteProtocolError(said.refusal) if said.refusal else None)
@@ -86,6 +94,16 @@ class AskingSocket(asyncio.Protocol):
             self.carried.set_result(None)
         else:
             self.carried.set_exception(error)
+
+
+class EarlyBytes(asyncio.Protocol):
+    """Keeps what a caller says behind its part of the TLS handshake, until there is somebody to hear it."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
 
 
 class PipeEnd(asyncio.Protocol):
@@ -139,6 +157,7 @@ class Detours:
         self._pipes: dict[PipeEnd, tuple[BrokerId, BrokerId]] = {}
         """The end toward the broker that asked -> that broker, and the one that the link is with."""
         self._opening: set[asyncio.Task[None]] = set()
+        self.call_backs = CallBacks()
 
     @property
     def is_on(self) -> bool:
@@ -179,8 +198,10 @@ class Detours:
         options = self._links.options
         if not self.is_on or options.always_calls:
             return
-        linked = [peer for peer, link in self._links.up.items() if link.is_direct and peer in options.peers]
-        news = self._map.say(linked, int(self._links.shell.now() * MICROSECONDS))
+        direct = [peer for peer, link in self._links.up.items() if link.is_direct]
+        linked = [peer for peer in direct if peer in options.peers]
+        edges = set(self._links.shell.live.machine.membership.edges_in_between).intersection(direct)
+        news = self._map.say(linked, int(self._links.shell.now() * MICROSECONDS), edges)
         if news is not None:
             self._tell([news])
 
@@ -199,6 +220,18 @@ class Detours:
         """Two neighbours that reach each other through this broker alone; None if there are none."""
         mine = [name for name, link in self._links.up.items() if link.is_direct and name in self._brokers]
         return self._map.apart_without_me(mine) if self.is_on else None
+
+    def edges_in_reach(self, calls: Collection[BrokerId]) -> list[BrokerId]:
+        """The edge brokers with which a broker that can call these could have links carried. None while a broker is down,
+        or of a release that does not know such links: it would take other paths than the rest."""
+        up = self._links.up
+        membership = self._links.shell.live.machine.membership
+        others = set(membership.core_others)
+        if not self.is_on or len(set(calls)) < 2 or not others.issubset(up):
+            return []
+        if any(link.session.version < EDGES_SINCE for link in up.values()):
+            return []
+        return [edge for edge in membership.edges_in_between if self._map.is_reached(edge, calls)]
 
     # --- links of this broker that others carry ------------------------------------------------------------------
 
@@ -313,6 +346,8 @@ class Detours:
     async def _open(self, path: Path) -> asyncio.Transport:
         """A connection whose bytes the last broker of the path gets, as if it had been called directly."""
         first, *rest = path
+        if not rest and first not in self._links.options.peers:
+            return await self.call_backs.reach(self._links.up[first])
         if not rest:
             end, _ = await self._links.dial(first, PipeEnd, with_tls=False)
             return end
@@ -334,15 +369,48 @@ class Detours:
         if refusal:
             self._refuse(asker, path, refusal)
             return
-        task = self._links.shell.loop.create_task(self._carry(asker, path))
-        self._opening.add(task)
+        task = self._open_soon(self._carry(asker, path))
 
         def done(task: asyncio.Task[None]) -> None:
-            self._opening.discard(task)
             if task.cancelled():  # this broker stops
                 asker.transport.abort()
 
         task.add_done_callback(done)
+
+    def _open_soon(self, opening: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = self._links.shell.loop.create_task(opening)
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+        return task
+
+    def call_back(self, carrier: BrokerId, token: bytes) -> None:
+        """A neighbour carries a link to this broker, which cannot be called."""
+        if carrier in self._links.options.peers and len(self._opening) < CARRIED_MAX:
+            self._open_soon(self._call_back(carrier, token))
+
+    async def _call_back(self, carrier: BrokerId, token: bytes) -> None:
+        links = self._links
+        early = EarlyBytes()
+        try:
+            async with asyncio.timeout(OPEN_S_MAX):
+                end, asking = await links.dial(
+                    carrier, partial(AskingSocket, links, carrier, token=token), with_tls=True
+                )
+                await asking.carried
+                transport, tls = end, links.tls(ssl.Purpose.CLIENT_AUTH)
+                if tls is not None:
+                    begun = await links.shell.loop.start_tls(end, early, tls, server_side=True)
+                    assert begun is not None
+                    transport = begun
+        except _FAILURES as error:
+            log.info("no link through %s, which asked to be called back: %s", carrier, error or "no answer")
+            return
+        link = links.socket_called(end)
+        transport.set_protocol(link)
+        link.connection_made(transport)
+        if early.data:
+            link.data_received(bytes(early.data))
+        transport.resume_reading()
 
     def _refusal(self, path: Path) -> str:
         links = self._links
@@ -356,8 +424,10 @@ class Detours:
             return f"a detour through {me} leads back to it"
         if len(self._pipes) + len(self._opening) >= CARRIED_MAX:
             return f"{me} carries {CARRIED_MAX} links of others already"
-        if next_one is None or not next_one.is_direct or path[0] not in links.options.peers:
+        if next_one is None or not next_one.is_direct:
             return f"{me} has no direct link with {path[0]}"
+        if path[0] not in links.options.peers and (len(path) > 1 or next_one.session.version < EDGES_SINCE):
+            return f"{path[0]} carries no links, or is of a release that cannot be asked to call back"
         if len(path) > 1 and next_one.session.version < DETOURS_SINCE:
             return f"{path[0]} is of a release that carries no links"
         return ""

@@ -3,7 +3,7 @@
 Each broker numbers what it says of its own links and tells its neighbours. What is news goes on to those that are not
 linked with the broker it is about: so a change reaches all brokers in reach, and where each is linked with each nobody
 passes anything on. A broker that is down goes on being linked in its own last words and in nobody else's, so that no
-way leads to it.
+way leads to it. Brokers that joined later (`edges`) are at the ends of ways alone.
 """
 
 from collections import deque
@@ -29,18 +29,20 @@ class LinkMap:
         """Everything, for a neighbour whose link has just come up."""
         return list(self._known.values())
 
-    def say(self, linked: Iterable[BrokerId], number: int) -> LinkedWith | None:
-        """This broker can carry links to `linked`; gives what others are to be told, if that is news. `number` is above
-        those of earlier lives, if the clock is right."""
-        now = tuple(sorted(linked))
+    def say(
+        self, linked: Iterable[BrokerId], number: int, edges: Iterable[BrokerId] = ()
+    ) -> LinkedWith | None:
+        """This broker can carry links to `linked` and to `edges`; gives what others are to be told, if that is news.
+        `number` is above those of earlier lives, if the clock is right."""
+        now = (tuple(sorted(linked)), tuple(sorted(edges)))
         mine = self._known.get(self._me)
-        if mine is not None and mine.linked == now:
+        if mine is not None and (mine.linked, mine.edges) == now:
             return None
-        return self._renew(now, number)
+        return self._renew(*now, number)
 
     def learn(self, entries: Iterable[LinkedWith], brokers: Collection[BrokerId]) -> list[LinkedWith]:
         """What a neighbour has told; gives what is news here and goes on to the others. Only `brokers` are of the
-        network."""
+        network, but for those that joined later: of some of these this broker may not have heard."""
         news: list[LinkedWith] = []
         for entry in entries:
             known = self._known.get(entry.broker)
@@ -50,7 +52,8 @@ class LinkMap:
                 continue
             if entry.broker == self._me:
                 # An earlier life said it, with a clock that was ahead: the last word is this life's.
-                news.append(self._renew(known.linked if known is not None else (), entry.number + 1))
+                linked, edges = ((), ()) if known is None else (known.linked, known.edges)
+                news.append(self._renew(linked, edges, entry.number + 1))
             else:
                 self._known[entry.broker] = entry
                 news.append(entry)
@@ -61,7 +64,8 @@ class LinkMap:
         return [
             entry
             for entry in news
-            if entry.broker == self._me or (entry.broker != neighbour and neighbour not in entry.linked)
+            if entry.broker == self._me
+            or (entry.broker != neighbour and neighbour not in (*entry.linked, *entry.edges))
         ]
 
     def way(self, to: BrokerId, by: Collection[BrokerId], avoid: Collection[Path] = ()) -> Path | None:
@@ -69,14 +73,22 @@ class LinkMap:
         a way to `avoid`."""
         # Of ways of one length each pair of brokers prefers another, so that one broker does not carry all.
         firsts = sorted(by, key=lambda one: crc32(f"{self._me} {to} {one}".encode()))
-        reached: deque[Path] = deque((one,) for one in firsts if one not in (to, self._me))
-        seen = {self._me, to}
+        return self._search(to, firsts, {self._me, to}, avoid)
+
+    def is_reached(self, edge: BrokerId, by: Collection[BrokerId]) -> bool:
+        """Whether a broker that can call these could have a link with an edge broker carried."""
+        return self._search(edge, sorted(by), {edge}) is not None
+
+    def _search(
+        self, to: BrokerId, firsts: Iterable[BrokerId], seen: set[BrokerId], avoid: Collection[Path] = ()
+    ) -> Path | None:
+        reached: deque[Path] = deque((one,) for one in firsts if one not in seen)
         while reached:
             path = reached.popleft()
             entry = self._known.get(path[-1])
             if entry is None:
                 continue
-            if to in entry.linked and path not in avoid:
+            if (to in entry.linked or to in entry.edges) and path not in avoid:
                 return path
             if path[-1] in seen or len(path) == CARRIERS_MAX:
                 continue
@@ -97,8 +109,8 @@ class LinkMap:
                     reached.append(one)
         return next(((first, other) for other in others if other not in seen), None)
 
-    def _renew(self, linked: tuple[BrokerId, ...], number: int) -> LinkedWith:
+    def _renew(self, linked: tuple[BrokerId, ...], edges: tuple[BrokerId, ...], number: int) -> LinkedWith:
         mine = self._known.get(self._me)
-        said = LinkedWith(self._me, max(number, 0 if mine is None else mine.number + 1), linked)
+        said = LinkedWith(self._me, max(number, 0 if mine is None else mine.number + 1), linked, edges)
         self._known[self._me] = said
         return said

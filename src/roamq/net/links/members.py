@@ -36,6 +36,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """How often its name has changed its state."""
     publishes: tuple[str, ...] | None = None
     """Topic filters of all that is published there, or was in an earlier life; None: anything."""
+    beside: tuple[str, ...] = ()
+    """The edge brokers that were there when it was admitted and that it is linked with: the marks of their lives."""
 
     @property
     def mark(self) -> str:
@@ -45,6 +47,10 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_gone(self) -> bool:
         return self.state != "joined"
+
+    def is_linked_with(self, other: "Member") -> bool:
+        """Whether two edge brokers have a link: the one that came later was told of the other when it was admitted."""
+        return other.mark in self.beside or self.mark in other.beside
 
     def is_later_than(self, other: "Member") -> bool:
         return (self.life, _RANKS[self.state]) > (other.life, _RANKS[other.state])

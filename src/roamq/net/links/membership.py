@@ -5,7 +5,7 @@ has heard of a broker before anything else that is about that broker. A broker t
 of what its neighbours kept for it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -45,6 +45,9 @@ FAREWELL_TIMER: Final = "farewell"
 FAREWELL_S: Final = 1.0
 WENT_MAX: Final = 10_000
 """Of so many contexts a broker that leaves tells where they went: claims to older ones are not under way any more."""
+
+BESIDE_MAX: Final = 16
+"""So many edge brokers may be linked with each other: the core carries each of these links."""
 
 
 class Membership:
@@ -101,8 +104,11 @@ class Membership:
         reference: str = "",
         position: tuple[float, float] | None = None,
         publishes: Iterable[str] | None = None,
+        beside: Collection[BrokerId] = (),
     ) -> Member:
-        """The change by which a broker joins; raises ValueError if it cannot."""
+        """The change by which a broker joins; raises ValueError if it cannot.
+
+        `beside`: edge brokers with which a link could be carried."""
         known, core = self.members.get(BrokerId(name)), self._topology.core
         if not names_broker(name):
             raise ValueError(f"{name!r} is no name for a broker: {NAMED_WITH}")
@@ -131,15 +137,24 @@ class Membership:
                 "networks whose overlay is 'interest' or 'flooding'"
             )
         life = max(int(self._host.time * MICROSECONDS), 0 if known is None else known.life + 1)
+        linked = sorted({BrokerId(one) for one in at})
         return Member(
             name=BrokerId(name),
             life=life,
-            at=tuple(sorted({BrokerId(one) for one in at})),
+            at=tuple(linked),
             reference=reference,
             position=position,
             changes=1 if known is None else known.changes + 1,
             publishes=published_ever(known, publishes),
+            beside=self._linked_beside(linked, beside),
         )
+
+    def _linked_beside(self, at: Collection[BrokerId], beside: Collection[BrokerId]) -> tuple[str, ...]:
+        """The marks of the edge brokers that a new one is linked with. A broker that is linked with all of the core can
+        do without any one of it, and so that no broker stands between two of that kind, they have a link."""
+        if not set(self._staying).issubset(at):
+            return ()
+        return tuple(self.members[one].mark for one in self.edges_in_between if one in beside)
 
     def departing(self, name: str, state: State) -> Member:
         """The change by which a broker leaves or is forgotten; raises ValueError if it cannot."""
@@ -181,6 +196,25 @@ class Membership:
         )
 
     @property
+    def edges_in_between(self) -> list[BrokerId]:
+        """The edge brokers to which others carry links of edge brokers: the first that came, so that those links are not
+        too many, of those that are linked with all of the core."""
+        core = set(self._staying)
+        found = [one for one in self.members.values() if not one.is_gone and core.issubset(one.at)]
+        found = [one for one in found if one.name not in core and one.name not in self._others.leaving]
+        return [one.name for one in sorted(found, key=lambda one: one.life)[:BESIDE_MAX]]
+
+    @property
+    def core_others(self) -> list[BrokerId]:
+        """The brokers of the core that are there and do not leave, but for this one."""
+        return [one for one in self._staying if one != self._host.me]
+
+    @property
+    def has_edge_links(self) -> bool:
+        """Whether edge brokers are linked with each other."""
+        return any(member.beside for member in self.members.values() if not member.is_gone)
+
+    @property
     def _staying(self) -> list[BrokerId]:
         """The brokers of the core that are there, and do not leave."""
         gone = self._topology.departed | self._others.leaving
@@ -211,7 +245,8 @@ class Membership:
             self._depart(member.name, is_lost=member.state == "forgotten")
 
     def on_told(self, sender: BrokerId, message: NetworkTold) -> None:
-        for member in message.read():
+        """A broker that joins is told of itself and of all others at once, and hears of its own links first."""
+        for member in sorted(message.read(), key=lambda one: one.name != self._host.me):
             self.learn(member, sender)
 
     def tell_first(self, neighbour: BrokerId) -> None:
@@ -225,6 +260,7 @@ class Membership:
             self._access.narrow(member.publishes)  # whatever the file of this broker says
             self._broker.router.broker_joined(member.name, member.mark)
             if known is not None:
+                self._meet_edges_again(member)
                 self._broker.router.doubt()  # what others want since it left was never told here
         if member.is_gone and self.unheard is None:
             self._host.out.notices.append(
@@ -232,17 +268,30 @@ class Membership:
                 "data folder away and join again"
             )
 
+    def _meet_edges_again(self, mine: Member) -> None:
+        """This life of the broker in the network may be linked with other edge brokers than the one before."""
+        for name in sorted(self._topology.attached.keys() & set(self._topology.brokers)):
+            is_linked = name in self._topology.neighbours[self._host.me]
+            if name != self._host.me and mine.is_linked_with(self.members[name]) != is_linked:
+                self._depart(name, is_lost=False)
+                self._attach(self.members[name])
+
     def _attach(self, member: Member) -> None:
-        name, me = member.name, self._host.me
-        self._topology.attach(name, member.at, member.publishes)
+        name = member.name
+        self._attach_to_topology(member)
         self._others.renew(self.members)
-        if me in member.at:
+        if name in self._topology.neighbours[self._host.me]:
             self._outboxes.begin(name, int(self._host.time * MICROSECONDS))
             self._host.send(name, NetworkTold.of(self.members.values()))
         self._broker.router.broker_joined(name, member.mark)
         self._broker.on_joined(name)
         if not member.is_gone:
             self._tables.tell_own(name)
+
+    def _attach_to_topology(self, member: Member) -> None:
+        known = set(self._topology.all_brokers)
+        beside = [o.name for o in self.members.values() if o.name in known and o.is_linked_with(member)]
+        self._topology.attach(member.name, member.at, member.publishes, beside)
 
     def _depart(self, name: BrokerId, *, is_lost: bool) -> None:
         """Nothing is kept for it, and nobody waits for it."""
@@ -266,7 +315,8 @@ class Membership:
     def _say_who_is_alone(self) -> None:
         """A broker may have joined at one that was declared dead in the same moment."""
         for name in self._topology.attached:
-            if name in self._topology.brokers and not self._topology.neighbours[name]:
+            linked = self._topology.neighbours.get(name, self._topology.core)
+            if self._topology.core.isdisjoint(linked):
                 self._host.out.notices.append(
                     f"the brokers that {name} is linked with are gone: declare it dead (`roamq forget`), and let it "
                     "join again"
@@ -277,7 +327,7 @@ class Membership:
         for member in self.members.values():
             if member.name != self._host.me:
                 if member.name not in self._topology.core:
-                    self._topology.attach(member.name, member.at, member.publishes)
+                    self._attach_to_topology(member)
                 if member.is_gone:
                     self._topology.depart(member.name)
             else:

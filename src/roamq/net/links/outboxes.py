@@ -107,6 +107,8 @@ class Outboxes:
         """Neighbours for which more follows in later turns: what else is for them goes behind it."""
         self.cut_offs: Counter[BrokerId] = Counter()
         """How often each neighbour was cut off."""
+        self.begun = 0
+        """How often a broker became a neighbour since this one was started."""
         self._sort = left_out
         self._skipped: dict[BrokerId, list[tuple[int, int]]] = {}
         """Neighbour -> the numbers that were left out when the broker started again: above the first, up to the second.
@@ -117,6 +119,7 @@ class Outboxes:
 
     def begin(self, neighbour: BrokerId, born: int) -> None:
         """There is a new neighbour."""
+        self.begun += 1
         self.frames[neighbour] = deque()
         self.bytes[neighbour] = 0
         self.sent[neighbour] = self.acknowledged[neighbour] = born

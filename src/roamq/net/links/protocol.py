@@ -13,13 +13,21 @@ that the receiver's HELLO does not cover: nothing is lost and nothing is taken t
     FRAMES      MessagePack [[number, frame], ...]
     ACK         MessagePack number
     PING        empty: the sender lives
-    LINKED      MessagePack [[broker, number, [broker, ...]], ...]: whom each is linked with directly (`linkmap`)
+    LINKED      MessagePack [[broker, number, [broker, ...], [broker, ...]], ...]: whom each is linked with directly, and
+                which brokers that call and cannot be called are linked with it (`linkmap`)
+    CALL_BACK   MessagePack token: somebody asks for a link with the receiver, which cannot be called: it may call
 
 A caller may ask a neighbour to carry its link with somebody else (`detours`). Its HELLO says so (`asks`); when both
 have proved themselves, two messages follow, and then the bytes of the link that is carried:
 
     ASK         MessagePack [broker, ...]: the brokers to carry the link on through, and the one that it is with
     CARRIED     MessagePack text: empty, or why not
+
+A broker that cannot be called, and is asked to call back, calls in the same way, and says in the place of ASK
+
+    MEET        MessagePack token: as it was told
+
+What follows are the bytes of the link, in which it is the one that was called.
 """
 
 import hashlib
@@ -36,12 +44,14 @@ from roamq.core.errors import RemoteProtocolError
 from roamq.core.events import BrokerId
 
 OLDEST: Final = 3
-NEWEST: Final = 5
+NEWEST: Final = 6
 """The versions of this protocol, and of the messages in its frames (`wire`), that this program speaks. Two brokers
 speak the newest that both do. From version 4 on, HELLO says which versions the sender speaks, and a receiver passes
 over what it does not know of a message."""
 DETOURS_SINCE: Final = 5
 """The first version that knows LINKED, and links that others carry."""
+EDGES_SINCE: Final = 6
+"""The first version that knows links between brokers that joined later, and CALL_BACK."""
 CARRIERS_MAX: Final = 4
 """Through so many brokers a link may run."""
 NONCE_BYTES: Final = 32
@@ -68,6 +78,8 @@ class LinkMessageKind(IntEnum):
     LINKED = 6
     ASK = 7
     CARRIED = 8
+    CALL_BACK = 9
+    MEET = 10
 
 
 class LinkPhase(Enum):
@@ -107,6 +119,8 @@ class LinkedWith(msgspec.Struct, array_like=True, frozen=True):
     number: int
     """Of two that are about one broker the higher one holds."""
     linked: tuple[BrokerId, ...]
+    edges: tuple[BrokerId, ...] = ()
+    """Those that joined later and have called it: to these it can carry links, and they carry none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +162,21 @@ class Carried:
     refusal: str
 
 
-LinkInput = Up | Frames | Acked | Linked | Asked | Carried
+@dataclass(frozen=True, slots=True)
+class CallBack:
+    """The peer carries a link with us for somebody, if we call and name the token."""
+
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Meets:
+    """The peer has called back: what follows are bytes of the link that the token stands for."""
+
+    token: bytes
+
+
+LinkInput = Up | Frames | Acked | Linked | Asked | Carried | CallBack | Meets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,16 +206,18 @@ class LinkSession:
         call: int = 0,
         through: tuple[BrokerId, ...] = (),
         asks: bool = False,
+        oldest: int | None = None,
     ) -> None:
         """`count`: a neighbour -> the last frame safely received from it and the last one sent to it; None for who
         is no neighbour. `calls`: whom we called, or None if we were called. `vouched_for`: the name in the peer's
         certificate. `call`: the number of our call. `through`: who carries the link that we call for. `asks`: we call
-        to have another link carried."""
+        to have another link carried. `oldest`: the oldest version that knows all that this network makes use of."""
         assert len(nonce) == NONCE_BYTES
         self.identity = identity
         self._count = count
         self.phase = LinkPhase.GREETING
-        self.version = OLDEST
+        self._oldest = OLDEST if oldest is None else oldest
+        self.version = self._oldest
         """What both sides speak, once the peer has said HELLO."""
         self.peer: BrokerId | None = calls
         self.call = call
@@ -239,6 +269,16 @@ class LinkSession:
         assert self.phase is LinkPhase.UP and self.asks and self._called
         self._say(LinkMessageKind.ASK, _encode(list(path)))
 
+    def call_back(self, token: bytes) -> None:
+        """Have the peer, which cannot be called, call for a link that is carried to it."""
+        assert self.phase is LinkPhase.UP and self.version >= EDGES_SINCE
+        self._say(LinkMessageKind.CALL_BACK, _encode(token))
+
+    def meet(self, token: bytes) -> None:
+        """We have called back; the bytes after this are those of the link."""
+        assert self.phase is LinkPhase.UP and self.asks and self._called
+        self._say(LinkMessageKind.MEET, _encode(token))
+
     def answer(self, refusal: str = "") -> None:
         """The answer to `Asked`; without a refusal the bytes after it are those of the link."""
         assert self.phase is LinkPhase.UP and self.asks and not self._called
@@ -262,7 +302,8 @@ class LinkSession:
         to = peer if self._called else ""
         mine = self.identity
         described = dict(mine.description)
-        oldest = DETOURS_SINCE if self.asks else OLDEST  # who does not know detours refuses to talk of them
+        # Who does not know detours refuses to talk of them.
+        oldest = max(DETOURS_SINCE, self._oldest) if self.asks else self._oldest
         hello = LinkHello(
             oldest,
             mine.network,
@@ -307,6 +348,8 @@ class LinkSession:
         if self.phase is LinkPhase.UP and self.asks:
             if kind == LinkMessageKind.ASK and not self._called:
                 return Asked(_path(body))
+            if kind == LinkMessageKind.MEET and not self._called:
+                return Meets(_read(body, bytes))
             if kind == LinkMessageKind.CARRIED and self._called:
                 return Carried(_read(body, str))
         elif self.phase is LinkPhase.UP:
@@ -318,6 +361,8 @@ class LinkSession:
                 return None
             if kind == LinkMessageKind.LINKED:
                 return Linked(_read(body, list[LinkedWith]))
+            if kind == LinkMessageKind.CALL_BACK:
+                return CallBack(_read(body, bytes))
         elif kind == LinkMessageKind.HELLO and self.phase is LinkPhase.GREETING:
             return self._on_hello(_read(body, LinkHello))
         elif kind == LinkMessageKind.PROOF and self.phase is LinkPhase.PROVING:
@@ -359,9 +404,9 @@ class LinkSession:
         mine = self.identity
         newest = hello.newest or hello.oldest
         version = min(newest, NEWEST)
-        if version < max(hello.oldest, OLDEST):
+        if version < max(hello.oldest, self._oldest):
             raise RemoteProtocolError(
-                f"{hello.name!r} speaks versions {hello.oldest} to {newest} of links, this broker {OLDEST} to "
+                f"{hello.name!r} speaks versions {hello.oldest} to {newest} of links, this broker {self._oldest} to "
                 f"{NEWEST}: upgrade the older of the two"
             )
         if hello.network != mine.network:

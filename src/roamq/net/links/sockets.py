@@ -25,7 +25,9 @@ from roamq.net.links.lives import MICROSECONDS
 from roamq.net.links.outboxes import Outboxes
 from roamq.net.links.patience import Patience
 from roamq.net.links.protocol import (
+    EDGES_SINCE,
     NONCE_BYTES,
+    OLDEST,
     PING_EVERY_S,
     Frame,
     Identity,
@@ -87,6 +89,8 @@ class LinkSockets:
 
         self.has_stopped = False
         """Whether no link comes up any more."""
+        self._begun = outboxes.begun
+        """How many neighbours had come since the broker was started, when links were looked after last."""
 
     def take_no_more(self) -> None:
         """From now on only acknowledgements are heard: the neighbours keep their frames for the broker's next life."""
@@ -138,9 +142,19 @@ class LinkSockets:
                     self._begin("call", name, self._call)
                 if name not in options.mates and self.detours.is_on:
                     self._begin("keep", name, self.detours.keep)
+        for name in self._other_edges() if self.detours.is_on else ():
+            if self.identity.me < name:
+                self._begin("keep", name, self.detours.keep)
+
+    def _other_edges(self) -> list[BrokerId]:
+        """If this broker joined later: others that did, and that it is linked with."""
+        options = self.options
+        named = {*options.peers, *options.mates, *options.carried}
+        return [name for name in self._outboxes.sent if name not in named] if options.always_calls else []
 
     def _begin(self, what: str, peer: BrokerId, run: Callable[[BrokerId], Coroutine[Any, Any, None]]) -> None:
-        if (what, peer) not in self._callers:
+        caller = self._callers.get((what, peer))
+        if caller is None or caller.done():
             self._callers[what, peer] = self.shell.loop.create_task(run(peer))
 
     def rewire(self, wires: NeighbourOptions) -> None:
@@ -215,7 +229,17 @@ class LinkSockets:
             call=int(self.shell.now() * MICROSECONDS),
             through=through,
             asks=asks,
+            oldest=self._oldest,
         )
+
+    @property
+    def _oldest(self) -> int:
+        """A release that does not know of links between brokers that joined later takes other paths than this one."""
+        return EDGES_SINCE if self.shell.live.machine.membership.has_edge_links else OLDEST
+
+    def socket_called(self, carrier: asyncio.Transport) -> LinkSocket:
+        """For a call to this broker that others carry, on a connection that this broker opened itself."""
+        return LinkSocket(self, carrier=carrier)
 
     def socket_through(
         self, peer: BrokerId, carriers: tuple[BrokerId, ...], carrier: asyncio.Transport
@@ -364,6 +388,9 @@ class LinkSockets:
         sending, self.safe = staged
         for link, frames in sending:
             link.send(frames)
+        if self._begun != self._outboxes.begun:
+            self._begun = self._outboxes.begun
+            self._begin_calls()
         for peer, link in list(self.up.items()):
             if peer not in self.safe:
                 self._part(link)
@@ -382,8 +409,12 @@ class LinkSockets:
         link.close()
 
     def tick(self, now: float) -> None:
+        oldest = self._oldest
         for link in list(self.up.values()):
-            if link.session.is_silent(now) and not self.is_paused:
+            if link.session.version < oldest:
+                log.warning("link with %s ends: it is of an older release; upgrade it", link.session.peer)
+                link.abort()
+            elif link.session.is_silent(now) and not self.is_paused:
                 log.warning("link with %s: silent", link.session.peer)
                 link.abort()
             elif now - link.sent_at >= PING_EVERY_S:

@@ -44,10 +44,14 @@ class Growing:
         publishes = None
         if "publishes" in query:
             publishes = heard(query["publishes"], self._shell.live.machine.settings.overlay)
-        member = account.joining(name, at, query.get("reference", ""), position, publishes)
+        calls = [BrokerId(one) for one in query.get("calls", "").split(",") if one]
+        detours = getattr(self._shell.neighbours, "detours", None)
+        beside = detours.edges_in_reach(calls) if detours is not None else ()
+        member = account.joining(name, at, query.get("reference", ""), position, publishes, beside)
         self._shell.feed(InputKind.MEMBER, msgspec.msgpack.encode(member))
         log.info("join: %s joins the network at %s", name, ", ".join(at))
-        return {"at": list(member.at), "version": account.version}
+        beside = [mark.rpartition("@")[0] for mark in member.beside]
+        return {"at": list(member.at), "beside": beside, "version": account.version}
 
     def forget(self, name: str) -> dict[str, Any]:
         """Declare a broker dead; tells whose sessions are lost, as far as is known here."""

@@ -401,6 +401,8 @@ class Inspector:
         links = [list(link) for link in settings.links if not gone & set(link)] + [
             [m.name, one] for m in joined for one in m.at if one not in gone
         ]
+        marked = {member.mark: member.name for member in joined}
+        links += [[m.name, marked[mark]] for m in joined for mark in m.beside if mark in marked]
         return NetworkAnswer(asked=machine.me, places=places, links=links, version=account.version)
 
     def places(self) -> dict[str, str]:
