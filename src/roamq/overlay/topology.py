@@ -3,12 +3,12 @@
 Paths are shortest paths; among equally short ones the one through the lexically first neighbour, so that every
 broker computes the same. A topology is computed once and shared by all the brokers of a simulation.
 
-The brokers that a topology is made with are its *core*. An *edge* broker is attached later, to brokers of the core and to
-edge brokers that are there already, and carries nothing between others: every path leads over the core alone, or from one
-edge broker straight to another. So no path between two brokers changes when a
-third one is attached or departs, and paths do not depend on the order in which brokers came. A broker of the core may
-depart if no path between others leads through it (`pair_through`): then the same holds. A broker that departed is
-remembered: events that entered there may still be under way, and follow the paths that they followed before.
+The brokers that a topology is made with are its *core*. An *edge* broker is attached later, to brokers of the core and
+to edge brokers that are there already, and carries nothing between others: every path leads over the core alone, or
+from one edge broker straight to another. So no path between two brokers changes when a third one is attached or
+departs, and paths do not depend on the order in which brokers came. A broker of the core may depart if no path between
+others leads through it (`pair_through`): then the same holds. A broker that departed is remembered: events that entered
+there may still be under way, and follow the paths that they followed before.
 """
 
 from collections import deque

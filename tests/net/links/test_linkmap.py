@@ -67,6 +67,35 @@ def test_a_way_leads_neither_back_nor_through_too_many() -> None:
     assert links.way(BrokerId(chain[CARRIERS_MAX + 2]), names("b")) is None
 
 
+def test_ways_lead_to_brokers_that_joined_later_and_never_through_them() -> None:
+    links = LinkMap(BrokerId("a"))
+    links.learn(
+        [
+            LinkedWith(BrokerId("b"), 1, names("c"), names("de")),
+            LinkedWith(BrokerId("c"), 1, names("b"), names("f")),
+        ],
+        names("abc"),
+    )
+
+    assert links.way(BrokerId("e"), names("b")) == names("b")
+    assert links.way(BrokerId("f"), names("b")) == names("bc")
+    assert links.is_reached(BrokerId("f"), names("b"))
+    assert not links.is_reached(BrokerId("g"), names("bc"))
+    assert links.way(BrokerId("f"), names("e")) is None
+
+
+def test_who_has_called_is_news_and_goes_to_those_that_did_not() -> None:
+    links = LinkMap(BrokerId("b"))
+    said = links.say(names("c"), 1, names("d"))
+    assert said == LinkedWith(BrokerId("b"), 1, names("c"), names("d"))
+    assert links.say(names("c"), 2, names("d")) is None
+    assert links.say(names("c"), 2) == LinkedWith(BrokerId("b"), 2, names("c"))
+
+    other = LinkMap(BrokerId("c"))
+    news = other.learn([said], names("bc"))
+    assert [other.news_for(one, news) for one in names("bde")] == [[], [], news]
+
+
 def test_only_news_goes_on_and_the_later_word_holds() -> None:
     links = known_by("a", {"b": "ac"})
 

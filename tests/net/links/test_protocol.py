@@ -11,10 +11,12 @@ from roamq.core.events import BrokerId
 from roamq.net.links import protocol
 from roamq.net.links.protocol import (
     CARRIERS_MAX,
+    EDGES_SINCE,
     HANDSHAKE_BYTES_MAX,
     NONCE_BYTES,
     Acked,
     Asked,
+    CallBack,
     Carried,
     Frames,
     Identity,
@@ -24,6 +26,7 @@ from roamq.net.links.protocol import (
     LinkMessageKind,
     LinkPhase,
     LinkSession,
+    Meets,
     Up,
 )
 
@@ -43,6 +46,7 @@ def session(
     nonce: bytes | None = None,
     through: tuple[BrokerId, ...] = (),
     asks: bool = False,
+    oldest: int | None = None,
 ) -> LinkSession:
     peer = "b" if me == "a" else "a"
     return LinkSession(
@@ -54,6 +58,7 @@ def session(
         vouched_for=vouched_for,
         through=through,
         asks=asks,
+        oldest=oldest,
     )
 
 
@@ -300,5 +305,39 @@ def test_a_broker_of_the_release_before_hears_nothing_of_detours_and_refuses_who
     calling.tell_linked([LinkedWith(A, 1, (B,))])
     assert (calling.version, calling.output) == (4, [])
 
-    with pytest.raises(RemoteProtocolError, match="speaks versions 5 to 5 of links, this broker 3 to 4"):
+    with pytest.raises(RemoteProtocolError, match="speaks versions 5 to 6 of links, this broker 3 to 4"):
         converse(asking, session("b"))
+
+
+def test_a_broker_that_calls_back_says_the_token_that_it_was_sent() -> None:
+    edge, carrier = session("a", calls="b"), session("b")
+    converse(edge, carrier)
+    carrier.call_back(b"token")
+    assert edge.receive(carrier.take_output(), 1.0) == [CallBack(b"token")]
+
+    edge, carrier = session("a", calls="b", asks=True), session("b")
+    converse(edge, carrier)
+    edge.meet(b"token")
+    assert carrier.receive(edge.take_output(), 1.0) == [Meets(b"token")]
+
+
+def test_nobody_meets_on_a_link_or_says_something_else_than_a_token() -> None:
+    edge, carrier = session("a", calls="b"), session("b")
+    converse(edge, carrier)
+    with pytest.raises(RemoteProtocolError, match="kind 10"):
+        carrier.receive(asking_without_proof(LinkMessageKind.MEET), 1.0)
+
+    edge, carrier = session("a", calls="b", asks=True), session("b")
+    converse(edge, carrier)
+    with pytest.raises(RemoteProtocolError, match="not a message of a link"):
+        carrier.receive(asking_without_proof(LinkMessageKind.MEET), 1.0)
+
+
+def test_where_brokers_that_joined_are_linked_the_release_before_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would take other paths."""
+    newer = session("a", calls="b", oldest=EDGES_SINCE)
+    monkeypatch.setattr(protocol, "NEWEST", EDGES_SINCE - 1)
+    with pytest.raises(RemoteProtocolError, match="'a' speaks versions 6 to 6 of links, this broker 3 to 5"):
+        converse(newer, session("b"))

@@ -1,14 +1,13 @@
 """Links with brokers that call others and cannot be called: whoever carries such a link asks the broker to call back.
 
 A broker that joined later has no port for links. The last broker that carries a link to it is linked with it, over a
-connection that it opened itself. On that one it is sent a token; it opens another connection, says the token, and is the
-called end of the link that is carried there.
+connection that it opened itself. On that one it is sent a token; it opens another connection, says the token, and is
+the called end of the link that is carried there.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from roamq.core.events import BrokerId

@@ -58,8 +58,8 @@ class AskingSocket(asyncio.Protocol):
         self._session: LinkSession
         self._transport: asyncio.Transport
         self.carried: asyncio.Future[None] = links.shell.loop.create_future()
-        """Done when the bytes that follow are those of the link. Who called back is spoken to first: it reads on when it
-        is ready."""
+        """Done when the bytes that follow are those of the link. Who called back is spoken to first: it reads on when
+        it is ready."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -222,8 +222,8 @@ class Detours:
         return self._map.apart_without_me(mine) if self.is_on else None
 
     def edges_in_reach(self, calls: Collection[BrokerId]) -> list[BrokerId]:
-        """The edge brokers with which a broker that can call these could have links carried. None while a broker is down,
-        or of a release that does not know such links: it would take other paths than the rest."""
+        """The edge brokers with which a broker that can call these could have links carried. None while a broker is
+        down, or of a release that does not know such links: it would take other paths than the rest."""
         up = self._links.up
         membership = self._links.shell.live.machine.membership
         others = set(membership.core_others)

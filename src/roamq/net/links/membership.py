@@ -197,8 +197,8 @@ class Membership:
 
     @property
     def edges_in_between(self) -> list[BrokerId]:
-        """The edge brokers to which others carry links of edge brokers: the first that came, so that those links are not
-        too many, of those that are linked with all of the core."""
+        """The edge brokers to which others carry links of edge brokers: of those that are linked with all of the core
+        the first that came, so that those links are not too many."""
         core = set(self._staying)
         found = [one for one in self.members.values() if not one.is_gone and core.issubset(one.at)]
         found = [one for one in found if one.name not in core and one.name not in self._others.leaving]

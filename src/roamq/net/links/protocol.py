@@ -13,8 +13,8 @@ that the receiver's HELLO does not cover: nothing is lost and nothing is taken t
     FRAMES      MessagePack [[number, frame], ...]
     ACK         MessagePack number
     PING        empty: the sender lives
-    LINKED      MessagePack [[broker, number, [broker, ...], [broker, ...]], ...]: whom each is linked with directly, and
-                which brokers that call and cannot be called are linked with it (`linkmap`)
+    LINKED      MessagePack [[broker, number, [broker, ...], [broker, ...]], ...]: whom each is linked with directly,
+                and which brokers that call and cannot be called are linked with it (`linkmap`)
     CALL_BACK   MessagePack token: somebody asks for a link with the receiver, which cannot be called: it may call
 
 A caller may ask a neighbour to carry its link with somebody else (`detours`). Its HELLO says so (`asks`); when both
