@@ -114,7 +114,7 @@ def build_router(
             first_number=first_number,
         )
     if overlay == "interest":
-        return ByInterest(me, host, topology, first_number=first_number)
+        return ByInterest(me, host, topology, first_number=first_number, confirms=confirms)
     raise ConfigError(f"network.overlay: {overlay!r} is no choice{choose_from(overlay, OVERLAYS)}")
 
 

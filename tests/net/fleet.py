@@ -227,9 +227,7 @@ class Fleet:
 
     def choices(self) -> list[Choice]:
         """What may happen next."""
-        choices: list[Choice] = [
-            (self._frame, *pair) for pair, queue in self.open_links() if queue and self.is_open(*pair)
-        ]
+        choices: list[Choice] = [(self._frame, *pair) for pair, queue in self.open_links() if queue]
         choices += [(self._to_broker, client) for client in self.clients if client.up and client.at]
         choices += [(self._to_client, client) for client in self.clients if client.down]
         now = self.now
@@ -240,8 +238,8 @@ class Fleet:
         return choices
 
     def open_links(self) -> Iterable[tuple[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]]]:
-        """The links that may be open, and what is on its way over them."""
-        return self.links.items()
+        """The links that are open, and what is on its way over them."""
+        return [one for one in self.links.items() if one[1] and self.is_open(*one[0])]
 
     def is_running(self, broker: BrokerId) -> bool:
         """Whether timers of the broker run out."""

@@ -144,12 +144,18 @@ class GrowingFleet(Fleet):
             if not self.is_running(name):
                 continue
             machine = self.machines[name]
+            if machine.membership.has_left:
+                if self._is_heard(name):
+                    self._end(name)
+                    if name in machine.made_of.brokers:
+                        self.gone.append(name)
+                continue
             looked = self._draining[name].look()
             if looked["left"] or looked["unconfirmed"]:
                 continue
             if then == "empty":
                 self._empty(name)
-            elif machine.membership.unheard is None and not machine.membership.has_left:
+            elif machine.membership.unheard is None:
                 try:
                     machine.membership.departing(name, "left")
                     self.check_not_needed(name)
@@ -160,10 +166,6 @@ class GrowingFleet(Fleet):
                     self.crash(name)  # which ends the draining
                     continue
                 machine.leave(self.clock(name))
-            elif machine.membership.has_left and self._is_heard(name):
-                self._end(name)
-                if name in machine.made_of.brokers:
-                    self.gone.append(name)
 
     def check_not_needed(self, name: BrokerId) -> None:
         """Raises ValueError if others reach each other through this broker alone."""

@@ -4,6 +4,7 @@ import pytest
 
 from roamq.core.events import BrokerId, ClientId
 from roamq.net.machine import Machine
+from tests.net.at_once import SlowFleet
 from tests.net.growing import SCHEMES, GrowingFleet, Ride
 from tests.support.few import few
 
@@ -94,3 +95,39 @@ class OldNews(GrowingFleet):
             self.hears_b3_alone and (source, target) == ("b1", "b2")
         )
         return super().is_open(source, target) and not is_late
+
+
+def test_a_broker_leaves_when_others_have_the_sessions_that_it_was_told_to_adopt_meanwhile() -> None:
+    """b3 leaves; b1, which has not heard of it, is drained and tells it to adopt a session. b2 is to have it then, and
+    hears from b1 that b3 has left before all of the session has come."""
+    fleet = SlowFleet(1, "standard", 3, ring=False)
+    away, publisher = fleet.client("x1"), fleet.client("publisher")
+    away.connect("b1")
+    away.subscribe("t/#", 1)
+    fleet.settle()
+    away.vanish()
+    publisher.connect("b2")
+    publisher.publish("t/x", b"1", 1)
+    fleet.settle()
+    b1, b2, b3 = (fleet.machines[BrokerId(f"b{number}")] for number in (1, 2, 3))
+
+    fleet.set_slow(("b3", "b1"))
+    fleet.leave("b3")
+    fleet.run(lambda: b3.membership.unheard == {"b1"})
+    b1.drain(fleet.now)
+    fleet.run(lambda: ClientId("x1") in b3.broker.contexts)
+    fleet.slow.clear()
+    arriving = b2.broker.scheme.handover.whereabouts.arriving  # type: ignore[attr-defined]
+    fleet.run(lambda: any(one.released for one in arriving.values()))
+    fleet.set_slow(("b3", "b2"))
+    fleet.run(lambda: not b3.broker.scheme.on_the_way())
+    for _ in range(2_000):
+        fleet.step()
+    fleet.slow.clear()
+    fleet.settle()
+    assert "b3" not in fleet.machines
+    away.connect("b2")
+    fleet.settle()
+
+    assert away.payloads() == [b"1"]
+    assert away.present == [False, True]

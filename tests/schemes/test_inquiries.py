@@ -7,7 +7,14 @@ import pytest
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
-from roamq.schemes.messages.handover import ContextRequest, Holding, NoContext, Subscriptions, WhoHolds
+from roamq.schemes.messages.handover import (
+    ContextRequest,
+    Holding,
+    NoContext,
+    StoredEvents,
+    Subscriptions,
+    WhoHolds,
+)
 from roamq.schemes.parts.inquiries import SILENT_TIMER
 from roamq.schemes.parts.part import Departure
 from roamq.schemes.standard import Standard
@@ -132,6 +139,27 @@ def test_a_broker_names_itself_or_where_the_context_went_or_a_later_connection()
     assert host.take() == [("unicast", NEW, holding(newer=Epoch(20.0, FOURTH)))]
 
 
+def test_a_broker_that_awaits_the_context_again_does_not_lead_to_where_it_went_before() -> None:
+    """The client went from b3 to b4, which begins anew, and back; it was at b2, and at b3 again, before b3 had it."""
+    scheme, host = broker(THIRD)
+    scheme.on_connect(CLIENT, None)
+    scheme.mailbox.receive(FOURTH, ContextRequest(client=CLIENT, epoch=Epoch(5.0, FOURTH), new_broker=FOURTH))
+    host.time = 8.0
+    scheme.on_connect(CLIENT, FOURTH)
+    scheme.on_disconnect(CLIENT, "vanished")
+    host.time = 12.0
+    scheme.on_connect(CLIENT, THIRD)
+    host.take()
+    scheme.mailbox.receive(NEW, REQUEST)
+    assert host.take() == [], "it waits for what b3 awaits"
+    scheme.mailbox.receive(NEW, QUESTION)
+    assert host.take() == [("unicast", NEW, holding(at=THIRD, of=Epoch(8.0, THIRD)))]
+    back = StoredEvents(client=CLIENT, epoch=Epoch(8.0, THIRD), events=(), position={})
+    scheme.mailbox.receive(FOURTH, back)
+    sent_away = NoContext(client=CLIENT, epoch=EPOCH, newer=Epoch(12.0, THIRD))
+    assert [effect for effect in host.take() if effect[0] == "unicast"] == [("unicast", NEW, sent_away)]
+
+
 def silent() -> tuple[Standard, RecordingHost]:
     """The client came from b1 to b2; b1 says nothing for as long as b2 is to wait."""
     scheme, host = broker(NEW)
@@ -182,6 +210,35 @@ def test_who_was_named_and_denies_is_not_the_last_to_be_heard() -> None:
     assert host.take() == [], "b1 has not answered"
     scheme.mailbox.receive(OLD, NoContext(client=CLIENT, epoch=EPOCH))
     assert host.take() == [("ready", CLIENT)]
+
+
+def sent_away() -> tuple[Standard, RecordingHost]:
+    """b4 awaited the context, was asked for it, and awaits it for a later connection of the client now."""
+    scheme, host = silent()
+    scheme.mailbox.receive(THIRD, holding(at=FOURTH, of=LATER))
+    host.take()
+    scheme.mailbox.receive(FOURTH, NoContext(client=CLIENT, epoch=EPOCH, newer=Epoch(12.0, FOURTH)))
+    scheme.mailbox.receive(FOURTH, holding(at=FOURTH, of=LATER))
+    return scheme, host
+
+
+def test_a_later_connection_is_not_given_way_to_while_a_silent_broker_may_have_sent_the_context() -> None:
+    scheme, host = sent_away()
+    later = ContextRequest(client=CLIENT, epoch=Epoch(12.0, FOURTH), new_broker=FOURTH)
+    scheme.mailbox.receive(FOURTH, later)
+    assert host.take() == [], "b1 may have sent it"
+    scheme.mailbox.receive(OLD, subscriptions())
+    assert host.take()[0][0] == "subscribe"
+    nothing_more = StoredEvents(client=CLIENT, epoch=EPOCH, events=(), position={})
+    scheme.mailbox.receive(OLD, nothing_more)
+    assert [effect[1] for effect in host.take() if effect[0] == "unicast"] == [FOURTH], "it goes on to b4"
+
+
+def test_a_later_connection_is_given_way_to_when_all_have_answered() -> None:
+    scheme, host = sent_away()
+    scheme.mailbox.receive(OLD, NoContext(client=CLIENT, epoch=EPOCH))
+    assert host.take() == [("detach", CLIENT, "taken over")]
+    assert CLIENT not in scheme.contexts
 
 
 def test_who_has_given_the_context_and_lost_its_store_is_as_good_as_silent() -> None:

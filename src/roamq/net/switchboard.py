@@ -47,7 +47,7 @@ def handlers_of(machine: "Machine") -> Handlers:
         WillFor: sessions.on_will_for,
         WhoServes: admission.on_who_serves,
         Known: admission.on_known,
-        Adopt: admission.on_adopt,
+        Adopt: membership.on_adopt,
         GroupPlace: machine.memberships.on_place,
         ConfirmVisitor: machine.visitors.on_asked,
         VisitorConfirmed: machine.visitors.on_confirmed,

@@ -62,8 +62,10 @@ class ByInterest(OrderedByMarkers):
     uncovers_at_once: ClassVar[int] = 50
     """So many filters that another one covered are asked for within one input, so that no input takes long."""
 
-    def __init__(self, me: BrokerId, host: Host, topology: Topology, *, first_number: int = 0) -> None:
-        super().__init__(me, host, topology)
+    def __init__(
+        self, me: BrokerId, host: Host, topology: Topology, *, first_number: int = 0, confirms: bool = False
+    ) -> None:
+        super().__init__(me, host, topology, first_number if confirms else 0)
         self.frontier: dict[BrokerId, int] = {}
         """The last event seen here of each origin."""
         self._bit = {broker: 1 << place for place, broker in enumerate(sorted(topology.core))}
@@ -164,9 +166,7 @@ class ByInterest(OrderedByMarkers):
             self._wanted_index.add(filter)
             senders = self._advertised.senders(filter)
             if filter.group is not None:
-                self._unconfirmed = (
-                    ANYBODY  # whoever names the member must know of it, asked for events or not
-                )
+                self._unconfirmed = ANYBODY  # who names the member must know of it, asked for events or not
             for neighbour, origins in self._from.items():
                 self._ask(neighbour, filter, origins & senders, mobile)
 
@@ -194,6 +194,7 @@ class ByInterest(OrderedByMarkers):
                 self._asked_no_more(sender, message.filter, self._origins(message), message.mobile)
             case RoutingReset():
                 self._telling.add(sender)
+                self._look_who_told()
                 self._doubt_neighbour(sender)
                 if message.asks:
                     self._tell_all(sender)
@@ -399,6 +400,7 @@ class ByInterest(OrderedByMarkers):
             self._unmet.discard(broker)
         self.rewired()
         self._routes.clear()
+        self._look_who_told()
         for neighbour in self._to_tell:
             self._tell_what_is_whole(neighbour)
 
@@ -408,6 +410,7 @@ class ByInterest(OrderedByMarkers):
         """Every neighbour may want things that this broker has forgotten: until it has told, all goes there."""
         self._untold.update(self._to)
         self._telling.clear()
+        self._look_who_told()
         self._routes.clear()
 
     def restarted(self) -> None:

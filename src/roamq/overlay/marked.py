@@ -2,17 +2,35 @@
 
 Two brokers cannot compare how far they have seen where each gets only what is wanted there. So a fence is made of
 markers and echoes (`markers.py`).
+
+A broker that has just joined, or begins anew, may not have heard of all others. It gets all events of a broker of which
+it hears later than its neighbours have told it which brokers there are. If a neighbour has not, the first events of
+another newcomer may go past this one, or not come that far: that neighbour said what is wanted behind it before it had
+heard of this broker. So fences are *partial* until all neighbours have told (docs/decisions/0260): they name the lives
+of edge brokers of which this one has heard, and of any other they have not passed before a later marker has.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
+from roamq.core.late import NO_ORIGINS, UNKNOWN
 from roamq.core.ports import Host
 from roamq.overlay.advertised import Advertised
 from roamq.overlay.base import TreeUnicast
 from roamq.overlay.markers import Markers
 from roamq.overlay.topology import Topology
+
+PARTIAL: Final = -3
+"""In a fence: of brokers that it does not name, whoever made it may not get everything. It stands with its life."""
+KNOWN: Final = -4
+"""In a partial fence: whoever made it had heard of this life of an edge broker."""
+
+
+def _named_in(mark: str) -> BrokerId:
+    """Whose life a mark names."""
+    return BrokerId(mark.rpartition("@")[0])
 
 
 class OrderedByMarkers(TreeUnicast):
@@ -20,9 +38,13 @@ class OrderedByMarkers(TreeUnicast):
 
     markers: Markers
     _advertised: Advertised
+    _marks: dict[str, int]
+    _telling: set[BrokerId]
 
-    def __init__(self, me: BrokerId, host: Host, topology: Topology) -> None:
+    def __init__(self, me: BrokerId, host: Host, topology: Topology, life: int) -> None:
         super().__init__(me, host, topology)
+        self.life = life
+        """Which life of this broker it is; 0 if neighbours do not say which brokers there are."""
         self._unconfirmed = 0
         """Origins, one bit each, that were asked for something since the last marker that went to all such."""
 
@@ -33,7 +55,12 @@ class OrderedByMarkers(TreeUnicast):
         return self.topology.pair_through(broker, self.topology.unique_paths)
 
     def fence(self, peer: BrokerId, filters: Iterable[Filter] | None = None) -> Mapping[BrokerId, int]:
-        return self.markers.fence(peer, self._advertised.sending(filters))
+        fence = self.markers.fence(peer, self._advertised.sending(filters))
+        if self.markers.knows_all or peer == self.me:
+            return fence
+        self.markers.fenced.add(peer)
+        known = dict.fromkeys(map(BrokerId, self._marks), KNOWN)
+        return {**known, **fence, BrokerId(f"{self.me}@{self.life}"): PARTIAL}
 
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
         """Where brokers say what is published there, nobody else has to know what is wanted."""
@@ -44,10 +71,30 @@ class OrderedByMarkers(TreeUnicast):
         return self.markers.confirm(anew=anew, asked=asked)
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
-        return self.markers.passed(fence)
+        return self.markers.passed(fence) and not self._of_unknown(fence)
 
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        return self.markers.late(fence)
+        return self.markers.late(fence) | self._of_unknown(fence)
+
+    def _of_unknown(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
+        """Of a partial fence: origins that whoever made it had not heard of, and of which it may not get what comes
+        here; and a name for those that this broker has not heard of either."""
+        for mark, value in fence.items():
+            by = _named_in(mark)
+            if value != PARTIAL or by in self.topology.departed:
+                continue
+            strangers = frozenset(_named_in(one) for one in self._marks if one not in fence) - {by, self.me}
+            late = self.markers.late_since(by, fence[by])
+            return strangers | {BrokerId(UNKNOWN + mark)} if late is None else strangers & late
+        return NO_ORIGINS
+
+    def may_miss(self, origin: BrokerId) -> bool:
+        return self.life > 0 and self.next_hop(origin) not in self._telling
+
+    def _look_who_told(self) -> None:
+        """A neighbour has told which brokers there are, or is gone; or this broker has forgotten who had."""
+        unheard = set(self.topology.neighbours[self.me]) - self._telling
+        self.markers.set_told(knows_all=not self.life or not unheard)
 
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
         return self.markers.silent(confirmation)

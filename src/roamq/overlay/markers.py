@@ -7,8 +7,9 @@ the paths to two brokers part, and its echoes come to the other broker: then tha
 sender will not get (`fence`).
 
 Brokers come and go, and do not all hear of it at once. So a fence names the brokers that its marker visits, as the
-sender knew the network: of an origin that it had not heard of it gets everything from the first event on. Nobody waits
-for a broker that departed.
+sender knew the network: of an origin that it had not heard of it gets everything from the first event on, if all its
+neighbours have told it which brokers there are. Until they have, its fences are *partial*, and when they have it sends
+another marker to those that have such fences (`marked.py`). Nobody waits for a broker that departed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,6 +56,12 @@ class Markers:
         """Who sent a marker -> the number of the last that somebody here waits for."""
         self._asked_again: dict[BrokerId, int] = {}
         """Who sent a marker -> the number of the last that this broker asked for once more."""
+        self.knows_all = True
+        """Whether all neighbours have told this life which brokers there are."""
+        self.fenced: set[BrokerId] = set()
+        """Brokers that have fences of a time in which some had not: another marker is for them when all have."""
+        self._marked_whole: dict[BrokerId, tuple[int, tuple[BrokerId, ...]]] = {}
+        """Who sent a marker once more when it had been told of all brokers -> its number, and where it went."""
 
     def receive(self, message: MarkerMessage) -> bool:
         """True if a fence that had not `passed` may have passed now."""
@@ -111,10 +118,13 @@ class Markers:
             visited = self._visited_by(by, fence) if is_for_us else self._visited_again(by, number)
             if visited is not None and not self._silent(by, number, visited):
                 continue
-            self._awaited[by] = max(number, self._awaited.get(by, 0))
-            self._awaited_at[by] = tuple(dict.fromkeys((*self._awaited_at.get(by, ()), *(visited or ()))))
+            self._await(by, number, visited or ())
             return False
         return True
+
+    def _await(self, by: BrokerId, number: int, visited: tuple[BrokerId, ...]) -> None:
+        self._awaited[by] = max(number, self._awaited.get(by, 0))
+        self._awaited_at[by] = tuple(dict.fromkeys((*self._awaited_at.get(by, ()), *visited)))
 
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
         """The origins behind the partings from which no echo has come. Of a fence that was made for another broker any
@@ -127,8 +137,20 @@ class Markers:
                 return frozenset(self.topology.all_brokers)
             visited = self._visited_by(by, fence)
             silent = self._silent(by, number, visited)
-            late |= self.topology.unique_paths.late(by, self.me, visited, silent)
+            late |= self._late(by, visited, silent)
         return frozenset(late)
+
+    def late_since(self, by: BrokerId, number: int) -> frozenset[BrokerId] | None:
+        """The origins behind the partings from which no echo has come of the marker that `by` sent when it had been
+        told of all brokers; None if it has not sent one since `number`."""
+        whole, visited = self._marked_whole.get(by, (0, ()))
+        silent = self._silent(by, whole, visited)
+        if whole < number or silent:
+            self._await(by, max(whole, number), visited)
+        return frozenset(self._late(by, visited, silent)) if whole >= number else None
+
+    def _late(self, by: BrokerId, visited: tuple[BrokerId, ...], silent: Iterable[BrokerId]) -> set[BrokerId]:
+        return self.topology.unique_paths.late(by, self.me, visited, list(silent))
 
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
         """The brokers that have not answered the marker of a `confirm`."""
@@ -202,6 +224,8 @@ class Markers:
         if echo.at == echo.by:
             visited = self._visited(echo.by, self.me) if echo.visited is None else echo.visited
             self._marked_again[echo.by] = (echo.number, visited)
+            if echo.knows_all:
+                self._marked_whole[echo.by] = (echo.number, visited)
         key = (echo.by, echo.at)
         self.echoed[key] = max(echo.number, self.echoed.get(key, 0))
         return True
@@ -234,8 +258,25 @@ class Markers:
             self._send(message.to, message)
             return
         self.number = max(self.number, message.number)  # this broker may have lost its store itself
-        visited = self._visited(self.me, message.peer)
-        awaited = tuple(at for at in message.at if at not in visited and at != self.me)
-        self._mark(message.peer, (*visited, *awaited))
-        echo = Echo(to=message.peer, by=self.me, number=self.number, at=self.me, visited=visited)
-        self._send(message.peer, echo)
+        if not self.knows_all:
+            self.fenced.add(message.peer)
+        self._mark_again(message.peer, message.at)
+
+    def _mark_again(self, peer: BrokerId, at: tuple[BrokerId, ...] = ()) -> None:
+        visited = self._visited(self.me, peer)
+        awaited = tuple(one for one in at if one not in visited and one != self.me)
+        self._mark(peer, (*visited, *awaited))
+        echo = Echo(
+            to=peer, by=self.me, number=self.number, at=self.me, visited=visited, knows_all=self.knows_all
+        )
+        self._send(peer, echo)
+
+    # --- a life that has not been told of all brokers ---------------------------------------------------------
+
+    def set_told(self, *, knows_all: bool) -> None:
+        """Whether all neighbours have told which brokers there are. Those that have partial fences wait for it."""
+        self.knows_all = knows_all
+        if knows_all:
+            for peer in sorted(self.fenced - self.topology.departed):
+                self._mark_again(peer)
+            self.fenced.clear()

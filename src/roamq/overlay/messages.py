@@ -170,6 +170,8 @@ class Echo(Message):
     at: BrokerId
     visited: tuple[BrokerId, ...] | None = None
     """If `at` is `by` itself: where else the marker went, as `by` knows the network."""
+    knows_all: bool = False
+    """And whether all neighbours of `by` had told it which brokers there are when it sent the marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

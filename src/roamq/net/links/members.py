@@ -76,6 +76,8 @@ class Farewell(Message):
 
     went: dict[ClientId, Epoch] = field(default_factory=dict)
     """Client -> where its context went from there: whoever would have asked there asks there then."""
+    number: int = 0
+    """Which farewell this is: what was sent ahead of it has come when it is answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,8 @@ class FarewellHeard(Message):
     """The answer; `sessions` that the other broker still takes for being there."""
 
     sessions: int
+    number: int = 0
+    """Of the farewell that is answered; 0: of a broker of the release before, which does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

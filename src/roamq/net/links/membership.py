@@ -33,7 +33,7 @@ from roamq.net.links.members import (
 )
 from roamq.net.links.others import OtherBrokers
 from roamq.net.links.outboxes import Outboxes
-from roamq.net.topics.directory import Directory
+from roamq.net.topics.directory import Adopt, Directory
 from roamq.net.topics.memberships import Memberships
 from roamq.net.topics.tables import Tables
 from roamq.overlay.hierarchy import Hierarchy
@@ -71,6 +71,8 @@ class Membership:
         """Edge broker -> what has become of it."""
         self.unheard: set[BrokerId] | None = None
         """While this broker leaves: who has not heard where its sessions are."""
+        self._last_words: int | None = None
+        """The first farewell that went behind all sessions that were here; None: some were here since."""
         self._went: dict[BrokerId, dict[ClientId, Epoch]] = {}
         """Broker that is about to leave -> client -> where its context went from there."""
         self._host = host
@@ -358,29 +360,44 @@ class Membership:
 
     def leave(self) -> None:
         """Its sessions are with others: when all of them know where, it takes itself out of the network."""
-        self.unheard = set(self._others.names)
+        self.unheard, self._last_words = set(self._others.names), None
         self.ask_unheard()
 
     def ask_unheard(self) -> None:
-        """Ask those again who have not heard, and part with sessions that others have sent here since."""
+        """Ask those again who have not heard, and part with sessions that others have sent here since.
+
+        An answer counts if it is to a farewell that went behind all of them: then they have come where they went."""
         if self.unheard is not None and not self.has_left:
+            number = int(self._host.time * MICROSECONDS)
             if self._holds_sessions():
                 self._admission.drain()
+                self._last_words = None
+            elif self._last_words is None:
+                self._last_words = number
+            if self._last_words in (None, number):
                 self.unheard = set(self._others.names)  # all must hear where these go
             went = dict(list(self._broker.scheme.parts.went().items())[-WENT_MAX:]) if self.unheard else {}
             for name in sorted(self.unheard):
-                self._others.tell(name, Farewell(went=went))
+                self._others.tell(name, Farewell(went=went, number=number))
             self._host.set_timer((FAREWELL_TIMER,), FAREWELL_S)
             self._leave_if_heard()
+
+    def on_adopt(self, sender: BrokerId, message: Adopt) -> None:
+        """A broker that does not know that this one leaves hands it a session."""
+        self._last_words = None
+        self._admission.on_adopt(sender, message)
 
     def on_farewell(self, sender: BrokerId, message: Farewell) -> None:
         """From now on no session goes there."""
         self._others.spare(sender)
         self._went[sender] = {ClientId(client): epoch for client, epoch in message.went.items()}
-        self._others.tell(sender, FarewellHeard(sessions=self._directory.count_at(sender)))
+        sessions = self._directory.count_at(sender)
+        self._others.tell(sender, FarewellHeard(sessions=sessions, number=message.number))
 
     def on_farewell_heard(self, sender: BrokerId, message: FarewellHeard) -> None:
-        if self.unheard is not None and not message.sessions:
+        if self.unheard is None or message.sessions or self._last_words is None:
+            return
+        if not message.number or message.number >= self._last_words:
             self.unheard.discard(sender)
             self._leave_if_heard()
 
@@ -392,6 +409,8 @@ class Membership:
 
     def _leave_if_heard(self) -> None:
         if self.unheard or self.unheard is None or self.has_left or self._holds_sessions():
+            return
+        if self._last_words is None:
             return
         self._host.cancel_timer((FAREWELL_TIMER,))
         try:

@@ -4,6 +4,7 @@ from typing import Any
 
 from roamq.core.events import BrokerId
 from roamq.net.machine import Machine
+from roamq.net.ops.status import sessions_of
 
 
 class Draining:
@@ -24,7 +25,7 @@ class Draining:
     def look(self) -> dict[str, Any]:
         """`left`: sessions that are here or on their way out; `unconfirmed`: neighbour -> messages it does not have."""
         machine = self._machine
-        left = machine.status().sessions + len(machine.broker.scheme.on_the_way())
+        left = sessions_of(machine) + len(machine.broker.scheme.on_the_way())
         outboxes = machine.outboxes
         if left or outboxes.behind:
             self._sent = None

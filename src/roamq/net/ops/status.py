@@ -43,6 +43,11 @@ class BrokerStatus(NamedTuple):
         return self.contexts[Mode.ACTIVE] + self.contexts[Mode.SERVING]
 
 
+def sessions_of(machine: "Machine") -> int:
+    """How many sessions live at a broker, without its other figures."""
+    return sum(context.mode is not Mode.PASSIVE for context in machine.broker.contexts.values())
+
+
 def status_of(machine: "Machine") -> BrokerStatus:
     """The figures of a broker, as its state is now."""
     contexts, outboxes = machine.broker.contexts, machine.outboxes

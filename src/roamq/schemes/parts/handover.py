@@ -425,13 +425,15 @@ class HandOver(Part):
         if arriving is None or self.inquiries.is_idle(arriving, old_broker, reply):
             return
         if (reply.forgot or self.inquiries.others_may_have(arriving, reply)) and self.care.followed:
-            self.inquiries.denied(arriving, old_broker)
-        elif reply.newer is None:
+            self.inquiries.denied(arriving, old_broker, reply.newer)
+            return
+        newer = reply.newer or self.inquiries.newer(arriving)
+        if newer is None:
             self.replay(arriving)
-        elif reply.newer > arriving.context.epoch:
-            (self.own.step_aside or self.step_aside)(arriving, reply.newer)
+        elif newer > arriving.context.epoch:
+            (self.own.step_aside or self.step_aside)(arriving, newer)
         else:
-            self.ask_again(arriving, reply.newer)
+            self.ask_again(arriving, newer)
 
     def ask_again(self, arriving: Arriving, newer: Epoch) -> None:
         """The claim was older than who has the context, but the client has come back here since: claim it again.

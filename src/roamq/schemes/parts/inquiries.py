@@ -112,8 +112,16 @@ class Inquiries:
         return arriving.answered_by not in (None, by)
 
     def others_may_have(self, arriving: Arriving, reply: NoContext) -> bool:
-        """Whether the context was claimed elsewhere as well, and no answer has come from there."""
-        return reply.newer is None and not arriving.answered and bool(arriving.claims)
+        """Whether the context was claimed elsewhere as well, and no answer has come from there.
+
+        A later connection is no proof that it is not: who names one may be waiting for the context itself.
+        """
+        is_sent_away = reply.newer is None or reply.newer > arriving.context.epoch
+        return is_sent_away and not arriving.answered and bool(arriving.claims)
+
+    def newer(self, arriving: Arriving) -> Epoch | None:
+        """The later connection that brokers have named which do not have the context."""
+        return None if arriving.inquiry is None else min(arriving.inquiry.newer, default=None)
 
     def on_partial_session(self, sender: BrokerId, message: PartialSession) -> None:
         """A session that was begun where the context did not come: it becomes part of the one that did."""
@@ -144,14 +152,17 @@ class Inquiries:
             if self._is_waiting(arriving):
                 self.watch(arriving, min(arriving.claims))
 
-    def denied(self, arriving: Arriving, by: BrokerId) -> None:
-        """`by` was asked for the context; it does not have it, and does not remember whether it had."""
+    def denied(self, arriving: Arriving, by: BrokerId, newer: Epoch | None = None) -> None:
+        """`by` was asked for the context; it does not have it, and is not the only one that was asked, or does not
+        remember whether it had it. It may know of a later connection, to which the client goes if nobody has it."""
         arriving.answered, arriving.answered_by = False, None  # if it had it, it has lost its store since
         inquiry = arriving.inquiry or self._ask_all(arriving, {by}, set())
         inquiry.unheard.discard(by)
         if not arriving.claims:
             inquiry.unheard -= inquiry.silent  # they have passed on what they were asked
         inquiry.denied.add(by)
+        if newer is not None:
+            inquiry.newer.append(newer)
         self._go_on(arriving)
 
     def _ask_all(
@@ -220,6 +231,7 @@ class Inquiries:
                 self.retrieve(arriving, at)
                 return
         if not inquiry.unheard and not arriving.claims:
-            newer = min(inquiry.newer, default=None)
-            nothing = NoContext(client=arriving.context.client, epoch=arriving.transfer, newer=newer)
+            nothing = NoContext(
+                client=arriving.context.client, epoch=arriving.transfer, newer=self.newer(arriving)
+            )
             self.mailbox.receive(self.me, nothing)

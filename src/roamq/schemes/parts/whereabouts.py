@@ -175,18 +175,24 @@ class Whereabouts:
 
         Each step leads to a later connection, and none later than the claim's, so it ends. A later context that is
         whole here has come back from wherever an earlier one went: that trail is cold. One that is still awaited
-        may have been asked for before the claimer's connection; then what comes is what the claim is looking for.
+        may have been asked for before the claimer's connection; then what comes is what the claim is looking for. If
+        it was asked for after the connection to which an earlier one went, that trail is cold, too.
         """
         later = [context for context in self.held_for(claim.client) if context.epoch > claim.epoch]
         whole = [context.epoch for context in later if context not in self.incomplete]
         gone = self.gone_to.get(claim.client)
-        if gone is not None and not whole and self.leads_on(gone, claim):
+        awaited = {
+            arriving.transfer: context
+            for context in later
+            if (arriving := self.incomplete.get(context)) and arriving.transfer < claim.epoch
+        }
+        is_cold = bool(whole) or (gone is not None and any(mark > gone for mark in awaited))
+        if gone is not None and not is_cold and self.leads_on(gone, claim):
             return Lead(gone=gone)
         newer = whole if gone is None or gone <= claim.epoch else [*whole, gone]
         if not newer:
-            for context in later:
-                if self.incomplete[context].transfer < claim.epoch:
-                    return Lead(awaited=context)
+            if awaited:
+                return Lead(awaited=awaited[max(awaited)])
             newer = [context.epoch for context in later]
         return Lead(newer=min(newer, default=None))
 
