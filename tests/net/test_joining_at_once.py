@@ -1,7 +1,8 @@
 """Two brokers join a network in the same moment, and a client moves to one of them.
 
 The publisher is at the other one, `f`. Its first events go past the broker that stands between the two, before that one
-has heard of `e`; and b3, where the client was, has not heard of `f` when it lets the client go (docs/decisions/0211 and 0260).
+has heard of `e`; and b3, where the client was, has not heard of `f` when it lets the client go (docs/decisions/0211 and
+0260).
 """
 
 import pytest
@@ -12,7 +13,6 @@ from roamq.overlay.interest import ByInterest
 from tests.net.at_once import OVERLAYS, SCHEMES, Ride, SlowFleet
 from tests.net.fleet import FleetClient
 from tests.support.few import few
-
 
 BETWEEN = {"flooding": "b2", "interest": "b1"}
 """Overlay -> the broker between e and f. The other one is on the path between e and b3."""
@@ -124,7 +124,7 @@ def test_a_client_that_moves_on_gets_it_there(scheme: str, overlay: str, to: str
 def test_a_later_event_waits_if_the_new_broker_hears_of_both_before_the_session_comes(
     scheme: str, overlay: str
 ) -> None:
-    """The broker between the two has said by then from where on events come to e; word of that, and of f, comes to b3 later."""
+    """The broker between the two has told e by then what e has to know; word of that, and of f, comes to b3 later."""
     fleet, mover, publisher = moving(scheme, overlay)
     b3 = fleet.machines[BrokerId("b3")].broker.scheme
     fleet.run(lambda: bool(b3.handover._before_fence))  # type: ignore[attr-defined]

@@ -217,7 +217,8 @@ def sent_away() -> tuple[Standard, RecordingHost]:
     scheme, host = silent()
     scheme.mailbox.receive(THIRD, holding(at=FOURTH, of=LATER))
     host.take()
-    scheme.mailbox.receive(FOURTH, NoContext(client=CLIENT, epoch=EPOCH, newer=Epoch(12.0, FOURTH)))
+    later = NoContext(client=CLIENT, epoch=EPOCH, newer=Epoch(12.0, FOURTH), awaits=True)
+    scheme.mailbox.receive(FOURTH, later)
     scheme.mailbox.receive(FOURTH, holding(at=FOURTH, of=LATER))
     return scheme, host
 
@@ -261,6 +262,39 @@ def test_a_claim_that_comes_another_way_to_who_has_answered_it_is_told_where_the
     assert [type(effect[2]) for effect in host.take()] == [Subscriptions]
     scheme.mailbox.receive(OLD, replace(REQUEST, after=Epoch(3.0, THIRD)))
     assert host.take() == [("unicast", NEW, NoContext(client=CLIENT, epoch=EPOCH, is_given=True))]
+
+
+def awaiting_again(newer: NoContext) -> tuple[Standard, RecordingHost]:
+    """The client was at b3 before and after it was at b2, and its context has come to neither: b1 tells b3 why."""
+    scheme, host = broker(THIRD)
+    host.time = 9.0
+    scheme.on_connect(CLIENT, OLD)
+    scheme.on_disconnect(CLIENT, "vanished")
+    host.time = 12.0
+    scheme.on_connect(CLIENT, THIRD)
+    scheme.mailbox.receive(NEW, REQUEST)
+    host.take()
+    scheme.mailbox.receive(OLD, newer)
+    return scheme, host
+
+
+def answers_to(host: RecordingHost, broker: BrokerId) -> list[object]:
+    return [effect[2] for effect in host.take() if effect[:2] == ("unicast", broker)]
+
+
+def test_who_was_told_that_the_context_went_to_the_claimer_does_not_send_it_away() -> None:
+    went = NoContext(client=CLIENT, epoch=Epoch(9.0, THIRD), newer=EPOCH)
+    _, host = awaiting_again(went)
+    again = ContextRequest(client=CLIENT, epoch=Epoch(12.0, THIRD), new_broker=THIRD)
+    assert answers_to(host, NEW) == [again, NoContext(client=CLIENT, epoch=EPOCH, is_given=True)]
+
+
+def test_who_was_told_that_the_claimer_waits_for_the_context_does_not_say_that_it_went_there() -> None:
+    waits = NoContext(client=CLIENT, epoch=Epoch(9.0, THIRD), newer=EPOCH, awaits=True)
+    _, host = awaiting_again(waits)
+    again = ContextRequest(client=CLIENT, epoch=Epoch(12.0, THIRD), new_broker=THIRD)
+    later = NoContext(client=CLIENT, epoch=EPOCH, newer=Epoch(12.0, THIRD), awaits=True)
+    assert answers_to(host, NEW) == [again, later]
 
 
 def test_a_broker_that_restarts_does_not_wait_for_the_silent_either() -> None:

@@ -442,7 +442,7 @@ class PreHandoff(Scheme):
             # The client never heard that it was served here, and went back to where it was.
             self.host.detach(context.client, "taken over")
             self.close(context)
-            self.whereabouts.remember(context.client, reply.newer)
+            self.whereabouts.remember(context.client, reply.newer, awaits=reply.awaits)
 
     # --- a client that was switched off between two servers may be anywhere in its cell --------------------
 

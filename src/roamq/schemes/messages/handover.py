@@ -56,6 +56,8 @@ class NoContext(Message):
     """Whether the old broker may have known in an earlier life where the context is."""
     is_given: bool = False
     """Whether the context went to the very connection that asks, because it asked by another way, too."""
+    awaits: bool = False
+    """Whether the later connection waits for the context itself: nobody knows that the context went there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,9 @@ class DepartedBrokers(Part):
         gone = self.past.get(to, {}).get(claim.client)
         claimer = getattr(claim, "new_broker", handover.me)
         if gone is not None and gone > claim.epoch:
-            newer = NoContext(client=claim.client, epoch=claim.epoch, newer=gone)
+            newer = NoContext(
+                client=claim.client, epoch=claim.epoch, newer=gone, awaits=True
+            )  # as it had heard
             handover.mailbox.send(claimer, newer)
         elif gone is not None and isinstance(claim, ContextRequest) and gone.broker not in (to, claimer):
             handover.mailbox.send(gone.broker, replace(claim, after=gone))

@@ -413,9 +413,10 @@ class HandOver(Part):
             reply = NoContext(
                 client=claim.client,
                 epoch=claim.epoch,
-                newer=lead.newer,
+                newer=None if is_given else lead.newer,
                 forgot=lead.newer is None and self.contexts.is_doubted and not is_given,
                 is_given=is_given,
+                awaits=lead.awaits and lead.newer is not None and not is_given,
             )
             self.mailbox.send(claim.new_broker, reply)
 
@@ -430,7 +431,9 @@ class HandOver(Part):
         newer = reply.newer or self.inquiries.newer(arriving)
         if newer is None:
             self.replay(arriving)
-        elif newer > arriving.context.epoch:
+            return
+        self.whereabouts.remember(reply.client, newer, awaits=reply.awaits or reply.newer is None)
+        if newer > arriving.context.epoch:
             (self.own.step_aside or self.step_aside)(arriving, newer)
         else:
             self.ask_again(arriving, newer)
@@ -444,7 +447,6 @@ class HandOver(Part):
         account.mark_anew(arriving, context.epoch)
         arriving.inquiry = None
         arriving.claims.clear()
-        account.remember(context.client, newer)
         self.step_2_retrieve(arriving, newer.broker)
         claims = account.waiting.pop(context, [])
         if after := [claim for claim in claims if claim.epoch > context.epoch]:
@@ -465,7 +467,6 @@ class HandOver(Part):
         claims = account.waiting.pop(context, [])
         account.remove(context)
         self.close(context)
-        account.remember(context.client, newer)
         for claim in claims:
             self.redirect(claim)
 

@@ -114,10 +114,10 @@ class Inquiries:
     def others_may_have(self, arriving: Arriving, reply: NoContext) -> bool:
         """Whether the context was claimed elsewhere as well, and no answer has come from there.
 
-        A later connection is no proof that it is not: who names one may be waiting for the context itself.
+        A later connection that waits for the context itself is no proof that it is not.
         """
-        is_sent_away = reply.newer is None or reply.newer > arriving.context.epoch
-        return is_sent_away and not arriving.answered and bool(arriving.claims)
+        is_unknown = reply.newer is None or reply.awaits
+        return is_unknown and not arriving.answered and bool(arriving.claims)
 
     def newer(self, arriving: Arriving) -> Epoch | None:
         """The later connection that brokers have named which do not have the context."""
@@ -231,7 +231,6 @@ class Inquiries:
                 self.retrieve(arriving, at)
                 return
         if not inquiry.unheard and not arriving.claims:
-            nothing = NoContext(
-                client=arriving.context.client, epoch=arriving.transfer, newer=self.newer(arriving)
-            )
+            newer, client = self.newer(arriving), arriving.context.client
+            nothing = NoContext(client=client, epoch=arriving.transfer, newer=newer, awaits=newer is not None)
             self.mailbox.receive(self.me, nothing)

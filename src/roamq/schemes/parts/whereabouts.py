@@ -61,6 +61,8 @@ class Lead(NamedTuple):
     """What comes for this context is what the claim is looking for."""
     newer: Epoch | None = None
     """It went to a later connection than the claim's."""
+    awaits: bool = False
+    """Or that connection waits for it itself."""
 
 
 class Whereabouts:
@@ -79,6 +81,8 @@ class Whereabouts:
         """Contexts whose client has been elsewhere since: the broker it went to will ask for them."""
         self.gone_to: dict[ClientId, Epoch] = {}
         """Where contexts went that were here: for claims of clients that outran the news."""
+        self.hearsay: set[ClientId] = set()
+        """Clients of which a later connection is known that waits for the context itself, and no more."""
 
     # --- on their way here ----------------------------------------------------------------------------------
 
@@ -140,12 +144,18 @@ class Whereabouts:
 
     # --- gone -----------------------------------------------------------------------------------------------
 
-    def remember(self, client: ClientId, epoch: Epoch) -> None:
-        """The client's context went to the connection `epoch`."""
+    def remember(self, client: ClientId, epoch: Epoch, *, awaits: bool = False) -> None:
+        """The client's context went to the connection `epoch`, or will if that connection `awaits` it."""
         known = self.gone_to.pop(client, None)
         self.gone_to[client] = epoch if known is None else max(known, epoch)
+        if not awaits and self.gone_to[client] == epoch:
+            self.hearsay.discard(client)
+        elif known is None or epoch > known:
+            self.hearsay.add(client)
         if len(self.gone_to) > REMEMBERED_MAX:
-            del self.gone_to[next(iter(self.gone_to))]  # the one heard of least recently
+            oldest = next(iter(self.gone_to))  # the one heard of least recently
+            del self.gone_to[oldest]
+            self.hearsay.discard(oldest)
 
     def went_since(self, claim: Claim) -> Epoch | None:
         """The later connection to which a context went from here, if it did."""
@@ -155,10 +165,10 @@ class Whereabouts:
     def has_gone_to(self, claim: Claim) -> bool:
         """Whether the context went from here to the very connection that claims it: that claim came another way, too,
         and was quicker."""
+        if claim.client in self.hearsay or not isinstance(claim, ContextRequest):
+            return False
         is_claimer = claim.epoch.broker == claim.new_broker != self.me
-        return (
-            is_claimer and isinstance(claim, ContextRequest) and self.gone_to.get(claim.client) == claim.epoch
-        )
+        return is_claimer and self.gone_to.get(claim.client) == claim.epoch
 
     def last_broker(self, client: ClientId, named: BrokerId | None) -> BrokerId | None:
         """The broker to ask for the client's context, where the client itself has `named` one.
@@ -193,8 +203,9 @@ class Whereabouts:
         if not newer:
             if awaited:
                 return Lead(awaited=awaited[max(awaited)])
-            newer = [context.epoch for context in later]
-        return Lead(newer=min(newer, default=None))
+            return Lead(newer=min((context.epoch for context in later), default=None), awaits=True)
+        first = min(newer)
+        return Lead(newer=first, awaits=first == gone and claim.client in self.hearsay)
 
     def leads_on(self, gone: Epoch, claim: Claim) -> bool:
         """Is `gone` a later connection than the claim has asked at, elsewhere, and not later than its own?"""
@@ -204,8 +215,10 @@ class Whereabouts:
         """A broker is gone for good: whoever asks for a context that went there is led to where it went from there."""
         for client in [client for client, epoch in self.gone_to.items() if epoch.broker == broker]:
             gone, next_one = self.gone_to.pop(client), went.get(client)
+            self.hearsay.discard(client)
             if next_one is not None and next_one > gone and next_one.broker != broker:
                 self.gone_to[client] = next_one
+                self.hearsay.add(client)  # perhaps it had only heard of it
 
     # --- what the checkers ask ------------------------------------------------------------------------------
 
