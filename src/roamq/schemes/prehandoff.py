@@ -77,7 +77,7 @@ class PreHandoff(Scheme):
             replay=self.step_6_replay,
             completed=self.completed,
             step_aside=self.step_aside,
-            overdue=lambda client: self.preforwarding.overdue(client),
+            overdue=self.overdue,
             close=self.close,
         )
         self.handover = self.hand_over_by(setup, own, may_be_late=True)
@@ -281,14 +281,17 @@ class PreHandoff(Scheme):
             return False
         return ticket is None or ticket.digest in (None, digest_of(virtual.context.filters))
 
+    def was_told(self, virtual: VirtualConsumer, ticket: Ticket | None) -> bool:
+        """Has ESi told what the client had read, and does the client show that it has read nothing since?"""
+        return virtual.settled and ticket is not None and ticket.epoch == virtual.epoch
+
     def a1_replace(self, client: ClientId, ticket: Ticket | None) -> None:
         """VC_MHs ∈ VC(ESj): Local(ESj) = Local(ESj) ∪ MHs; VC(ESj) = VC(ESj) - VC_MHs."""
         shows_all = ticket is not None and ticket.epoch is not None and ticket.digest is not None
         position = dict(ticket.position) if shows_all and ticket and ticket.position is not None else None
         virtual = self.virtual.take(client)
         context = self.contexts[client]
-        is_settled = virtual.settled and ticket is not None and ticket.epoch == virtual.epoch
-        if self.pre_options.literal or (position is None and is_settled):
+        if self.pre_options.literal or (position is None and self.was_told(virtual, ticket)):
             position = {}  # it gets all that its virtual consumer holds
         context.epoch = self.contexts.new_epoch(above=virtual.epoch)
         note(
@@ -422,6 +425,9 @@ class PreHandoff(Scheme):
         self.pattern.left(message.client, server)
         self.tell_if_away(message.client, message.successor)
         self.preforwarding.on_replaced(server, message)
+
+    def overdue(self, client: ClientId) -> None:
+        self.preforwarding.overdue(client)
 
     def step_6_replay(self, arriving: Arriving) -> None:
         self.replacements.end(arriving)
