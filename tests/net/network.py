@@ -125,6 +125,12 @@ class Line:
         return self.connack.session_present
 
     @property
+    def ticket(self) -> str:
+        """What the client shows when it connects again."""
+        assert self.connack is not None, "no CONNACK"
+        return self.connack.properties.user_property("roamq-ticket") or ""
+
+    @property
     def is_open(self) -> bool:
         return self.connack is not None and not self.connack.reason.failed and not self.is_closed
 
@@ -156,7 +162,7 @@ class Network:
         """`link_delays`: from broker to broker, for links that differ from `delay`."""
         self.now = START
         self.delay = delay if callable(delay) else lambda: delay
-        self._link_delays = link_delays or {}
+        self.link_delays = link_delays or {}
         names = tuple(BrokerId(f"b{number}") for number in range(1, brokers + 1))
         # A hierarchy needs a tree: here the first broker is the root of the others.
         is_tree = settings.get("overlay") == "hierarchy"
@@ -203,8 +209,10 @@ class Network:
         topic_alias_maximum: int | None = None,
         answers: bool = True,
         wait: float | None = 10.0,
+        ticket: str | None = None,
     ) -> Line:
-        """Connect, and let the network go on until CONNACK has come, for `wait` seconds at most."""
+        """Connect, and let the network go on until CONNACK has come, for `wait` seconds at most. A client shows the
+        `ticket` of its last connection, or asks for one if that is empty."""
         number, broker = next(self._numbers), BrokerId(at or self.turn)
         line = Line(
             broker,
@@ -221,6 +229,7 @@ class Network:
                 session_expiry_interval=expiry,
                 receive_maximum=receive_maximum,
                 topic_alias_maximum=topic_alias_maximum,
+                user_properties=() if ticket is None else (("roamq-ticket", ticket),),
             )
         connect = Connect(
             version=version, client_id=client, clean_start=clean, will=will, properties=properties
@@ -290,7 +299,7 @@ class Network:
                 line.drop()
 
     def _carry(self, source: BrokerId, target: BrokerId, frame: tuple[int, bytes]) -> None:
-        delay = self._link_delays.get((source, target)) if self._link_delays else None
+        delay = self.link_delays.get((source, target)) if self.link_delays else None
         when = max(
             self.now + (self.delay() if delay is None else delay), self._last.get((source, target), 0.0)
         )

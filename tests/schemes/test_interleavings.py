@@ -9,8 +9,11 @@ from roamq.overlay.advertised import Advertised
 from roamq.overlay.paths import UniquePaths
 from roamq.schemes.parts import late
 from roamq.schemes.parts.late import LateParts
+from roamq.schemes.parts.preforwarding import Preforwarding
+from roamq.schemes.parts.virtual_consumers import VirtualConsumers
+from roamq.schemes.prehandoff import PreHandoff
 from tests.schemes.interleavings.explore import Finding, explore, play
-from tests.schemes.interleavings.plans import Plan, plans
+from tests.schemes.interleavings.plans import Plan, border_plans, plans
 from tests.schemes.interleavings.world import World
 from tests.support.few import few
 
@@ -213,3 +216,62 @@ def test_standard_by_interest_with_heads_in_every_order(plan: Plan) -> None:
     result = explore(plan.world, max_states=4 * BOUND)
 
     assert result.finding is None, f"{plan}: {result.finding}"
+
+
+BORDERS = [*few(border_plans(), 1), *few(border_plans(late_after_s=0.0), 1), *few(border_plans(falls=1), 0)]
+
+
+@pytest.mark.parametrize("plan", BORDERS, ids=str)
+def test_virtual_consumers_that_are_told_what_was_read_in_every_order(plan: Plan) -> None:
+    result = explore(plan.world, max_states=BOUND)
+
+    assert result.finding is None, f"{plan}: {result.finding}"
+
+
+def border_plan(*itinerary: str, shows_epoch: bool = True) -> Plan:
+    return Plan("prehandoff", itinerary, "c", shows_epoch=shows_epoch, tells_last_read=True)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead", "plan", "found"),
+    [
+        (
+            PreHandoff,
+            "was_told",
+            lambda self, virtual, ticket: virtual.settled,
+            border_plan("go a", "near b", "vanish", "go a", "vanish", "go b", shows_epoch=False),
+            "duplicate",
+        ),
+        (
+            VirtualConsumers,
+            "has_passed",
+            lambda self, message: True,
+            border_plan("go a", "near b", "vanish", "go b"),
+            "loss",
+        ),
+        (
+            VirtualConsumers,
+            "take_read",
+            lambda self, context, message: None,
+            border_plan("go a", "near b", "vanish", "go b"),
+            "duplicate",
+        ),
+        (
+            Preforwarding,
+            "_outran",
+            lambda self, message: None,
+            border_plan("go a", "near b", "vanish", "try c", "go b"),
+            ("serving", "left behind"),
+        ),
+    ],
+    ids=["who shows nothing is believed", "no fence", "nothing is forgotten", "nobody lets go"],
+)
+def test_the_explorer_finds_that_a_word_is_taken_wrongly(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, instead: Any, plan: Plan, found: Any
+) -> None:
+    monkeypatch.setattr(owner, name, instead)
+
+    result = explore(plan.world)
+
+    assert result.finding is not None
+    assert result.finding.what.startswith(found), result.finding

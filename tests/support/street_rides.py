@@ -5,6 +5,7 @@ who changes its mind; `ride(number)` replays it. Cells are crossed in the time a
 before, while and after virtual consumers are made, filled and cancelled.
 
     python -m tests.support.street_rides 1000 9000        # rides 1000 to 8999, as many as there is patience for
+    python -m tests.support.street_rides 1000 9000 told   # with clients that show what MQTT clients do
 """
 
 import random
@@ -12,6 +13,7 @@ import sys
 from typing import Any
 
 from roamq.config import Source
+from roamq.core.context import Ticket
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.filters import Filter
 from roamq.geo.city import site_grid
@@ -35,9 +37,11 @@ def ride(
     overlay: str | None = None,
     late_after_s: float | None = None,
     changes: bool = False,
+    told: bool = False,
 ) -> RunResult:
     """One ride. With an `overlay` it is on the network with cycles, whatever the number says. With `late_after_s`
-    contexts go without events that come late. With `changes` there are classes of clients, and schemes change."""
+    contexts go without events that come late. With `changes` there are classes of clients, and schemes change. With
+    `told` clients show their last connection at most, and servers tell virtual consumers what they had read."""
     return prepared(
         number,
         scheme=scheme,
@@ -45,6 +49,7 @@ def ride(
         overlay=overlay,
         late_after_s=late_after_s,
         changes=changes,
+        told=told,
     ).run()
 
 
@@ -69,6 +74,7 @@ def prepared(
     overlay: str | None = None,
     late_after_s: float | None = None,
     changes: bool = False,
+    told: bool = False,
 ) -> Simulation:
     rng = random.Random(f"{number}/street ride")
     # Routes through a tree do not outlive what a broker forgets.
@@ -125,9 +131,23 @@ def prepared(
         scenario |= scheme_changes(random.Random(f"{number}/changes"), scenario["network"], duration_s)
     simulation = Simulation(checked(scenario, Source("street ride")), number)
     simulation.checkers.remember_all()
+    if told:
+        for host in simulation.network.hosts.values():
+            host.broker.contexts.tells_last_read = True
+        for client in simulation.clients:
+            _show_no_position(client)
     if rng.random() < 0.5:
         _change_minds(rng, simulation, duration_s)
     return simulation
+
+
+def _show_no_position(client: SimClient) -> None:
+    """As MQTT clients: the ticket names the last connection, if the ride's clients show anything."""
+
+    def ticket(home: BrokerId) -> Ticket:
+        return Ticket(home, client.epoch)
+
+    client._ticket = ticket  # type: ignore[method-assign]
 
 
 def _options(rng: random.Random) -> dict[str, Any]:
@@ -184,11 +204,18 @@ def _change_minds(rng: random.Random, simulation: Simulation, duration_s: float)
             simulation.engine.at(time, change, client)
 
 
-def main(first: int, end: int) -> int:
+def told_ride(number: int) -> RunResult:
+    """A ride with clients that show what MQTT clients do. Every other one is by interest, and half of those go without
+    events that come late, as live networks do."""
+    overlay, late_after_s = (None, "interest")[number % 2], 0.3 if number % 4 == 3 else None
+    return ride(number, told=True, overlay=overlay, late_after_s=late_after_s)
+
+
+def main(first: int, end: int, *, told: bool) -> int:
     """Ride from `first` to before `end`; says which rides went wrong, and how many did."""
     wrong = 0
     for number in range(first, end):
-        found = findings(ride(number))
+        found = findings(told_ride(number) if told else ride(number))
         if found:
             wrong += 1
             sys.stdout.write(f"ride {number}: {found}\n")
@@ -197,4 +224,4 @@ def main(first: int, end: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:3])))
+    sys.exit(main(*map(int, sys.argv[1:3]), told="told" in sys.argv[3:]))

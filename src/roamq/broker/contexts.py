@@ -61,6 +61,9 @@ class Contexts:
         self.sends_heads = False
         """Whether a hand-over sends what is stored as soon as it is asked for, and lets the client have it while the
         rest is on its way (docs/decisions/0145)."""
+        self.tells_last_read = False
+        """Whether a server tells virtual consumers what their client had read when its connection ended: clients do
+        not show that themselves (docs/decisions/0260)."""
         self.discards = Discards(self)
         self.watched = WatchedFilters(router, self.discards.closed, meaning)
         self.under = ""

@@ -133,6 +133,7 @@ class Machine:
         self._named = 0
         self._name_client = self.new_client_id  # one for all connections: a bound method takes 64 bytes
         broker.contexts.works_in_slices = broker.contexts.sends_heads = True
+        broker.contexts.tells_last_read = True
         set_quotas(self, self.settings)
         if settings.classes and in_force is None:
             set_schemes(self, settings)

@@ -5,12 +5,12 @@ client is, and its last branch at ESj, where it appears; A2 runs at ESj. An even
 BCT and the choice of servers are in `parts/locations.py`; RT is the router's. What makes the scheme exact is in other
 parts: `preforwarding.py` (ESi's side), `virtual_consumers.py` and `replacing.py` (ESj's).
 Assumes: reliable FIFO links; clients report the cells they enter; `region` knows the areas.
-Departs: a virtual consumer is filled before it is ready, and the client shows how far it has read, or ESi is asked
-(docs/decisions/0080); one that has its subscriptions is replaced even if it is not filled yet (0081); servers that no
-longer lie ahead are cancelled within the border too (0082). With `literal`, Fig. 3 runs as it is printed: three
-messages set a virtual consumer up, which is neither filled nor told what the client has read, so that events are lost
-and repeated. Only two things are added to it: ESi is told that the client is elsewhere, and a virtual consumer without
-subscriptions is none.
+Departs: a virtual consumer is filled before it is ready, and the client shows how far it has read, or ESi tells that
+when the connection ends, or is asked (docs/decisions/0080, 0260); one that has its subscriptions is replaced even if it
+is not filled yet (0081); servers that no longer lie ahead are cancelled within the border too (0082). With `literal`,
+Fig. 3 runs as it is printed: three messages set a virtual consumer up, which is neither filled nor told what the client
+has read, so that events are lost and repeated. Only two things are added to it: ESi is told that the client is
+elsewhere, and a virtual consumer without subscriptions is none.
 Without a virtual consumer the handoff is the normal one, of the standard algorithm.
 """
 
@@ -30,6 +30,7 @@ from roamq.schemes.messages.prehandoff import (
     CancelPreforward,
     EnablePrehandoff,
     Handed,
+    LastRead,
     Preforward,
     Preforwarded,
     PrehandoffRequest,
@@ -61,7 +62,7 @@ class PreHandoff(Scheme):
     means_places: ClassVar[bool] = True
     messages = (
         *(PrehandoffRequest, EnablePrehandoff, Preforward, PreSubforward, CancelPreforward, Preforwarded),
-        *(Prestored, Replaced, Handed, AskExpected, StillExpected, WasAway),
+        *(Prestored, Replaced, Handed, AskExpected, StillExpected, WasAway, LastRead),
     )
     stands_beside_others = True
 
@@ -76,7 +77,7 @@ class PreHandoff(Scheme):
             replay=self.step_6_replay,
             completed=self.completed,
             step_aside=self.step_aside,
-            overdue=lambda client: self.preforwarding.overdue(client),
+            overdue=self.overdue,
             close=self.close,
         )
         self.handover = self.hand_over_by(setup, own, may_be_late=True)
@@ -280,14 +281,18 @@ class PreHandoff(Scheme):
             return False
         return ticket is None or ticket.digest in (None, digest_of(virtual.context.filters))
 
+    def was_told(self, virtual: VirtualConsumer, ticket: Ticket | None) -> bool:
+        """Has ESi told what the client had read, and does the client show that it has read nothing since?"""
+        return virtual.settled and ticket is not None and ticket.epoch == virtual.epoch
+
     def a1_replace(self, client: ClientId, ticket: Ticket | None) -> None:
         """VC_MHs ∈ VC(ESj): Local(ESj) = Local(ESj) ∪ MHs; VC(ESj) = VC(ESj) - VC_MHs."""
         shows_all = ticket is not None and ticket.epoch is not None and ticket.digest is not None
         position = dict(ticket.position) if shows_all and ticket and ticket.position is not None else None
         virtual = self.virtual.take(client)
         context = self.contexts[client]
-        if self.pre_options.literal:
-            position = {}  # it gets all that its virtual consumer stored
+        if self.pre_options.literal or (position is None and self.was_told(virtual, ticket)):
+            position = {}  # it gets all that its virtual consumer holds
         context.epoch = self.contexts.new_epoch(above=virtual.epoch)
         note(
             self.contexts,
@@ -421,6 +426,9 @@ class PreHandoff(Scheme):
         self.tell_if_away(message.client, message.successor)
         self.preforwarding.on_replaced(server, message)
 
+    def overdue(self, client: ClientId) -> None:
+        self.preforwarding.overdue(client)
+
     def step_6_replay(self, arriving: Arriving) -> None:
         self.replacements.end(arriving)
         self.handover.step_6_replay(arriving)
@@ -448,8 +456,13 @@ class PreHandoff(Scheme):
 
     def on_disconnect(self, client: ClientId, reason: str) -> None:
         super().on_disconnect(client, reason)
-        if client in self.contexts:
+        if (context := self.contexts.get(client)) is not None:
             self.left_s[client] = self.host.now()
+            self.preforwarding.connection_ended(context)
+
+    def fell(self, context: Context) -> None:
+        super().fell(context)
+        self.preforwarding.connection_ended(context)
 
     def tell_if_away(self, client: ClientId, successor: Epoch) -> None:
         """A server that goes by the motion of clients must know that this one's was not seen."""

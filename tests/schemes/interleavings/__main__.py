@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from tests.schemes.interleavings.explore import Exploration, explore
-from tests.schemes.interleavings.plans import Plan, plans
+from tests.schemes.interleavings.plans import Plan, border_plans, plans
 
 
 def say(line: str) -> None:
@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--overlay", default="flooding", help="flooding or interest (default: flooding)")
     parser.add_argument("--late", action="store_true", help="contexts go without events that come late")
     parser.add_argument("--heads", action="store_true", help="what is stored goes as soon as it is asked for")
+    parser.add_argument("--borders", action="store_true", help="ways across borders, under prehandoff")
     parser.add_argument("--falls", type=int, default=0, help="brokers that fall, each at any moment")
     parser.add_argument(
         "--advertised",
@@ -47,6 +48,8 @@ def main() -> int:
             sends_heads=arguments.heads,
         )
     )
+    if arguments.borders:
+        chosen = list(border_plans(says=arguments.says))
     if arguments.falls:
         chosen = [replace(plan, falls=arguments.falls) for plan in chosen]
     if arguments.advertised:

@@ -25,6 +25,7 @@ class Plan:
     """With 0, contexts go without whatever may come late: as if the brokers that it comes from were down, each until
     any later moment."""
     sends_heads: bool = False
+    tells_last_read: bool = False
     falls: int = 0
     """How many brokers fall, each at any moment."""
     advertised: bool = False
@@ -41,6 +42,7 @@ class Plan:
             shows_epoch=self.shows_epoch,
             late_after_s=self.late_after_s,
             sends_heads=self.sends_heads,
+            tells_last_read=self.tells_last_read,
             falls=self.falls,
         )
 
@@ -53,6 +55,8 @@ class Plan:
         ending = " then leaves" if self.itinerary[-1] == "leave" else ""
         if self.sends_heads:
             links += ", heads"
+        if self.tells_last_read:
+            links += ", last read"
         if self.advertised:
             links += ", advertised"
         if self.falls:
@@ -90,3 +94,36 @@ def _flooded_plans(scheme: str, *, moves: int, says: str) -> Iterator[Plan]:
         yield Plan(scheme, itinerary, says, ALL_EDGES, shows_epoch=False)
         yield Plan(scheme, itinerary, says, SOME_EDGES, links="line")
         yield Plan(scheme, (*itinerary, "leave"), says, SOME_EDGES)
+
+
+BORDERS = (
+    ("go a", "near b", "vanish", "go b"),
+    ("go a", "near b c", "vanish", "go b"),
+    ("go a", "near b", "vanish", "go a", "vanish", "go b"),
+    ("go a", "near b", "vanish", "go b", "near a", "vanish", "go a"),
+    ("go a", "near b", "vanish", "go b", "near c", "vanish", "go c"),
+    ("go a", "near b", "vanish", "go c", "vanish", "go b"),
+    ("go a", "near b", "vanish", "go b", "leave"),
+    ("go a", "near b", "vanish", "try c", "go b"),
+    ("go a", "near b", "vanish", "try b", "go c"),
+    ("go a", "near b c", "vanish", "try c", "go b"),
+    ("go a", "near b", "vanish", "try a", "go b"),
+)
+"""Ways across borders. A client that tries a broker and hears nothing goes on as if it had not been there."""
+
+
+def border_plans(*, says: str = "c", late_after_s: float | None = None, falls: int = 0) -> Iterator[Plan]:
+    """Pre-handoff, with virtual consumers that are told what their client had read."""
+    for way in BORDERS:
+        for overlay in ("flooding", "interest"):
+            for shows_epoch in (True, False):
+                yield Plan(
+                    "prehandoff",
+                    way,
+                    says,
+                    shows_epoch=shows_epoch,
+                    overlay=overlay,
+                    late_after_s=late_after_s,
+                    tells_last_read=True,
+                    falls=falls,
+                )

@@ -19,7 +19,7 @@ from roamq.broker.broker import Broker
 from roamq.broker.mailbox import Mailbox
 from roamq.build import build_broker
 from roamq.core.context import UNLIMITED, Context, Epoch, Mode, Ticket
-from roamq.core.events import BrokerId, ClientId, Event, EventId
+from roamq.core.events import BrokerId, ClientId, Event, EventId, Seconds
 from roamq.core.filters import Filter
 from roamq.core.messages import Message, MessageSource, Routed
 from roamq.core.ports import TimerKey
@@ -27,6 +27,8 @@ from roamq.core.records import Record
 from roamq.overlay.interest import ByInterest
 from roamq.overlay.topology import Topology
 from roamq.schemes.parts.handover import HandOver
+from roamq.schemes.parts.locations import Choice, Expectation, LocationTable
+from roamq.schemes.prehandoff import PreHandoff
 
 CLIENT = ClientId("s")
 FILTER = Filter.parse("t")
@@ -49,6 +51,17 @@ def topology_of(links: str, says: str | None = None) -> Topology:
         }
         TOPOLOGIES[name] = Topology(plain.brokers, plain.links, publishes)
     return TOPOLOGIES[name]
+
+
+class NextTo(Expectation):
+    """A client is where it may come to these brokers next, whatever cells there are."""
+
+    def __init__(self, me: BrokerId, servers: list[BrokerId]) -> None:
+        super().__init__(me, None, Choice.BORDER, cone_deg=90.0, lead_s=0.0, haste=1.0)
+        self.servers = servers
+
+    def due(self, client: ClientId, table: LocationTable) -> Mapping[BrokerId, Seconds]:
+        return dict.fromkeys(self.servers, 0.0)
 
 
 class ChoiceHost:
@@ -141,13 +154,15 @@ class World:
         options: Mapping[str, Any] | None = None,
         late_after_s: float | None = None,
         sends_heads: bool = False,
+        tells_last_read: bool = False,
         falls: int = 0,
     ) -> None:
         self.time = 0
         self.falls = falls
         """How many brokers may still fall, and come back with their stores; what is on its way to them waits."""
         self.plan = deque(plan)
-        """What the client will do, in this order: `go b`, `vanish`, `leave`."""
+        """What the client will do, in this order: `go b`, `vanish`, `leave`; `near b`: come to a border beyond which is
+        b; `try b`: connect to b, and hear nothing from it."""
         self.says = deque(BrokerId(broker) for broker in says)
         """Where events will be published, in this order, as soon as the client has subscribed."""
         self.shows_epoch = shows_epoch
@@ -170,6 +185,7 @@ class World:
                 late_after_s=late_after_s,
             )
             self.brokers[broker].contexts.sends_heads = sends_heads
+            self.brokers[broker].contexts.tells_last_read = tells_last_read
         self.at: BrokerId | None = None
         self.last: BrokerId | None = None
         self.ticket: Ticket | None = None
@@ -245,6 +261,10 @@ class World:
         what, *where = action.split()
         if what == "go":
             self.connect(BrokerId(where[0]))
+        elif what == "try":
+            self.reach(BrokerId(where[0]))
+        elif what == "near":
+            self.near([BrokerId(broker) for broker in where])
         elif what == "vanish":
             self.at = None
             self.inbox.clear()
@@ -278,12 +298,8 @@ class World:
     def connect(self, broker: BrokerId) -> None:
         if self.at is not None:
             self.inbox.clear()
-        if broker in self.believed:
-            self.brokers[broker].on_disconnect(CLIENT, "replaced")
         self.at = broker
-        self.believed.add(broker)
-        shown = self.ticket if self.shows_epoch else None
-        self.brokers[broker].on_connect(CLIENT, self.last, (FILTER,), shown)
+        self.reach(broker)
         self.last = broker
         epoch = self.brokers[broker].contexts.epoch_of(CLIENT)
         self.ticket = Ticket(broker, epoch)
@@ -292,6 +308,23 @@ class World:
             self.brokers[broker].on_subscribe(CLIENT, FILTER)
 
             self.confirmation = (broker, self.brokers[broker].router.confirm())
+
+    def reach(self, broker: BrokerId) -> None:
+        """The broker takes a connection of the client, which may never hear of that."""
+        if broker in self.believed:
+            self.brokers[broker].on_disconnect(CLIENT, "replaced")
+        self.believed.add(broker)
+        shown = self.ticket if self.shows_epoch else None
+        self.brokers[broker].on_connect(CLIENT, self.last, (FILTER,), shown)
+
+    def near(self, servers: list[BrokerId]) -> None:
+        """Under `prehandoff`: the client is seen in a cell from which it may come to these."""
+        assert self.at is not None
+        scheme = self.brokers[self.at].scheme
+        assert isinstance(scheme, PreHandoff)
+        scheme.expectation = NextTo(self.at, servers)
+        scheme.moving.add(CLIENT)
+        scheme.a1_register(self.brokers[self.at].contexts[CLIENT])
 
     def is_confirmed(self) -> bool:
         """Does every broker know by now that the client has subscribed?"""
@@ -354,9 +387,22 @@ class World:
             return f"serving: {serving}, and the client is at {self.at}"
         for broker, held in holding.items():
             for context in held:
+                if self._is_expected(broker, context):
+                    continue
                 if context.mode is Mode.ACTIVE or (self.gone and context.mode is Mode.PASSIVE):
                     return f"left behind: {context} at {broker}"
         return self._stray_copy(holding)
+
+    def _is_expected(self, broker: BrokerId, context: Context) -> bool:
+        """Whether this is the virtual consumer of where the client is."""
+        scheme = self.brokers[broker].scheme
+        serving = self.brokers[self.at].scheme if self.at is not None else None
+        if not isinstance(scheme, PreHandoff) or not isinstance(serving, PreHandoff):
+            return False
+        virtual = scheme.virtual.get(CLIENT)
+        attempt = serving.preforwarding.of(serving.contexts[CLIENT]).get(broker)
+        is_known = virtual is not None and attempt is not None and virtual.attempt == attempt.number
+        return is_known and virtual is not None and virtual.context is context
 
     def _stray_copy(self, holding: Mapping[BrokerId, list[Context]]) -> str | None:
         """A passive copy that the serving broker does not know of will never be deleted."""
@@ -510,6 +556,7 @@ IRRELEVANT = frozenset(
     {"host", "router", "contexts", "mailbox", "options", "own", "care", "parts", "_listeners", "me"}
     | {"beside", "setup", "before_fence"}
     | {"last_seen", "crossings", "lifetime_s", "limit", "outlier_crossings", "outlier_s", "session"}
+    | {"expectation", "table", "pattern", "left_s"}
 )
 """What does not decide what can follow: ports, parameters, and times that nothing waits for."""
 

@@ -293,7 +293,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
         "contexts",
         _but(
             *("me", "settles_at_once", "timeout_s", "works_in_slices", "late_after_s", "sends_heads"),
-            *("under", "timeouts", "comes", "came"),
+            *("under", "timeouts", "comes", "came", "tells_last_read"),
         ),
     ),
     WatchedFilters: ("watched", _but("meaning", "_closed")),
@@ -324,7 +324,7 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Foretold: ("foretold", _but("oracle", "right")),
     LocationTable: ("locations", _NOTHING),
     MovementPattern: ("movement_pattern", _but("me")),
-    VirtualConsumers: ("virtual_consumers", _but("lease_s")),
+    VirtualConsumers: ("virtual_consumers", _but("lease_s", "pending")),
     Preforwarding: ("preforwarding", _but("pending")),
     Replacements: ("replacements", _but("pending")),
 }

@@ -1,8 +1,8 @@
-"""The messages of location-based pre-handoff ([PRE] section 4, Fig. 3), and seven more that make it exact.
+"""The messages of location-based pre-handoff ([PRE] section 4, Fig. 3), and eight more that make it exact and quick.
 
 The paper's `Register` is no message between brokers: it is the client's connection and its location, which are
 inputs of the broker. `Preforwarded`, `Prestored`, `Replaced` and `Handed` are ours (docs/decisions/0080), and so are
-`WasAway` (0083), `AskExpected` and `StillExpected` (0085).
+`WasAway` (0083), `AskExpected` and `StillExpected` (0085), and `LastRead` (0260).
 Every message names the connection it is about (`epoch`) and the pre-handoff (`attempt`, counted by its sender), so
 that one which was overtaken by events is known as such.
 """
@@ -72,6 +72,8 @@ class Preforwarded(PrehandoffMessage):
 
     fence: Mapping[BrokerId, int]
     changes: int
+    takes_last_read: bool = False
+    """Whether ESe knows `LastRead`: the release before did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,28 @@ class Handed(PrehandoffMessage):
     unread: tuple[Event, ...] | None = None
     """Those `held` themselves, where a broker that is out of reach is to hold nobody up: then ESj need not wait until
     it has seen what ESi had seen."""
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + sum(map(weight, self.held)) + sum(map(weight, self.unread or ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRead(PrehandoffMessage):
+    """ESi -> ESe, unasked: the connection `epoch` has ended, and the client had read what `Handed` would say.
+
+    `changes` names the set of subscriptions that this is about; the other fields mean the same as there.
+    """
+
+    carries: ClassVar[str] = "held"
+    changes: int
+    fence: Mapping[BrokerId, int]
+    position: Mapping[BrokerId, int]
+    reach: Mapping[BrokerId, int]
+    held: tuple[EventId, ...]
+    ahead: AheadRows = ()
+    session: object | None = None
+    unread: tuple[Event, ...] | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -1,22 +1,25 @@
 """A server's awareness of virtual consumers elsewhere, at ESi: the attempts, how they are filled, what they inherit.
 
 Paper: [PRE] section 4: VC(ESie). When a pre-handoff is requested and cancelled is decided by algorithm A1, in
-`prehandoff.py`. Filling virtual consumers and handing over to them are ours (docs/decisions/0080, 0081).
+`prehandoff.py`. Filling virtual consumers and handing over to them are ours (docs/decisions/0080, 0081), and so is the
+word on what a client had read when its connection ended (0260).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
 from roamq.core.context import Context, Epoch, Mode
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import digest_of
-from roamq.schemes.messages.handover import ContextRequest
+from roamq.schemes.messages.handover import ContextRequest, NoContext
 from roamq.schemes.messages.prehandoff import (
     AskExpected,
     CancelPreforward,
     Handed,
+    LastRead,
     Preforwarded,
     Prestored,
     Replaced,
@@ -24,6 +27,7 @@ from roamq.schemes.messages.prehandoff import (
 )
 from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.part import Part
+from roamq.schemes.parts.transfers import PART_EVENTS
 from roamq.schemes.parts.virtual_consumers import note
 
 
@@ -40,6 +44,8 @@ class Attempt:
     """Sets of subscriptions sent; 0 until the server has enabled the pre-handoff."""
     fence: Mapping[BrokerId, int] | None = None
     """What the server had seen when it subscribed to the last of them."""
+    takes_last_read: bool = False
+    """Whether the server knows what to do with `LastRead`."""
 
 
 class Preforwarding(Part):
@@ -122,6 +128,7 @@ class Preforwarding(Part):
         attempt = self.attempts.get(message.attempt)
         if attempt is not None and attempt.changes == message.changes:
             attempt.fence = message.fence
+            attempt.takes_last_read = message.takes_last_read
             self._unfilled[message.attempt] = attempt
             self._fill_passed(attempt)
             if attempt.context in self.successors and self._may_go_late(attempt):
@@ -153,6 +160,8 @@ class Preforwarding(Part):
         successor = self.successors.pop(context, None)
         if successor is not None:
             self._hand_all(context, successor)
+        else:
+            self._tell_last_read(attempt)
 
     def take_for_filled(self, attempt: Attempt) -> None:
         """Fig. 3 of the paper: with its subscriptions, the other server has all that it gets."""
@@ -169,6 +178,61 @@ class Preforwarding(Part):
         answer = StillExpected if is_known else CancelPreforward
         self.mailbox.send(server, answer(client=message.client, epoch=message.epoch, attempt=message.attempt))
 
+    # --- the connection ends --------------------------------------------------------------------------------
+
+    def connection_ended(self, context: Context) -> None:
+        """The client is gone, and reads no more here: its virtual consumers are told what it had read."""
+        for attempt in self.of(context).values():
+            self._tell_last_read(attempt)
+
+    def _tell_last_read(self, attempt: Attempt) -> None:
+        """Tell a virtual consumer that is filled. One that is not told asks when its client comes."""
+        context, server = attempt.context, attempt.server
+        is_filled = self._filled.get(context, {}).get(server) == (attempt.number, attempt.changes)
+        if not (is_filled and attempt.takes_last_read and self._is_final(context)):
+            return
+        if self.contexts.host.is_cut_off(self.router.next_hop(server)):
+            return
+        message = LastRead(
+            client=context.client,
+            epoch=attempt.epoch,
+            attempt=attempt.number,
+            changes=attempt.changes,
+            fence={} if self._sends_unread else self.contexts.fence(server, context),
+            **self._what_was_read(context),
+        )
+        self.mailbox.send(server, message)
+
+    def _is_final(self, context: Context) -> bool:
+        """Whether what is known here is all that the client has read, and little enough to be told to each server.
+
+        A member of a group may still be assigned events here, which no other server sees.
+        """
+        is_whole = context.local_queue is None and context.late is None
+        return (
+            self.contexts.tells_last_read
+            and self.contexts.is_current(context)
+            and context.mode is Mode.ACTIVE
+            and is_whole
+            and len(context.stored) <= PART_EVENTS
+            and all(filter.group is None for filter in context.filters)
+        )
+
+    @property
+    def _sends_unread(self) -> bool:
+        return self.handover.late.after_s is not None
+
+    def _what_was_read(self, context: Context) -> dict[str, Any]:
+        """What `Handed` and `LastRead` say of it."""
+        return {
+            "position": dict(context.position),
+            "reach": dict(context.reach),
+            "held": tuple(event.id for event in context.events()),
+            "ahead": context.ahead_rows,
+            "session": context.session,
+            "unread": tuple(context.events()) if self._sends_unread else None,
+        }
+
     # --- handing the client over ----------------------------------------------------------------------------
 
     def on_replaced(self, server: BrokerId, message: Replaced) -> None:
@@ -184,7 +248,8 @@ class Preforwarding(Part):
             context = None  # the client showed nothing, and comes from a later connection than was believed
         is_served = message.whole and not message.asks  # what the client has subscribed to, it has shown
         if context is None and is_served:
-            return  # it was given up in the meantime
+            self._outran(message)  # or it was given up in the meantime
+            return
         is_current = is_served or context is None or message.digest == digest_of(context.filters)
         if context is None or context.epoch > message.successor or not is_current:
             self.handover.on_context_request(server, claim)
@@ -204,6 +269,15 @@ class Preforwarding(Part):
             self.overdue(context.client)
         else:
             self.handover.late.wait(context.client)
+
+    def _outran(self, message: Replaced) -> None:
+        """The client is served elsewhere, but its context has gone to a connection that it never heard of, since it
+        showed the one before: nothing was read there, and the later of the two goes on."""
+        gone = self.handover.whereabouts.gone_to.get(message.client)
+        if gone is not None and gone > message.epoch and gone != message.successor:
+            older, newer = sorted((gone, message.successor))
+            self.handover.whereabouts.remember(message.client, newer)
+            self.mailbox.send(older.broker, NoContext(client=message.client, epoch=older, newer=newer))
 
     def _may_go_late(self, attempt: Attempt) -> bool:
         """Does all that is missing here come from origins that are known to be late?"""
@@ -243,12 +317,7 @@ class Preforwarding(Part):
                 attempt=message.attempt,
                 successor=message.successor,
                 fence=self.contexts.fence(message.successor.broker, context),
-                position=dict(context.position),
-                reach=dict(context.reach),
-                held=tuple(event.id for event in context.events()),
-                ahead=context.ahead_rows,
-                session=context.session,
-                unread=None if self.handover.late.after_s is None else tuple(context.events()),
+                **self._what_was_read(context),
             )
             self.mailbox.send(message.successor.broker, handed)
         for attempt in list(self.of(context).values()):

@@ -1,9 +1,9 @@
 """A client in the place of its virtual consumer, at ESj: what is still missing comes from ESi.
 
 Paper: [PRE] section 4, Fig. 3, the last branch of algorithm A1; when it is taken is decided in `prehandoff.py`. A
-virtual consumer that is whole serves a client that shows how far it has read at once: that is the just-in-time
-delivery of the title. Otherwise nothing is delivered until the rest has come from ESi, be it events or the client's
-read position (docs/decisions/0080, 0081).
+virtual consumer that is whole serves a client that shows how far it has read at once, and so does one that was told
+that before the client came: that is the just-in-time delivery of the title. Otherwise nothing is delivered until the
+rest has come from ESi, be it events or the client's read position (docs/decisions/0080, 0081, 0260).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from roamq.core.context import Context, Epoch
 from roamq.core.events import BrokerId, ClientId, Event
 from roamq.core.filters import Filter
 from roamq.core.local_queue import open_local_queue
-from roamq.core.read_elsewhere import keep_unread, skip_to, start_over
+from roamq.core.read_elsewhere import skip_to, start_over
 from roamq.core.reading import Position
 from roamq.schemes.messages.handover import Subscriptions
 from roamq.schemes.messages.prehandoff import Handed, Prestored
@@ -104,12 +104,10 @@ class Replacements(Part):
     def _complete_passed(self, arriving: Replacing) -> None:
         message = arriving.handed
         assert message is not None
-        if message.unread is not None or self.contexts.router.passed(message.fence):
+        if self.virtual.has_passed(message):
             if message.session is not None:
                 self.contexts.host.take_session(arriving.context, message.session)
-            skip_to(arriving.context, dict(message.position), message.ahead)
-            self.virtual.admit_all(arriving.context, message.unread or ())
-            keep_unread(arriving.context, message.reach, message.held)
+            self.virtual.take_read(arriving.context, message)
             self.handover.replay(arriving)
 
     def on_subscribe(self, context: Context, filter: Filter) -> None:

@@ -3,8 +3,10 @@
 Paper: [PRE] section 4. When a virtual consumer begins and ends is decided by algorithm A2, in `prehandoff.py`.
 Ours: when it has subscribed, ESj says what it had seen by then, and ESi sends what the client has not consumed once
 it has seen as much (docs/decisions/0080). Until then the virtual consumer keeps what comes in its local queue; from
-then on it holds every event that the client may still need, and only its read position is missing. A virtual consumer
-that nothing is heard of ends (0085).
+then on it holds every event that the client may still need, and only its read position is missing. When the client's
+connection ends, ESi tells that as well, with the session as the client left it, and the virtual consumer is *settled*:
+it is what the client needs, if it comes from that connection (0260). A virtual consumer that nothing is heard of ends
+(0085).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,11 +18,13 @@ from roamq.core.context import Context, Epoch
 from roamq.core.events import BrokerId, ClientId, Event, Seconds
 from roamq.core.local_queue import close_local_queue
 from roamq.core.ports import TimerKey
-from roamq.core.read_elsewhere import skip_to
+from roamq.core.read_elsewhere import keep_unread, skip_to
 from roamq.core.records import Record
 from roamq.geo.here import is_location_dependent
 from roamq.schemes.messages.prehandoff import (
     AskExpected,
+    Handed,
+    LastRead,
     Preforwarded,
     PrehandoffMessage,
     PrehandoffRequest,
@@ -50,6 +54,10 @@ class VirtualConsumer:
     """Whether all that came before its routes were established has come too."""
     doubted: bool = False
     """Whether ESi was asked about it and has not answered."""
+    last_read: LastRead | None = None
+    """What the client had read when its connection ended, while this server has not seen what ESi had seen."""
+    settled: bool = False
+    """Whether it holds exactly what the client had not read when its connection ended, and what has come since."""
 
 
 def note(contexts: Contexts, what: str, client: ClientId, peer: BrokerId, count: int | None = None) -> None:
@@ -78,7 +86,10 @@ class VirtualConsumers(Part):
         self.close = close
         """How the scheme closes a context."""
         self._virtual: dict[ClientId, VirtualConsumer] = {}
+        self.pending = self._unsettled = dict[ClientId, VirtualConsumer]()
+        """Those that were told what their client had read, and wait for events which ESi has seen already."""
         mailbox.handle(Prestored, self.on_prestored)
+        mailbox.handle(LastRead, self.on_last_read)
         mailbox.handle(StillExpected, self.on_still_expected)
 
     # --- VC(ESj) as a set -----------------------------------------------------------------------------------
@@ -115,6 +126,7 @@ class VirtualConsumers(Part):
     def take(self, client: ClientId) -> VirtualConsumer:
         """The client takes the place of its virtual consumer."""
         virtual = self._virtual.pop(client)
+        self._unsettled.pop(client, None)
         self.host.cancel_timer(("lease", client))
         assert virtual.context is not None
         self.contexts.put(virtual.context)
@@ -125,6 +137,7 @@ class VirtualConsumers(Part):
         virtual = self._virtual.pop(client, None)
         if virtual is None:
             return
+        self._unsettled.pop(client, None)
         self.host.cancel_timer(("lease", client))
         if virtual.context is not None:
             stored = len(virtual.context.stored) + len(virtual.context.local_queue or ())
@@ -137,7 +150,9 @@ class VirtualConsumers(Part):
         """The routes are on their way up: tell ESi what this server had seen when it asked for them."""
         assert virtual.context is not None
         virtual.changes += 1
-        virtual.whole = False
+        virtual.whole = virtual.settled = False
+        virtual.last_read = None
+        self._unsettled.pop(virtual.client, None)
         self.mailbox.send(
             server,
             Preforwarded(
@@ -146,6 +161,7 @@ class VirtualConsumers(Part):
                 attempt=virtual.attempt,
                 fence=self.contexts.fence(server, virtual.context),
                 changes=virtual.changes,
+                takes_last_read=self.contexts.tells_last_read,
             ),
         )
 
@@ -176,6 +192,42 @@ class VirtualConsumers(Part):
             if elsewhere and not any(filter.matches(event) for filter in meant):
                 continue  # it spoke of the area that the client has left
             self.handover.admit_older(context, event, "transferred")
+
+    # --- what the client has read ---------------------------------------------------------------------------
+
+    def on_last_read(self, server: BrokerId, message: LastRead) -> None:
+        """The client's connection has ended. If it is here already, ESi has been asked, and answers that."""
+        virtual = self.find(message)
+        if virtual is not None and virtual.whole and virtual.changes == message.changes:
+            virtual.last_read = message
+            self._unsettled[message.client] = virtual
+            self._settle_passed(virtual)
+
+    def on_event(self, event: Event) -> None:
+        self.on_passed()
+
+    def on_passed(self) -> None:
+        for virtual in list(self._unsettled.values()):
+            self._settle_passed(virtual)
+
+    def _settle_passed(self, virtual: VirtualConsumer) -> None:
+        message, context = virtual.last_read, virtual.context
+        assert message is not None and context is not None
+        if self.has_passed(message):
+            context.session = message.session
+            self.take_read(context, message)
+            virtual.last_read, virtual.settled = None, True
+            del self._unsettled[virtual.client]
+
+    def has_passed(self, message: Handed | LastRead) -> bool:
+        """Whether this server has, or gets with the message, all events that the message speaks of."""
+        return message.unread is not None or self.contexts.router.passed(message.fence)
+
+    def take_read(self, context: Context, message: Handed | LastRead) -> None:
+        """Forget what the client has read."""
+        skip_to(context, dict(message.position), message.ahead)
+        self.admit_all(context, message.unread or ())
+        keep_unread(context, message.reach, message.held)
 
     # --- the lease ----------------------------------------------------------------------------------------
 
