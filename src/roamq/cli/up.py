@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from roamq.cli.options import json_option, log_level_option
+from roamq.cli.options import FROM_0, json_option, log_level_option
 from roamq.cli.output import print_table
 from roamq.core.errors import ConfigError, RoamqError
 
@@ -63,7 +63,7 @@ STOP_S_MAX = 25.0
 )
 @click.option("--console", is_flag=True, help="Serve the console, and print where to open it.")
 @log_level_option(default="WARNING")
-@click.option("--for", "for_s", type=float, metavar="SECONDS", help="Stop after this time.")
+@click.option("--for", "for_s", type=FROM_0, metavar="SECONDS", help="Stop after this time.")
 @json_option
 @click.pass_context
 def command(
