@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from roamq.cli.asking import acting_doors, ask_port
-from roamq.cli.options import FROM_0, json_option
+from roamq.cli.options import FROM_0, json_option, whole_file
 from roamq.cli.output import print_json
 from roamq.cli.progress import progress
 from roamq.config import to_toml
@@ -80,5 +80,6 @@ def _file(network: Path, broker: str) -> str:
     at = next((number for number, line in enumerate(lines) if line.split("#")[0].strip() in headers), None)
     if at is None:
         return f"Write `gone = true` into the table brokers.{broker} of {network}"
-    network.write_text("\n".join([*lines[: at + 1], "gone = true", *lines[at + 1 :]]) + "\n")
+    with whole_file(network) as beside:
+        beside.write_text("\n".join([*lines[: at + 1], "gone = true", *lines[at + 1 :]]) + "\n")
     return f"[brokers.{broker}] of {network} says `gone = true` now: let the files of other hosts say so, too"

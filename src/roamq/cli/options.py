@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -135,6 +136,7 @@ def results_folder(out: Path) -> Path:
 def whole_file(out: Path) -> Iterator[Path]:
     """A path to write to in the place of `out`, tried before the work begins. It becomes `out` when all went well; else
     nothing is left of it, and `out` is as it was."""
+    out = out.resolve()
     beside = out.with_name(f".{out.stem}.part{out.suffix}")
     try:
         if not out.parent.exists():
@@ -146,6 +148,8 @@ def whole_file(out: Path) -> Iterator[Path]:
         raise ConfigError(f"{out}: cannot be written: {error.strerror}; name another file") from error
     try:
         yield beside
+        if out.exists():
+            shutil.copymode(out, beside)
         beside.replace(out)
     finally:
         beside.unlink(missing_ok=True)
