@@ -167,3 +167,28 @@ def test_so_do_scenarios(change: str, said: str) -> None:
 
     assert result.exit_code == 2
     assert said in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "roaming", "--compress", "0"),
+        ("bench", "roaming", "--seconds", "-1"),
+        ("bench", "roaming", "--rate", "nan"),
+        ("bench", "throughput", "--seconds", "inf"),
+        ("study", "--dataset", "walks", "--hours", "nan"),
+        ("drain", "network.toml", "--broker", "b1", "--timeout", "nan"),
+        ("leave", "network.toml", "--broker", "b1", "--timeout", "-1"),
+        ("up", "--for", "nan"),
+        ("pipeline", "positions", "cars.csv", "--traces", "fcd.xml", "--begin-s", "nan"),
+        ("pipeline", "expire", "--keep-days", "inf"),
+        ("pipeline", "mobility", "stay-points", "--distance-m", "-5"),
+    ],
+    ids=" ".join,
+)
+def test_a_number_that_makes_no_sense_is_refused_at_once(words: tuple[str, ...]) -> None:
+    """`nan` is in every range for click, and a command that waits until `nan` waits for ever."""
+    result = CliRunner().invoke(cli, words)
+
+    assert result.exit_code == 2
+    assert f"Invalid value for '{words[-2]}'" in result.output

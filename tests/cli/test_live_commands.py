@@ -7,6 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -91,6 +94,65 @@ def test_drain_says_when_no_broker_answers(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert "no broker answers" in result.output
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """A program that is no broker, and answers at a broker's port."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/health" else 404)
+        self.end_headers()
+        self.wfile.write(b"<html>hello</html>")
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - as it is called there
+        pass
+
+
+@pytest.fixture
+def strange_network(tmp_path: Path) -> Iterator[Path]:
+    """The file of a network of one broker, at whose port a stranger answers."""
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        text = local_network(1, scheme="standard")
+        path = tmp_path / "network.toml"
+        path.write_text(re.sub(r"metrics_port = \d+", f"metrics_port = {server.server_port}", text))
+        yield path
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("status",), "no broker answers on this host"),
+        (("clients", "--json"), "no broker answers on this host"),
+        (("where", "car"), "no broker answers on this host"),
+        (("kick", "car"), "no broker answers on this host"),
+        (("reload",), "no broker answers on this host"),
+        (("drain", "--broker", "b1"), "is no broker"),
+        (("leave", "--broker", "b1"), "is no broker"),
+    ],
+    ids=str,
+)
+def test_a_stranger_that_answers_at_the_port_is_not_taken_for_a_broker(
+    words: tuple[str, ...], said: str, strange_network: Path
+) -> None:
+    result = CliRunner().invoke(cli, [*words, str(strange_network)])
+
+    assert result.exit_code == 1
+    assert said in result.output
+    assert result.stdout == ""
+
+
+def test_up_does_not_take_another_program_for_its_broker(strange_network: Path) -> None:
+    """A second `roamq up` of the same file printed the endpoints of the first one, and called them its own."""
+    result = CliRunner().invoke(cli, ["up", str(strange_network)])
+
+    assert result.exit_code == 2
+    assert "brokers.b1.metrics_port: " in result.output
+    assert "is taken; is the network up already?" in result.output
 
 
 def up(*arguments: str) -> "subprocess.Popen[str]":

@@ -223,10 +223,11 @@ def test_runs_know_the_positions_that_they_were_made_from(tmp_path: Path) -> Non
         (["drip", "--set", "drain_s=70"], "cars.csv: the positions last 100 s"),
         (["drip", "--set", "parameters.k=40"], "nodes must be more than the 40 brokers, got 30"),
         (["testbed"], "--positions: only `drip` moves its nodes by positions"),
+        (["drip", "--positions", "."], ".: is a folder; name a file of positions"),
     ],
 )
 def test_mistakes_about_positions_are_named(tmp_path: Path, arguments: list[str], names: str) -> None:
-    result = simulate(*arguments, "--seed", "1", "--positions", str(cars(tmp_path)))
+    result = simulate("--positions", str(cars(tmp_path)), *arguments, "--seed", "1")
 
     assert result.exit_code == 2
     assert names in " ".join(result.output.split())

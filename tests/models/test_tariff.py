@@ -17,6 +17,7 @@ def test_a_tariff_is_read_from_text() -> None:
         ("delay", "NAME=PRICE"),
         ("delay=x", "delay is 'x'"),
         ("delay=-1", "0 or more"),
+        ("delay=1,traffic=1,delay=2", "delay is named twice"),
     ],
 )
 def test_a_tariff_that_cannot_be_read_says_what_is_wrong(text: str, said: str) -> None:

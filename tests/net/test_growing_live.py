@@ -148,12 +148,14 @@ def test_clients_of_a_broker_that_is_forgotten_begin_anew(tmp_path: Path) -> Non
         ("/api/join/b4", "name a broker"),
         ("/api/forget/b1", "is asked itself"),
         ("/api/forget/b4", "no broker of the network"),
+        ("/api/forget/b2", "'b2' is linked with this broker now, so it is not dead"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(tmp_path: Path, path: str, why: str) -> None:
     async def scenario() -> None:
         site = Site(write_network(tmp_path, local_network(2)))
         await site.start("b1", "b2")
+        await eventually(lambda: not site.servers["b1"].health()["links_down"])
         with pytest.raises(urllib.error.HTTPError) as refused:
             await asyncio.to_thread(act, site.servers["b1"], path)
         assert why in json.load(refused.value)["error"]

@@ -162,6 +162,32 @@ def test_a_group_is_served_from_its_first_suback_on(scheme: str) -> None:
 
 
 @every_scheme
+@pytest.mark.parametrize("before", ["a client wants more", "a member has left"])
+def test_a_member_is_served_from_its_suback_on_though_its_broker_gets_all_of_it_already(
+    scheme: str, before: str
+) -> None:
+    """The publisher's broker b1 knows no member: it has not heard of the one at b2 yet, nor of an older one at b3. So
+    b1 assigns the event to nobody; b2 leaves it to the broker of the older member, which does not get it."""
+    network = Network(scheme, link_delays={("b3", "b1"): 0.6, ("b2", "b1"): 0.2}, overlay="interest")
+    publisher = network.connect("p", "b1")
+    earlier = network.connect("earlier", "b2")
+    older, member = network.connect("older", "b3"), network.connect("m", "b2")
+    earlier.subscribe("t/#" if before == "a client wants more" else SHARE)
+    network.run(5)
+    if before == "a member has left":
+        earlier.send(Unsubscribe(1000, (SHARE,)))
+        network.run(0.1)
+    older.subscribe(SHARE)
+    network.run(0.01)
+    member.subscribe(SHARE)
+    network.run(5, until=lambda: bool(member.has(Suback)))
+    assert not older.has(Suback), "nothing is promised to the older member yet"
+    publisher.publish("t/x", "1")
+    network.run(10)
+    assert got(older, member) == [1]
+
+
+@every_scheme
 @every_delay
 def test_what_an_absent_member_was_assigned_goes_to_others_when_its_session_expires(
     scheme: str, delay: float

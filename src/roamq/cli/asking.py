@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import click
@@ -45,11 +45,10 @@ class Door(NamedTuple):
             request.add_header("Authorization", f"Bearer {self.token}")
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
-                found: dict[str, Any] = json.load(answer)
-                return found
+                return _said(answer, self.url)
         except urllib.error.HTTPError as error:
             with error:
-                told = json.load(error).get("error", error.reason)
+                told = _said(error, self.url).get("error", error.reason)
             if error.code == UNAUTHORIZED and self.token is None:
                 told = "wants a token: give --token, set ROAMQ_TOKEN, or name the configuration file instead of the URL"
                 raise ConfigError(f"{self.url}: {told}") from error
@@ -73,6 +72,17 @@ class NoAnswerError(RoamqError):
     """A broker cannot be reached from here."""
 
 
+def _said(answer: IO[bytes], at: str) -> dict[str, Any]:
+    """What a broker says; another program may have its port."""
+    try:
+        found = json.load(answer)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise NoAnswerError(f"what answers at {at} is no broker")
+    return found
+
+
 def ask_port(port: int, path: str, method: str = "GET", token: str | None = None) -> dict[str, Any]:
     """What the broker at a port of this host answers; one that is not healthy answers, too."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
@@ -80,10 +90,10 @@ def ask_port(port: int, path: str, method: str = "GET", token: str | None = None
         request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - our own port on loopback
-            found: dict[str, Any] = json.load(answer)
-            return found
+            return _said(answer, f"port {port}")
     except urllib.error.HTTPError as error:
-        found = json.load(error)
+        with error:
+            found = _said(error, f"port {port}")
         if "error" in found:
             raise RoamqError(found["error"]) from error
         return found  # a broker that is draining reports that it is not healthy

@@ -6,7 +6,7 @@ import click
 
 from roamq.cli import roaming
 from roamq.cli.groups import SentenceGroup
-from roamq.cli.options import json_option
+from roamq.cli.options import ABOVE_0, json_option
 from roamq.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--seconds", type=float, default=3.0, show_default=True, help="Duration of each measurement.")
+@click.option("--seconds", type=ABOVE_0, default=3.0, show_default=True, help="Duration of each measurement.")
 @click.option(
     "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the medians are printed."
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from roamq.cli.asking import ask_port, meet
-from roamq.cli.options import json_option
+from roamq.cli.options import FROM_0, json_option
 from roamq.cli.output import print_json
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
@@ -23,7 +23,7 @@ LOOK_EVERY_S = 0.2
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--broker", required=True, metavar="NAME", help="Which of the network's brokers to drain.")
 @click.option(
-    "--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for the last session."
+    "--timeout", type=FROM_0, default=60.0, show_default=True, help="Seconds to wait for the last session."
 )
 @json_option
 def command(config: Path, broker: str, timeout: float, as_json: bool) -> None:

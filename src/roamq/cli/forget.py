@@ -15,9 +15,10 @@ from roamq.core.errors import RoamqError
 @click.argument("network", default="network.toml", metavar="[NETWORK]", type=click.Path(path_type=Path))
 @json_option
 def command(broker: str, network: Path, as_json: bool) -> None:
-    """Declare BROKER dead, which joined NETWORK later and will never return.
+    """Declare BROKER of NETWORK dead, which will never return.
 
-    Run it where another broker of the network runs [default: network.toml]. What was stored at BROKER alone is lost.
+    Run it where another broker of the network runs [default: network.toml]. It is refused while that one is linked with
+    BROKER, or if others reach each other through BROKER. What was stored at BROKER alone is lost.
     The command names the clients whose sessions were there, as far as is known: they get new ones instead of waiting.
     It also counts the clients elsewhere that wait for messages which BROKER had for them: those get what there is, and
     each broker records who may have missed messages of whom (`missed`).

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import click
 
 from roamq.cli.asking import NoAnswerError, acting_doors
-from roamq.cli.options import authority_option, json_option
+from roamq.cli.options import authority_option, json_option, whole_file
 from roamq.cli.output import print_json
 from roamq.config import to_toml
 from roamq.core.errors import ConfigError, RoamqError
@@ -57,6 +57,8 @@ def command(
       roamq join network.toml --broker b4 --at b1 --at b2
       roamq serve network.toml --broker b4
     """
+    from roamq.net.broker_names import NAMED_WITH, names_broker
+    from roamq.net.ops.advertising import fault_of
     from roamq.net.ops.configuration import load_network
 
     before = network.read_text()
@@ -67,6 +69,10 @@ def command(
     if broker not in loaded.edges:
         if not at:
             raise ConfigError(f"--at: name a broker that {broker} is linked with: {', '.join(loaded.core)}")
+        if not names_broker(broker):
+            raise ConfigError(f"--broker: {broker!r} is no name for a broker: {NAMED_WITH}")
+        if publishes and (fault := fault_of(publishes, loaded.network.overlay)):
+            raise ConfigError(f"--publishes: {fault}")
         text = before.rstrip("\n") + "\n" + _table(loaded, broker, at, host, publishes)
     else:
         said = loaded.brokers[broker].calls or list(loaded.edges[broker])
@@ -77,15 +83,15 @@ def command(
                 f"{network}: brokers.{broker}.publishes: says something else; leave --publishes out"
             )
     if text != before:
-        network.write_text(text)
+        _write(network, text)
     written: list[Path] = []
     try:
         found = load_network(network, files_exist=False)
         written += _keys(found, broker, authority)
         answer = _ask(network, broker, found)
-    except RoamqError:
+    except (RoamqError, OSError):
         # A broker that was not admitted is not in the file, nor does it have a key.
-        network.write_text(before)
+        _write(network, before)
         for path in written:
             path.unlink()
         raise
@@ -102,6 +108,12 @@ def command(
     for path in written:
         click.echo(f"  wrote {path}")
     click.echo(f"start it: roamq serve {network} --broker {broker}")
+
+
+def _write(network: Path, text: str) -> None:
+    """Change the file as a whole: on a full disk it stays as it was."""
+    with whole_file(network) as beside:
+        beside.write_text(text)
 
 
 def _table(

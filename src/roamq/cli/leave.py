@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from roamq.cli.asking import acting_doors, ask_port
-from roamq.cli.options import json_option
+from roamq.cli.options import FROM_0, json_option, whole_file
 from roamq.cli.output import print_json
 from roamq.cli.progress import progress
 from roamq.config import to_toml
@@ -18,7 +18,7 @@ LOOK_EVERY_S = 0.2
 @click.command()
 @click.argument("network", type=click.Path(dir_okay=False, exists=True, path_type=Path))
 @click.option("--broker", required=True, metavar="NAME", help="The broker that leaves.")
-@click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for its end.")
+@click.option("--timeout", type=FROM_0, default=120.0, show_default=True, help="Seconds to wait for its end.")
 @json_option
 def command(network: Path, broker: str, timeout: float, as_json: bool) -> None:
     """Let the broker NAME hand everything over, leave the network and end.
@@ -80,5 +80,6 @@ def _file(network: Path, broker: str) -> str:
     at = next((number for number, line in enumerate(lines) if line.split("#")[0].strip() in headers), None)
     if at is None:
         return f"Write `gone = true` into the table brokers.{broker} of {network}"
-    network.write_text("\n".join([*lines[: at + 1], "gone = true", *lines[at + 1 :]]) + "\n")
+    with whole_file(network) as beside:
+        beside.write_text("\n".join([*lines[: at + 1], "gone = true", *lines[at + 1 :]]) + "\n")
     return f"[brokers.{broker}] of {network} says `gone = true` now: let the files of other hosts say so, too"

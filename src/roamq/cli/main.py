@@ -4,7 +4,9 @@ A command is imported when it is called, so that `roamq --help` answers at once:
 command lives in `roamq/cli/<name>.py` as the click command called `command`.
 """
 
+import errno
 import importlib
+import os
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,6 +61,8 @@ KEPT = {
 }
 """What Ctrl-C leaves behind, by command."""
 
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 TYPED = "roamq.typed"
 """Where the context of a command keeps the words of the command line."""
@@ -146,6 +150,8 @@ class LazyGroup(click.Group):
                 ) from error
             if isinstance(error, OSError) and _is_typed(error.filename, ctx.meta[TYPED]):
                 raise UserError(f"{error.filename}: {error.strerror}") from error
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                raise UserError(_no_room(error)) from error
             hint = "" if ctx.params.get("debug") else " (`roamq --debug ...` shows where)"
             told = (str(error).strip() or "no message").splitlines()[0]
             raise UnexpectedError(f"unexpected {type(error).__name__}: {told}{hint}") from error
@@ -159,6 +165,12 @@ def _is_typed(path: object, typed: Sequence[str]) -> bool:
     words = (word.partition("=")[2] if word.startswith("--") else word for word in typed)
     given = [Path(word).absolute() for word in words if word]
     return any(wrong.is_relative_to(one) or one.is_relative_to(wrong) for one in given)
+
+
+def _no_room(error: OSError) -> str:
+    """What a full disk is called: some libraries say neither which file it was nor that alone."""
+    where = f"{error.filename}: " if error.filename else "what was to be written does not fit: "
+    return f"{where}{os.strerror(error.errno or 0)}; make room, or name another place"
 
 
 def _show_traceback(ctx: click.Context) -> None:

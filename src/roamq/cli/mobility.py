@@ -1,13 +1,24 @@
 """`roamq pipeline mobility`, `pseudonymise` and `positions`: how clients move, and traces for others and for DRIP."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from roamq.cli.options import conf_option, json_option, overrides_of, spark_options
+from roamq.cli.options import (
+    ABOVE_0,
+    FROM_0,
+    conf_option,
+    json_option,
+    overrides_of,
+    spark_options,
+    whole_file,
+)
 from roamq.cli.output import print_json, print_table
 from roamq.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from roamq.pipeline.api import LoadedTrace
 
 MEASURES = ("summary", "stay-points", "gyration", "entropy", "flows", "home-work", "risk")
 OPTIONS = {
@@ -20,9 +31,9 @@ OPTIONS = {
 @click.command("mobility")
 @click.argument("measure", type=click.Choice(MEASURES), default="summary")
 @click.option("--dataset", metavar="NAME", help="Dataset of the warehouse.  [default: the only one]")
-@click.option("--distance-m", type=float, help="stay-points: how far a stay extends.  [default: 200]")
-@click.option("--duration-s", type=float, help="stay-points, flows: shortest stay.  [default: 1200]")
-@click.option("--gap-s", type=float, help="stay-points: silence that ends a stay.  [default: 3600]")
+@click.option("--distance-m", type=ABOVE_0, help="stay-points: how far a stay extends.  [default: 200]")
+@click.option("--duration-s", type=FROM_0, help="stay-points, flows: shortest stay.  [default: 1200]")
+@click.option("--gap-s", type=ABOVE_0, help="stay-points: silence that ends a stay.  [default: 3600]")
 @click.option("--known", type=click.IntRange(1, 4), help="risk: sites that an observer knows.  [default: 2]")
 @click.option(
     "--bin-s", type=click.IntRange(min=0), help="risk: precision of known times; 0: none.  [default: 0]"
@@ -160,12 +171,12 @@ def pseudonymise(
 )
 @click.option(
     "--begin-s",
-    type=click.FloatRange(min=0),
+    type=FROM_0,
     default=0.0,
     show_default=True,
     help="Begin so many seconds after the first position.",
 )
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Last so long.  [default: all]")
+@click.option("--seconds", type=ABOVE_0, help="Last so long.  [default: all]")
 @click.option("--set", "pairs", multiple=True, metavar="RULE=VALUE", help="Set a cleaning rule; repeatable.")
 @spark_options
 @conf_option
@@ -191,10 +202,25 @@ def positions(
       roamq simulate drip --scheme all --positions cars.csv
     """
     from roamq.pipeline.api import load_trace
-    from roamq.pipeline.mobility.positions import write_positions
+    from roamq.pipeline.mobility.positions import SUFFIXES, write_positions
     from roamq.pipeline.session import SparkSettings, open_session
 
-    with open_session(SparkSettings(master=master, remote=remote, config=conf)) as spark:
+    if out.suffix not in SUFFIXES:
+        raise ConfigError(f"{out}: a file of positions ends with {' or '.join(SUFFIXES)}")
+    if (format_name is None) == (mapping is None):
+        raise ConfigError("name either a --format that `roamq pipeline formats` lists, or a --mapping")
+    settings = SparkSettings(master=master, remote=remote, config=conf)
+    with whole_file(out) as beside, open_session(settings) as spark:
         trace = load_trace(spark, traces, format_name, mapping=mapping, rules=overrides_of(pairs))
-        written = write_positions(trace, out, begin_s=begin_s, seconds=seconds)
+        if trace.observations.isEmpty():
+            raise ConfigError(f"{traces}: {_why_unread(trace)}")
+        written = write_positions(trace, beside, begin_s=begin_s, seconds=seconds)
     click.echo(f"{written} positions in {out}; next: roamq simulate drip --positions {out}")
+
+
+def _why_unread(trace: "LoadedTrace") -> str:
+    """Why a trace that was loaded has no observation: the first line that could not be read, if there is one."""
+    first = trace.quarantine().orderBy("file", "line").first()
+    if first is None:
+        return f"there is no line of the format {trace.format.name!r} in it"
+    return f"no line could be read as {trace.format.name!r}; line {first['line']}: {first['reason']}"

@@ -1,9 +1,12 @@
 """Options that several commands share."""
 
+import math
 import shlex
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +17,20 @@ from roamq.models.tariff import Tariff
 from roamq.pipeline.session import SparkSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class FiniteRange(click.FloatRange):
+    """A number within a range. `nan` is in no range, although click takes it; nor does a command go on for ever."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number that can be used here.", param, ctx)
+        return number
+
+
+ABOVE_0 = FiniteRange(min=0, min_open=True)
+FROM_0 = FiniteRange(min=0)
 
 
 def spark_options(command: F) -> F:
@@ -107,10 +124,35 @@ def results_folder(out: Path) -> Path:
     """The folder of `--out`, made and tried before the work begins: results that cannot be written took hours."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
+        with tempfile.TemporaryFile(dir=out) as tried:
+            tried.write(bytes(4096))  # a full disk still takes the name of a file
+            tried.flush()
             return out
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}; name another folder") from error
+
+
+@contextmanager
+def whole_file(out: Path) -> Iterator[Path]:
+    """A path to write to in the place of `out`, tried before the work begins. It becomes `out` when all went well; else
+    nothing is left of it, and `out` is as it was."""
+    out = out.resolve()
+    beside = out.with_name(f".{out.stem}.part{out.suffix}")
+    try:
+        if not out.parent.exists():
+            out.parent.mkdir(parents=True)
+        beside.write_bytes(bytes(4096))  # a full disk still takes the name of a file
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise ConfigError(f"{out}: cannot be written: {error.strerror}; name another file") from error
+    try:
+        yield beside
+        if out.exists():
+            shutil.copymode(out, beside)
+        beside.replace(out)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def command_line() -> str:

@@ -7,7 +7,7 @@ import click
 
 from roamq.cli.groups import SentenceGroup
 from roamq.cli.mobility import mobility, positions, pseudonymise
-from roamq.cli.options import conf_option, json_option, overrides_of, spark_options
+from roamq.cli.options import FROM_0, conf_option, json_option, overrides_of, spark_options
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
@@ -342,7 +342,7 @@ def versions(warehouse: str, as_json: bool) -> None:
 @command.command("expire")
 @click.option(
     "--keep-days",
-    type=click.FloatRange(min=0),
+    type=FROM_0,
     default=KEEP_DAYS,
     show_default=True,
     help="Versions that are younger can still be read.",
@@ -381,7 +381,7 @@ def prepare() -> None:
 @click.argument("records", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=0),
+    type=FROM_0,
     default=60.0,
     show_default=True,
     metavar="SECONDS",

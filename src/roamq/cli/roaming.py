@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from roamq.cli.options import json_option, results_folder, tariff_option
+from roamq.cli.options import ABOVE_0, json_option, results_folder, tariff_option
 from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
@@ -33,11 +33,11 @@ from roamq.models.tariff import Tariff
     show_default=True,
     help="Number of clients; they subscribe with QoS 0, 1 and 2 in turn.",
 )
-@click.option("--seconds", type=float, default=40.0, show_default=True, help="How long clients roam.")
-@click.option("--rate", type=float, default=10.0, show_default=True, help="Messages published per second.")
+@click.option("--seconds", type=ABOVE_0, default=40.0, show_default=True, help="How long clients roam.")
+@click.option("--rate", type=ABOVE_0, default=10.0, show_default=True, help="Messages published per second.")
 @click.option(
     "--compress",
-    type=float,
+    type=ABOVE_0,
     default=20.0,
     show_default=True,
     help="Speed up the clients' moves by this factor.",

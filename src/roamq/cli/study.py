@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from roamq.cli.options import (
+    FiniteRange,
     command_line,
     conf_option,
     json_option,
@@ -46,11 +47,11 @@ from roamq.models.tariff import Tariff
     help="Number of clients to replay.",
 )
 @click.option(
-    "--hours", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="Hours to simulate."
+    "--hours", type=FiniteRange(min=0.01), default=1.0, show_default=True, help="Hours to simulate."
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0.001),
+    type=FiniteRange(min=0.001),
     default=1.0,
     show_default=True,
     help="Events published per second.",

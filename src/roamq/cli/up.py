@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from roamq.cli.options import json_option, log_level_option
+from roamq.cli.options import FROM_0, json_option, log_level_option
 from roamq.cli.output import print_table
 from roamq.core.errors import ConfigError, RoamqError
 
@@ -63,7 +64,7 @@ STOP_S_MAX = 25.0
 )
 @click.option("--console", is_flag=True, help="Serve the console, and print where to open it.")
 @log_level_option(default="WARNING")
-@click.option("--for", "for_s", type=float, metavar="SECONDS", help="Stop after this time.")
+@click.option("--for", "for_s", type=FROM_0, metavar="SECONDS", help="Stop after this time.")
 @json_option
 @click.pass_context
 def command(
@@ -151,6 +152,9 @@ def _run(
         for name in loaded.processes
         if not loaded.brokers[name].gone
     }
+    for name in urls_of:
+        for mate in loaded.mates[name]:
+            _require_free(path, mate, loaded.brokers[mate].metrics_port or 0)
     asked_to_stop = _stop_by_signal()
     processes = {name: _start(path, name, log_level) for name in urls_of}
     try:
@@ -171,6 +175,17 @@ def _run(
         _wait(processes, for_s, asked_to_stop)
     finally:
         _stop(processes)
+
+
+def _require_free(path: Path, name: str, port: int) -> None:
+    """See that nobody answers where a broker will: else its answer would be taken for that of the new broker."""
+    with socket.socket() as taken:
+        taken.settimeout(1.0)
+        if taken.connect_ex(("127.0.0.1", port)) == 0:
+            raise ConfigError(
+                f"{path}: brokers.{name}.metrics_port: {port} is taken; is the network up already? "
+                f"`roamq status {path}` asks it"
+            )
 
 
 def _stop_by_signal() -> threading.Event:

@@ -35,6 +35,8 @@ class Tariff:
                 raise ValueError(
                     f"{pair!r} is not NAME=PRICE; names: {', '.join(UNITS)}; write, for example, traffic=0.1,delay=2"
                 )
+            if name in given:
+                raise ValueError(f"{name} is named twice; leave one price out")
             try:
                 given[name] = float(value)
             except ValueError:

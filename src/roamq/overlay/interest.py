@@ -162,11 +162,13 @@ class ByInterest(OrderedByMarkers):
     def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
         count = self._here.get(filter, 0)
         self._here[filter] = count + 1
+        if filter.group is not None and self._from:
+            # Whoever assigns events to members must have heard of this one, whether or not its filter is covered.
+            self.markers.is_behind = True
+            self._unconfirmed = ANYBODY
         if not count and self._from:
             self._wanted_index.add(filter)
             senders = self._advertised.senders(filter)
-            if filter.group is not None:
-                self._unconfirmed = ANYBODY  # who names the member must know of it, asked for events or not
             for neighbour, origins in self._from.items():
                 self._ask(neighbour, filter, origins & senders, mobile)
 

@@ -1,5 +1,6 @@
 """Figures as files of their own: what `charts.py` draws for a page, on white and with its title."""
 
+import io
 from pathlib import Path
 
 from roamq.core.errors import ConfigError
@@ -36,4 +37,10 @@ def save(figure: Figure, path: Path) -> None:
         if len(figure.series) > 1:
             axes.legend()
         path.parent.mkdir(parents=True, exist_ok=True)
-        canvas.savefig(path, dpi=150)
+        drawn = io.BytesIO()
+        canvas.savefig(drawn, dpi=150, format=path.suffix[1:].lower())
+    try:
+        path.write_bytes(drawn.getvalue())
+    except OSError:
+        path.unlink(missing_ok=True)  # half a figure is none
+        raise

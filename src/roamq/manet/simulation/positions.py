@@ -86,6 +86,10 @@ class RecordedMovement:
 
 def read_positions(path: Path) -> RecordedMovement:
     """The movement that a file records; a mistake in it is named with its line and field."""
+    if path.is_dir():
+        raise ConfigError(
+            f"{path}: is a folder; name a file of positions, as `roamq pipeline positions` writes it"
+        )
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file of positions")
     sightings = list(_checked(path, _parquet(path) if path.suffix == ".parquet" else _csv(path)))

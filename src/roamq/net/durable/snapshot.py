@@ -17,7 +17,7 @@ import struct
 import time
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -290,16 +290,26 @@ def _read(path: Path) -> LiveBroker:
 _HINTS: Final = {"links": ' (`paths = "links"` if others carried none then)'}
 
 
+def _topics(listed: Iterable[str] | None) -> str:
+    """A list of topic filters as a file has it."""
+    return "no list" if listed is None else repr(list(listed))
+
+
 def _check_same_network(live: LiveBroker, settings: Settings, folder: Path) -> None:
     """What is stored fits only the network it was stored for."""
     stored = live.machine.settings
     for name in ("me", "brokers", "links", "at", "overlay", "publishes"):
-        if getattr(stored, name) != getattr(settings, name):
-            table = "brokers.NAME" if name == "publishes" else "network"
-            raise ConfigError(
-                f"{table}.{name}: is {getattr(settings, name)!r}, but {folder} holds sessions of a network with "
-                f"{getattr(stored, name)!r}; set it back{_HINTS.get(name, '')}, or move the folder away to start empty"
-            )
+        then, now = getattr(stored, name), getattr(settings, name)
+        if then == now:
+            continue
+        field, was, has = f"network.{name}", repr(then), repr(now)
+        if name == "publishes":
+            broker = next(one for one in (*then, *now) if then.get(one) != now.get(one))
+            field, was, has = f"brokers.{broker}.{name}", _topics(then.get(broker)), _topics(now.get(broker))
+        raise ConfigError(
+            f"{field}: is {has}, but {folder} holds sessions of a network with {was}; set it "
+            f"back{_HINTS.get(name, '')}, or move the folder away to start empty"
+        )
     try:
         check_change(choices(stored), choices(settings), "network.scheme")
     except ConfigError as error:

@@ -13,7 +13,7 @@ POST /api/reload                             read users and access rules again
 POST /api/drain                              hand the sessions to other brokers
 POST /api/join/BROKER?at=B1,B2               admit a broker that will be linked with B1 and B2
 POST /api/leave                              hand everything over, leave the network and stop
-POST /api/forget/BROKER                      declare a broker dead that joined later
+POST /api/forget/BROKER                      declare a broker dead that will never return
 
 Without `[console]` in the configuration the API is open to whoever reaches the port, as `/metrics` is. With it, every
 question needs the token: `Authorization: Bearer TOKEN`, or the cookie that the console's login sets. Actions need the
@@ -77,8 +77,8 @@ _ACTIONS: Final = {
     "/api/reload": "Read users and access rules again; a file with a mistake changes nothing",
     "/api/drain": "Send the clients to other brokers and hand the sessions of absent ones over",
     "/api/join/{broker}": "Admit a broker that will be linked with those named by `at`",
-    "/api/leave": "Hand everything over, leave the network and stop; for a broker that joined later",
-    "/api/forget/{broker}": "Declare a broker dead that joined later; tells whose sessions are lost",
+    "/api/leave": "Hand everything over, leave the network and stop",
+    "/api/forget/{broker}": "Declare a broker dead that will never return; tells whose sessions are lost",
 }
 _ERRORS: Final = {
     "400": "It cannot be done, or a parameter is wrong; `error` says why.",

@@ -59,6 +59,11 @@ class Growing:
         if name == self._shell.live.machine.me:
             raise ValueError(f"{name!r} is asked itself, and is there: `roamq leave` takes it out")
         member = account.departing(name, "forgotten")
+        if name in getattr(self._shell.neighbours, "up", ()):
+            raise ValueError(
+                f"{name!r} is linked with this broker now, so it is not dead: `roamq leave` takes it out, with its "
+                "sessions; stop it first if it cannot leave"
+            )
         clients = account.clients_at(BrokerId(name))
         self._shell.feed(InputKind.MEMBER, msgspec.msgpack.encode(member))
         log.warning("forget: %s is declared dead; %d sessions are lost with it", name, len(clients))
