@@ -18,6 +18,8 @@ CLIENTS: Final = "clients"
 EVENTS: Final = "events"
 WHOLE_NETWORK: Final = "*"
 SECONDS_PER_DAY: Final = 86_400
+WEIGHT_BITS: Final = 40
+"""A move's weight has so many binary digits."""
 DAILY_SUMS: Final = ("clients", "moves", "sojourns", "connected_us", "disconnected_us")
 """Of these columns of `days` the others are made."""
 
@@ -28,24 +30,48 @@ def neighbor_graph(moves: DataFrame, half_life_days: float = 7.0) -> DataFrame:
     [PRO] section 4.2 keeps neighbors by their timestamp; `last_seen` is that, and `recent_probability` grades it: a
     move counts half after `half_life_days`.
     """
-    # Shares are within a site, so the age counts from the last move from it: other sites' moves change nothing.
-    latest = moves.groupBy("dataset", "from").agg(F.max("time").alias("latest"))
-    age_days = (F.unix_micros("latest") - F.unix_micros("time")) / (1_000_000 * SECONDS_PER_DAY)
-    edges = (
-        moves.join(F.broadcast(latest), ["dataset", "from"])
-        .groupBy("dataset", "from", "to")
+    # Moves are put together by what they share before anything is sorted: the half-life in which they were, and the
+    # gap. Within its half-life a move counts by its age at the end of that, and a half-life counts half of the next.
+    # Shares are within a site, so half-lives are counted from the last one from it: other sites' moves change nothing.
+    half_life_us = half_life_days * SECONDS_PER_DAY * 1_000_000
+    half_lives = F.unix_micros("time") / half_life_us
+    half_life = F.floor(half_lives)
+    counted = (
+        moves.withColumns(
+            {
+                "half_life": half_life,
+                "weight": _exact(F.pow(F.lit(0.5), half_life + F.lit(1) - half_lives)),
+            }
+        )
+        .groupBy("dataset", "from", "to", "gap_s", "half_life")
         .agg(
             F.count("*").alias("moves"),
-            F.sum(_exact(F.pow(F.lit(0.5), age_days / half_life_days))).alias("weight"),
+            F.sum("weight").alias("weight"),
             F.max("time").alias("last_seen"),
-            F.expr("percentile_disc(0.5) within group (order by gap_s)").alias("gap_s_median"),
         )
+    )
+    of_edge = Window.partitionBy("to", "from", "dataset")
+    known = F.when(F.col("gap_s").isNotNull(), F.col("moves"))
+    up_to = of_edge.orderBy("gap_s").rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    older = F.max("half_life").over(Window.partitionBy("from", "dataset")) - F.col("half_life")
+    placed = counted.withColumns(
+        {
+            "shorter": F.sum(known).over(up_to),
+            "known": F.sum(known).over(of_edge),
+            "recent": F.call_function("shiftright", F.col("weight"), F.least(older, F.lit(63)).cast("int")),
+        }
+    )
+    edges = placed.groupBy("dataset", "from", "to").agg(
+        F.sum("moves").alias("moves"),
+        F.sum("recent").alias("recent"),
+        F.max("last_seen").alias("last_seen"),
+        F.min(F.when(F.col("shorter") * 2 >= F.col("known"), F.col("gap_s"))).alias("gap_s_median"),
     )
     return conform(
         edges.withColumns(
             {
                 "probability": _share("moves", "dataset", "from"),
-                "recent_probability": _share("weight", "dataset", "from"),
+                "recent_probability": _share("recent", "dataset", "from"),
             }
         ),
         NEIGHBOR_GRAPH,
@@ -54,32 +80,36 @@ def neighbor_graph(moves: DataFrame, half_life_days: float = 7.0) -> DataFrame:
 
 def transitions(trigrams: DataFrame) -> DataFrame:
     """Trigrams -> `transitions` of order 0, 1 and 2: counts of `to` given nothing, `from`, or `before` and `from`."""
-    second = trigrams.withColumn("moves", F.col("trained") + F.col("tested"))
-    orders = [
-        _transitions_of(second, 0, context=()),
-        _transitions_of(second, 1, context=("from",)),
-        _transitions_of(second.where(F.col("before").isNotNull()), 2, context=("before", "from")),
+    nothing = F.lit(None).cast("string")
+    given = [
+        F.struct(F.lit(order).alias("order"), before.alias("before"), here.alias("from"))
+        for order, before, here in (
+            (0, nothing, nothing),
+            (1, nothing, F.col("from")),
+            (2, F.col("before"), F.col("from")),
+        )
     ]
-    return conform(orders[0].unionByName(orders[1]).unionByName(orders[2]), TRANSITIONS)
-
-
-def _transitions_of(second: DataFrame, order: int, context: tuple[str, ...]) -> DataFrame:
-    counted = second.groupBy("dataset", *context, "to").agg(
-        F.sum("moves").alias("moves"), F.max("last_seen").alias("last_seen")
+    known = F.when(F.col("before").isNull(), F.array(*given[:2])).otherwise(F.array(*given))
+    counted = (
+        trigrams.select(
+            *("dataset", "to", "last_seen"),
+            (F.col("trained") + F.col("tested")).alias("moves"),
+            F.inline(known),
+        )
+        .groupBy("dataset", "order", "before", "from", "to")
+        .agg(F.sum("moves").alias("moves"), F.max("last_seen").alias("last_seen"))
     )
-    absent = {name: F.lit(None).cast("string") for name in ("before", "from") if name not in context}
-    return counted.withColumns(
-        {**absent, "order": F.lit(order), "probability": _share("moves", "dataset", *context)}
-    ).select("dataset", "order", "before", "from", "to", "moves", "probability", "last_seen")
+    share = _share("moves", "dataset", "order", "before", "from")
+    return conform(counted.withColumn("probability", share), TRANSITIONS)
 
 
 def _exact(weight: Column) -> Column:
     """A weight of at most 1 as a whole number: sums are then the same in any order, on any number of cores."""
-    return (weight * float(1 << 40)).cast("bigint")
+    return (weight * float(1 << WEIGHT_BITS)).cast("bigint")
 
 
 def _share(count: str, *group: str) -> Column:
-    return F.col(count) / F.sum(count).over(Window.partitionBy(*group))
+    return F.col(count) / F.sum(count).over(Window.partitionBy(*reversed(group)))
 
 
 def client_arrivals(sojourns: DataFrame, bin_s: int) -> DataFrame:
@@ -137,8 +167,15 @@ def daily_profile(rates: DataFrame, bin_s: int, time_zone: str) -> DataFrame:
     per_site = binned.groupBy("dataset", "kind", "site", "minute_of_day").agg(
         F.sum("arrivals").alias("arrivals")
     )
-    whole = per_site.groupBy("dataset", "kind", "minute_of_day").agg(F.sum("arrivals").alias("arrivals"))
-    both = per_site.unionByName(whole.withColumn("site", F.lit(WHOLE_NETWORK)))
+    places = F.array(
+        F.struct("site", F.lit(False).alias("is_whole")),
+        F.struct(F.lit(WHOLE_NETWORK).alias("site"), F.lit(True).alias("is_whole")),
+    )
+    both = (
+        per_site.select("dataset", "kind", "minute_of_day", "arrivals", F.inline(places))
+        .groupBy("dataset", "kind", "minute_of_day", "site", "is_whole")
+        .agg(F.sum("arrivals").alias("arrivals"))
+    )
     rate = F.col("arrivals") / (F.col("days") * F.lit(float(bin_s)))
     return conform(
         both.join(F.broadcast(days), ["dataset", "kind"]).withColumn("rate_per_s", rate), DAILY_PROFILE
