@@ -164,8 +164,7 @@ class ByInterest(OrderedByMarkers):
         self._here[filter] = count + 1
         if filter.group is not None and self._from:
             # Whoever assigns events to members must have heard of this one, whether or not its filter is covered.
-            self.markers.is_behind = True
-            self._unconfirmed = ANYBODY
+            self.markers.is_behind, self._unconfirmed = True, ANYBODY
         if not count and self._from:
             self._wanted_index.add(filter)
             senders = self._advertised.senders(filter)

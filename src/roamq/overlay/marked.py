@@ -6,7 +6,7 @@ markers and echoes (`markers.py`).
 A broker that has just joined, or begins anew, may not have heard of all others. It gets all events of a broker of which
 it hears later than its neighbours have told it which brokers there are. If a neighbour has not, the first events of
 another newcomer may go past this one, or not come that far: that neighbour said what is wanted behind it before it had
-heard of this broker. So fences are *partial* until all neighbours have told (docs/decisions/0260): they name the lives
+heard of this broker. So fences are *partial* until all neighbours have told (docs/decisions/0261): they name the lives
 of edge brokers of which this one has heard, and of any other they have not passed before a later marker has.
 """
 
