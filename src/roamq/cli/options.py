@@ -142,14 +142,14 @@ def whole_file(out: Path) -> Iterator[Path]:
         if not out.parent.exists():
             out.parent.mkdir(parents=True)
         beside.write_bytes(bytes(4096))  # a full disk still takes the name of a file
+        if out.exists():
+            shutil.copymode(out, beside)  # before there are secrets in it
     except OSError as error:
         with suppress(OSError):
             beside.unlink()
         raise ConfigError(f"{out}: cannot be written: {error.strerror}; name another file") from error
     try:
         yield beside
-        if out.exists():
-            shutil.copymode(out, beside)
         beside.replace(out)
     finally:
         beside.unlink(missing_ok=True)
