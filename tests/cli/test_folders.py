@@ -185,3 +185,15 @@ def test_a_file_that_nobody_has_typed_is_not_the_operators_fault(monkeypatch: py
 
     assert result.exit_code == 1
     assert "unexpected FileNotFoundError" in result.output
+
+
+def test_a_file_that_replaces_one_with_secrets_is_never_open_to_others(tmp_path: Path) -> None:
+    out = tmp_path / "network.toml"
+    out.write_text("secret")
+    out.chmod(0o600)
+
+    with whole_file(out) as beside:
+        assert beside.stat().st_mode & 0o777 == 0o600
+        beside.write_text("another secret")
+
+    assert (out.read_text(), out.stat().st_mode & 0o777) == ("another secret", 0o600)
