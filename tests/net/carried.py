@@ -326,7 +326,8 @@ class CarriedFleet(GrowingFleet):
     def _frame(self, source: BrokerId, target: BrokerId) -> None:
         sequence, frame = self.links[source, target].popleft()
         self.machines[target].link_received(source, sequence, frame, self.clock(target))
-        self._acks[target, source].append(sequence)
+        if self.has_taken(source, target, sequence):
+            self._acks[target, source].append(sequence)
 
     def _ack(self, source: BrokerId, target: BrokerId) -> None:
         sequence = self._acks[source, target].popleft()

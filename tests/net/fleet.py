@@ -252,7 +252,12 @@ class Fleet:
     def _frame(self, source: BrokerId, target: BrokerId) -> None:
         sequence, frame = self.links[source, target].popleft()
         self.machines[target].link_received(source, sequence, frame, self.clock(target))
-        self.machines[source].link_acked(target, sequence, self.clock(source))
+        if self.has_taken(source, target, sequence):
+            self.machines[source].link_acked(target, sequence, self.clock(source))
+
+    def has_taken(self, source: BrokerId, target: BrokerId, sequence: int) -> bool:
+        """Whether a frame is acknowledged; so is the last word of a broker that departed."""
+        return self.machines[target].outboxes.received.get(source, sequence) >= sequence
 
     def _to_broker(self, client: FleetClient) -> None:
         assert client.at is not None

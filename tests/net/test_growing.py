@@ -131,3 +131,21 @@ def test_a_broker_leaves_when_others_have_the_sessions_that_it_was_told_to_adopt
 
     assert away.payloads() == [b"1"]
     assert away.present == [False, True]
+
+
+def test_a_broker_that_has_left_takes_nothing_in_that_it_could_not_answer() -> None:
+    """b1 asks b3 for a session before it hears that b3 has left; the answer would be behind b3's last word."""
+    fleet = SlowFleet(1, "standard", 3, ring=False)
+    fleet.settle()
+    client, (b1, b3) = fleet.client("c"), map(BrokerId, ("b1", "b3"))
+    leaving = fleet.machines[b3]
+    fleet.leave("b3")
+    fleet.run(lambda: leaving.membership.has_left)
+
+    fleet.set_slow(("b3", "b1"), ("b2", "b1"))
+    client.connect("b1", previous="b3")
+    fleet.run(lambda: ClientId("c") in fleet.machines[b1].broker.contexts and not fleet.links[b1, b3])
+    fleet.slow.clear()
+    fleet.settle()
+
+    assert client.device.is_open and b3 not in fleet.machines

@@ -264,9 +264,11 @@ class Machine:
     # --- inputs of links ------------------------------------------------------------------------------------
 
     def link_received(self, peer: BrokerId, sequence: int, frame: bytes, now: float) -> None:
-        """A numbered frame came from a neighbour; one that came before is not read again."""
+        """A numbered frame came from a neighbour; one that came before is not read again.
+
+        A broker that has left takes nothing in: its answer would be behind its last word, and nobody would have it."""
         self.host.time = now
-        if not self.outboxes.is_news(peer, sequence):
+        if self.membership.has_left or not self.outboxes.is_news(peer, sequence):
             return
         try:
             message = wire.decode(frame)

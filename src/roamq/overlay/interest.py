@@ -108,7 +108,7 @@ class ByInterest(OrderedByMarkers):
         """Neighbour -> the origins of which it waits for the word that it has been told everything."""
         self._unmet: set[BrokerId] = set()
         """Neighbours that were not heard of since this broker was restarted: all events may be for them."""
-        self.markers = Markers(me, host, topology, first_number)
+        self.markers = Markers(me, host, topology, first_number, knows_all=not self.life)
         self.rewired()
 
     # --- events -------------------------------------------------------------------------------------------
@@ -411,7 +411,6 @@ class ByInterest(OrderedByMarkers):
         """Every neighbour may want things that this broker has forgotten: until it has told, all goes there."""
         self._untold.update(self._to)
         self._telling.clear()
-        self._look_who_told()
         self._routes.clear()
 
     def restarted(self) -> None:

@@ -92,9 +92,10 @@ class OrderedByMarkers(TreeUnicast):
         return self.life > 0 and self.next_hop(origin) not in self._telling
 
     def _look_who_told(self) -> None:
-        """A neighbour has told which brokers there are, or is gone; or this broker has forgotten who had."""
-        unheard = set(self.topology.neighbours[self.me]) - self._telling
-        self.markers.set_told(knows_all=not self.life or not unheard)
+        """A neighbour has told which brokers there are, or is gone. Edge brokers pass nothing on to others."""
+        near = self.topology.core.intersection(self.topology.neighbours[self.me])
+        if not self.markers.knows_all and near <= self._telling:
+            self.markers.told_all()
 
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
         return self.markers.silent(confirmation)

@@ -34,7 +34,15 @@ def _visits(fence: Mapping[BrokerId, int]) -> dict[BrokerId, int]:
 class Markers:
     """The markers of one broker: those it sends, answers, passes on and waits for."""
 
-    def __init__(self, me: BrokerId, host: Host, topology: Topology, first_number: int = 0) -> None:
+    def __init__(
+        self,
+        me: BrokerId,
+        host: Host,
+        topology: Topology,
+        first_number: int = 0,
+        *,
+        knows_all: bool = True,
+    ) -> None:
         self.me = me
         self.host = host
         self.topology = topology
@@ -56,7 +64,7 @@ class Markers:
         """Who sent a marker -> the number of the last that somebody here waits for."""
         self._asked_again: dict[BrokerId, int] = {}
         """Who sent a marker -> the number of the last that this broker asked for once more."""
-        self.knows_all = True
+        self.knows_all = knows_all
         """Whether all neighbours have told this life which brokers there are."""
         self.fenced: set[BrokerId] = set()
         """Brokers that have fences of a time in which some had not: another marker is for them when all have."""
@@ -273,10 +281,9 @@ class Markers:
 
     # --- a life that has not been told of all brokers ---------------------------------------------------------
 
-    def set_told(self, *, knows_all: bool) -> None:
-        """Whether all neighbours have told which brokers there are. Those that have partial fences wait for it."""
-        self.knows_all = knows_all
-        if knows_all:
-            for peer in sorted(self.fenced - self.topology.departed):
-                self._mark_again(peer)
-            self.fenced.clear()
+    def told_all(self) -> None:
+        """All neighbours have told which brokers there are. Those that have partial fences wait for it."""
+        self.knows_all = True
+        for peer in sorted(self.fenced - self.topology.departed):
+            self._mark_again(peer)
+        self.fenced.clear()

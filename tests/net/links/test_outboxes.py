@@ -66,3 +66,16 @@ def test_brokers_that_restart_twice_in_a_moment_lose_nothing(seed: int, scheme: 
 
     assert ride.kills > 5
     assert ride.fault() is None
+
+
+def test_a_number_that_a_frame_ahead_of_others_takes_is_not_of_a_life_that_the_store_does_not_remember() -> (
+    None
+):
+    boxes = outboxes()
+    boxes.skip_to(2000)
+    send(boxes)
+    assert boxes.acknowledge(PEER, 0) is THEY
+    boxes.put_first(PEER, Adopt(client="c", home=PEER))  # type: ignore[arg-type]
+    boxes.put_first(PEER, Adopt(client="c", home=PEER))  # type: ignore[arg-type]
+    assert [number for number, _ in boxes.frames[PEER]] == [1999, 2000, 2001]
+    assert [boxes.acknowledge(PEER, number) for number in (1999, 2000, 2001)] == [SAME, SAME, SAME]

@@ -149,9 +149,12 @@ class Outboxes:
         earlier life acknowledged."""
         frames = self.frames[to]
         if frames:
-            data = wire.encode(message)
-            frames.appendleft((frames[0][0] - 1, data))
+            data, number = wire.encode(message), frames[0][0] - 1
+            frames.appendleft((number, data))
             self.bytes[to] += len(data)
+            skipped = self._skipped.pop(to, [])
+            if left := [(before, up_to - (up_to == number)) for before, up_to in skipped]:
+                self._skipped[to] = left  # this number is used now, by this life
         else:
             self.add(to, message)
 
