@@ -149,3 +149,45 @@ def test_a_broker_that_has_left_takes_nothing_in_that_it_could_not_answer() -> N
     fleet.settle()
 
     assert client.device.is_open and b3 not in fleet.machines
+
+
+@pytest.mark.parametrize("overlay", ["interest", "flooding"])
+def test_a_broker_that_joins_at_one_that_begins_anew_is_told_by_one_that_knows(overlay: str) -> None:
+    """b2 begins anew, and has heard of nobody's session when it tells e what it knows."""
+    fleet = SlowFleet(1, "standard", 3, ring=False, overlay=overlay)
+    client, publisher = fleet.client("c"), fleet.client("publisher")
+    client.connect("b3")
+    client.subscribe("t/#", 1)
+    fleet.settle()
+    fleet.leave("b2", "empty")
+    fleet.step()
+    assert not fleet.going, "it had no sessions"
+    fleet.set_slow(("b1", "b2"), ("b3", "b2"))
+    fleet.join("e", "b2")
+    e = fleet.machines[BrokerId("e")]
+    for _ in range(200):
+        fleet.step()
+    assert "e" not in fleet.serving and e.admission.is_stranger
+    fleet.slow.clear()
+    fleet.run(lambda: "e" in fleet.serving)
+    client.connect("e")
+    publisher.connect("b1")
+    publisher.publish("t/x", b"1", 1)
+    fleet.settle()
+
+    assert client.present == [False, True] and client.payloads() == [b"1"]
+
+
+def test_a_broker_that_joins_while_nobody_knows_more_is_not_kept_out() -> None:
+    """b2 begins anew, and those that know more do not answer."""
+    fleet = SlowFleet(1, "standard", 3, ring=False)
+    fleet.settle()
+    fleet.leave("b2", "empty")
+    fleet.step()
+    assert not fleet.going, "it had no sessions"
+    fleet.set_slow(("b1", "b2"), ("b3", "b2"))
+    fleet.join("e", "b2")
+    client = fleet.client("c")
+    fleet.run(lambda: "e" in fleet.serving)
+    client.connect("e")
+    fleet.run(lambda: client.device.is_open)

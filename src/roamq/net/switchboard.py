@@ -18,7 +18,7 @@ from roamq.net.topics.directory import Adopt, Ended, Known, Serving, WhoServes
 from roamq.net.topics.fullness import FULL_TIMER, NoRoom
 from roamq.net.topics.replays import REPLAY_TIMER
 from roamq.net.topics.shared import GroupPlace
-from roamq.net.topics.tables import TablesTold, TablesWanted
+from roamq.net.topics.tables import TOLD_TIMER, TablesTold, TablesWanted
 
 if TYPE_CHECKING:
     from roamq.net.machine import Machine
@@ -62,6 +62,11 @@ def handlers_of(machine: "Machine") -> Handlers:
 
 def timers_of(machine: "Machine") -> Timers:
     """The name of a timer -> who is called with the rest of its key: a client, a number, or nothing."""
+
+    def told_enough(_: Any) -> None:
+        machine.tables.count_as_told()
+        machine.admission.is_stranger = False
+
     return {
         SEARCH_TIMER: machine.admission.end_search,
         EARLY_TIMER: machine.admission.deliver_early,
@@ -74,5 +79,6 @@ def timers_of(machine: "Machine") -> Timers:
         LOGIN_TIMER: lambda number: machine.permits.end_login(int(number)),
         CONFIRM_TIMER: lambda _: machine.confirmations.give_up(),
         FAREWELL_TIMER: lambda _: machine.membership.ask_unheard(),
+        TOLD_TIMER: told_enough,
         RELEASE_TIMER[0]: lambda _: machine.broker.contexts.discards.go_on(),
     }

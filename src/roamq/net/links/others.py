@@ -61,6 +61,17 @@ class OtherBrokers:
     def names(self) -> tuple[BrokerId, ...]:
         return self._names
 
+    @property
+    def is_core(self) -> bool:
+        """Whether this broker is of the core itself."""
+        return self._broker.me in self._topology.core
+
+    @property
+    def neighbours_of_core(self) -> frozenset[BrokerId]:
+        """The brokers of the core that this one is linked with."""
+        topology = self._topology
+        return topology.core.intersection(topology.neighbours[self._broker.me])
+
     def tell(self, to: BrokerId, message: Message) -> None:
         self._broker.unicast(to, message)
 

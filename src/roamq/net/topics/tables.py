@@ -25,6 +25,10 @@ T = TypeVar("T")
 
 SLICE: Final = 200
 """How many entries one message has at most."""
+TOLD_TIMER: Final = "told"
+"""The timer of a broker whose neighbours begin anew as well, so far."""
+TOLD_AFTER_S: Final = 5.0
+"""So long it waits for one that knows more; others may be down, or the network be young."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class TablesTold(Message):
     """Client and epoch, each, of sessions that are over."""
     is_all: bool = False
     """Whether this was the last part."""
+    is_anew: bool = False
+    """Whether the sender begins anew itself, and has not been told: it may know little, and tells again when it has."""
     roll: Epoch | None = None
     """Of a part of a roll call: what its sender knows of its own is as of this moment."""
     since: float = 0.0
@@ -94,7 +100,12 @@ class Tables:
         self._retained = retained
         self._others = others
         self.is_told = False
-        """Whether a neighbour has told all that it knows, in this life."""
+        """Whether a neighbour has told all that it knows, in this life: one that was told itself; or at a broker of the
+        core all others of it; or nobody who was told has come for a while."""
+        self._told_by: set[BrokerId] = set()
+        """Neighbours that have told all that they know, and were not told themselves."""
+        self._to_tell: set[BrokerId] = set()
+        """Neighbours that this broker has told so."""
         self.since = since
         """When this life began, or when it forgot something."""
         self.tell_all_retained: Callable[[BrokerId], None]
@@ -110,7 +121,9 @@ class Tables:
             self._broker.router.next_hop(neighbour),
             RetainedForOne(self._broker.host, self._broker.me, neighbour, self._retained.search(Filter("#"))),
         )
-        self._others.tell(neighbour, TablesTold(is_all=True))
+        self._others.tell(neighbour, TablesTold(is_all=True, is_anew=self._is_anew))
+        if self._is_anew:
+            self._to_tell.add(neighbour)
 
     def tell_retained(self, topics: Collection[str]) -> None:
         """Tell all what is retained, or was cleared, of topics of which somebody has missed an event."""
@@ -153,7 +166,7 @@ class Tables:
         for broker in message.roll_for:
             if broker != self._broker.me:
                 self.call_roll(broker)
-        self._others.tell(sender, TablesTold(is_all=True))
+        self._others.tell(sender, TablesTold(is_all=True, is_anew=self._is_anew))
 
     def on_told(self, sender: BrokerId, message: TablesTold) -> None:
         for client, epoch, home, owner in message.connections:
@@ -166,7 +179,30 @@ class Tables:
             self._groups.learn(place)
         for event in message.retained:
             self._retained.observe(event)
-        self.is_told = self.is_told or (message.is_all and message.roll is None)
+        if not self.is_told and message.is_all and message.roll is None:
+            self._told_all(sender, message.is_anew)
+
+    def _told_all(self, neighbour: BrokerId, is_anew: bool) -> None:
+        if is_anew:
+            self._told_by.add(neighbour)
+            self._broker.host.set_timer((TOLD_TIMER,), TOLD_AFTER_S)
+        if not is_anew or (self._others.is_core and self._others.neighbours_of_core <= self._told_by):
+            self.count_as_told()
+
+    @property
+    def _is_anew(self) -> bool:
+        """Whether others may know what this broker has not been told; one that is the whole core knows all."""
+        return not self.is_told and bool(self._others.neighbours_of_core)
+
+    def count_as_told(self) -> None:
+        """What others that begin anew were told before is told again: more has come."""
+        if not self.is_told:
+            self.is_told = True
+            self._broker.host.cancel_timer((TOLD_TIMER,))
+            for neighbour in sorted(self._to_tell):
+                if not self._broker.router.is_departed(neighbour):
+                    self.tell(neighbour)
+            self._to_tell.clear()
 
 
 def _slices(entries: Iterator[T]) -> Iterator[tuple[T, ...]]:
