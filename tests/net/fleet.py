@@ -57,14 +57,16 @@ class FleetClient:
     def _take(self, message: ReceivedMessage) -> None:
         self.received.append((message.payload, message.qos, message.dup))
 
-    def connect(self, at: str, *, clean: bool = False, previous: str | None = None) -> None:
+    def connect(
+        self, at: str, *, clean: bool = False, previous: str | None = None, cell: str | None = None
+    ) -> None:
         self.vanish()
         self.fleet.connections += 1
         self.number = self.fleet.connections
         self.at = BrokerId(at)
         self.fleet.machines[self.at].opened(self.number, self.fleet.clock(self.at), "test", "client")
         self.fleet.owners[self.at, self.number] = self
-        self._say(self.device.connect(clean=clean, previous=previous))
+        self._say(self.device.connect(clean=clean, previous=previous, cell=cell))
 
     def vanish(self) -> None:
         """The network drops everything that was under way; the broker may not notice for a while."""

@@ -157,12 +157,19 @@ class Network:
         brokers: int = 3,
         *,
         link_delays: Mapping[tuple[str, str], float] | None = None,
+        cells: Mapping[str, str] | None = None,
+        shows_tickets: bool = False,
         **settings: object,
     ) -> None:
-        """`link_delays`: from broker to broker, for links that differ from `delay`."""
+        """`link_delays`: from broker to broker, for links that differ from `delay`. `cells`: where clients of MQTT 5
+        say they are when they connect to a broker. `shows_tickets`: they show the last ticket that they got."""
         self.now = START
         self.delay = delay if callable(delay) else lambda: delay
         self.link_delays = link_delays or {}
+        self._cells = cells or {}
+        self._shows_tickets = shows_tickets
+        self._heard: dict[str, list[Line]] = {}
+        """Client -> its connections, if it shows tickets."""
         names = tuple(BrokerId(f"b{number}") for number in range(1, brokers + 1))
         # A hierarchy needs a tree: here the first broker is the root of the others.
         is_tree = settings.get("overlay") == "hierarchy"
@@ -224,12 +231,19 @@ class Network:
         self._lines[broker, number] = line
         self.feed(broker, lambda m: m.opened(number, self.now, "test", "client"))
         properties = Properties()
+        if self._shows_tickets and version is Version.V5:
+            before = self._heard.setdefault(client, [])
+            ticket = next((line.ticket for line in reversed(before) if line.connack is not None), "")
+            before.append(line)
+        told = [("roamq-ticket", ticket)] if ticket is not None else []
+        if broker in self._cells:
+            told.append(("roamq-cell", self._cells[broker]))
         if version is Version.V5:
             properties = Properties(
                 session_expiry_interval=expiry,
                 receive_maximum=receive_maximum,
                 topic_alias_maximum=topic_alias_maximum,
-                user_properties=() if ticket is None else (("roamq-ticket", ticket),),
+                user_properties=tuple(told),
             )
         connect = Connect(
             version=version, client_id=client, clean_start=clean, will=will, properties=properties

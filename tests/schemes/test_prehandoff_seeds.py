@@ -10,7 +10,7 @@ import pytest
 from roamq.sim.scenario import Simulation, load_scenario
 from tests.support.rough_rides import findings
 from tests.support.rough_rides import ride as rough_ride
-from tests.support.street_rides import forgetful_ride, ride
+from tests.support.street_rides import forgetful_ride, ride, told_ride
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +21,13 @@ BATCH = 60
 def test_street_rides_lose_repeat_reorder_and_leave_behind_nothing(first: int) -> None:
     for number in range(first, first + BATCH):
         assert findings(ride(number)) == {}, f"replay: tests.support.street_rides.ride({number})"
+
+
+@pytest.mark.parametrize("first", range(0, 3 * BATCH, BATCH))
+def test_servers_that_tell_what_was_read_lose_repeat_reorder_and_leave_behind_nothing(first: int) -> None:
+    for number in range(first, first + BATCH):
+        found = findings(told_ride(number))
+        assert found == {}, f"replay: tests.support.street_rides.told_ride({number})"
 
 
 def test_the_rides_meet_every_case() -> None:

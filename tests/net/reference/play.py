@@ -29,6 +29,7 @@ from roamq.net.clients.mqtt.codec import (
     Version,
     Will,
 )
+from tests.net.borders import CELLS, options_for
 from tests.net.network import Line, Network
 from tests.net.reference.actions import CLIENTS, FOREVER, Action
 from tests.net.reference.model import EMPTY, GROUP, Message, Model, Options, ReferenceWill, Seen, matches
@@ -74,7 +75,11 @@ def simulated(
         names = [f"b{number}" for number in range(1, brokers + 1)]
         delays = {way: random.choice((0.0, 0.001, 0.06)) for way in permutations(names, 2)}
     delay = lambda: random.choice((0.0, 0.001, 0.02, 0.04))  # noqa: E731
-    return Network(scheme, delay, brokers, overlay=overlay, link_delays=delays)
+    given: dict[str, Any] = {}
+    if scheme == "prehandoff" and not is_plain:
+        # Clients are at home everywhere, and every other broker expects them.
+        given = {"cells": CELLS, "scheme_options": options_for(brokers), "shows_tickets": seed % 3 > 0}
+    return Network(scheme, delay, brokers, overlay=overlay, link_delays=delays, **given)
 
 
 class Play:
