@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from roamq import __version__
+from roamq.cli.output import is_text
 from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError, RoamqError
 
@@ -150,6 +151,9 @@ class LazyGroup(click.Group):
                 ) from error
             if isinstance(error, OSError) and _is_typed(error.filename, ctx.meta[TYPED]):
                 raise UserError(f"{error.filename}: {error.strerror}") from error
+            strange = [word for word in ctx.meta[TYPED] if not is_text(word)]
+            if isinstance(error, UnicodeEncodeError) and strange:
+                raise UserError(f"{strange[0]!r}: has bytes that are not UTF-8; write it as text") from error
             if isinstance(error, OSError) and error.errno in NO_ROOM:
                 raise UserError(_no_room(error)) from error
             hint = "" if ctx.params.get("debug") else " (`roamq --debug ...` shows where)"
