@@ -1,15 +1,23 @@
-"""`python -m benchmarks.identify_pro`: find the parameters that [PRO] leaves open and that fit Table 2 RND and Fig. 6.
+"""`python -m benchmarks.identify_pro`: find values for what [PRO] does not print, so that our runs show what it prints.
 
-Runs waves of short simulations as one Spark campaign, which is resumed where it was left, and prints the closest sets
-of each with their distance; with `--write`, the accepted sets go into the table that `roamq reproduce PRO` judges over.
-The sets of the table are run first, and later waves look around them as well as elsewhere; the last one looks at every
-combination of the choices.
+A *set* has a value for each parameter that the paper leaves open. A set is accepted if short simulations with it come
+near enough to Table 2 (RND) and Fig. 6 of the paper. The command runs sets in waves:
+
+1. the sets of the table that `roamq reproduce PRO` uses,
+2. `--first` sets that are spread over all that is possible,
+3. `--next` sets that promise most after what was seen, far apart from each other; once for each `--next`,
+4. for every combination of the parameters that are a yes or a no, the set that promises most.
+
+It prints the closest sets of each wave with their distance. `--write` puts accepted sets into the table. All runs are
+one Spark campaign: a command that was stopped goes on where it was.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roamq.pipeline.campaign import read_campaign, run_campaign
 from roamq.pipeline.results import per_run
@@ -29,18 +37,26 @@ from roamq.reproduce.pro_identify import (
 from roamq.reproduce.pro_prior import ParameterSet
 from roamq.reproduce.pro_sets import TABLE, named_sets
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--first", type=int, default=32, help="sets of the first wave, which fills the prior")
     parser.add_argument(
-        "--next", type=int, action="append", help="sets of each further wave; may be repeated"
+        "--first", type=int, default=32, help="sets that are spread over all that is possible"
+    )
+    parser.add_argument(
+        "--next",
+        type=int,
+        action="append",
+        help="sets of a further wave; may be repeated (three waves of 10)",
     )
     parser.add_argument("--out", type=Path, default=Path("identify-out"), help="folder of the campaign")
     parser.add_argument(
-        "--keep", type=int, default=6, help="accepted sets that are written: some that are far apart"
+        "--keep", type=int, default=6, help="how many accepted sets --write takes, far apart from each other"
     )
     parser.add_argument(
         "--check", action="store_true", help=f"run no waves, but the sets of {TABLE.name}, in short runs"
@@ -61,14 +77,7 @@ def main(argv: list[str]) -> int:
                 sets = [pro_prior.at(point) for point in pro_prior.designed(count)]
             else:
                 sets = next_wave(known, count, seed=number)
-            populations = (200,) if number == 1 else (10, 100, 200)
-            jobs = {index: short_jobs(chosen, populations) for index, chosen in enumerate(sets)}
-            every = [job for some in jobs.values() for job in some]
-            run_campaign(
-                spark, every, options.out, progress=lambda done, of: print(f"{done}/{of}", file=sys.stderr)
-            )
-            rows = per_run(read_campaign(spark, options.out, [job.run_id for job in every]), METRICS)
-            found = [(sets[index], figures_of(rows, some)) for index, some in jobs.items()]
+            found = simulated(spark, sets, (200,) if number == 1 else (10, 100, 200), options.out)
             known += found
             accepted = sum(is_accepted(figures) for _, figures in found)
             print(f"{f'wave {number}' if number else 'the table'}: {len(sets)} sets, {accepted} accepted")
@@ -81,6 +90,17 @@ def main(argv: list[str]) -> int:
         TABLE.write_text(json.dumps(kept, indent=2) + "\n")
         print(f"{len(kept)} sets written to {TABLE.name}")
     return 0 if fitting else 1
+
+
+def simulated(
+    spark: "SparkSession", sets: Sequence[ParameterSet], populations: tuple[int, ...], out: Path
+) -> list[tuple[ParameterSet, Figures]]:
+    """Run each set with so many clients, unless the campaign has that run already; the figures that came of it."""
+    jobs = {index: short_jobs(chosen, populations) for index, chosen in enumerate(sets)}
+    every = [job for some in jobs.values() for job in some]
+    run_campaign(spark, every, out, progress=lambda done, of: print(f"{done}/{of}", file=sys.stderr))
+    rows = per_run(read_campaign(spark, out, [job.run_id for job in every]), METRICS)
+    return [(sets[index], figures_of(rows, some)) for index, some in jobs.items()]
 
 
 def is_accepted(figures: Figures) -> bool:

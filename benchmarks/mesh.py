@@ -1,12 +1,13 @@
-"""What it costs clients of one broker that the broker has neighbours: processor time of all brokers for each delivery.
+"""What neighbours cost a broker whose clients do not need them: processor time of all brokers for each delivery.
 
     python -m benchmarks mesh [--brokers 1 3 6] [--seconds 2] [--rounds 3]
 
-Publishers and subscribers are all at the first broker of a full mesh, under the three loads of `roamq bench
-throughput`, at QoS 0 and 1. Networks of so many broker processes take turns in one run, with routing by interest and
-with flooding. Under routing by interest nobody else wants these messages, so they stay where they are; flooding sends
-each to every broker. `x one broker` is the processor time of all brokers together, against that of a broker without
-neighbours. What a network costs while nothing happens is in it: on a busy machine, where few messages come, it shows.
+All publishers and subscribers are at the first broker of a full mesh, under the three loads of `roamq bench
+throughput`, at QoS 0 and 1. One run measures networks of each size in turns, with routing by interest and with
+flooding. Under routing by interest no other broker wants these messages, so they stay at the first; flooding sends
+each message to every broker. `x one broker` is the processor time of all brokers together, divided by that of a broker
+without neighbours. It includes what a network costs while nothing happens: on a busy machine, where few messages are
+delivered, that is a large part.
 """
 
 import argparse
@@ -25,7 +26,7 @@ OVERLAYS: Final = ("interest", "flooding")
 
 
 def network(brokers: int, overlay: str) -> BenchBroker:
-    """So many brokers without a journal; the load comes to the first."""
+    """A network of so many brokers without a journal. The load comes to the first broker."""
 
     def start(folder: Path) -> tuple[list[str], int]:
         path = folder / "network.toml"
@@ -37,12 +38,15 @@ def network(brokers: int, overlay: str) -> BenchBroker:
 
 
 def name_of(brokers: int, overlay: str) -> str:
+    """What a network is called in the results."""
     return "1, alone" if brokers == 1 else f"{brokers}, {overlay}"
 
 
 def main(argv: list[str]) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks mesh", description=__doc__)
-    parser.add_argument("--brokers", type=int, nargs="+", default=[1, 3, 6], help="sizes of the mesh")
+    parser.add_argument(
+        "--brokers", type=int, nargs="+", default=[1, 3, 6], help="how many brokers a mesh has"
+    )
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(argv)
@@ -59,6 +63,7 @@ def main(argv: list[str]) -> dict[str, object]:
 
 
 def _shown(one: Result, results: Sequence[Result]) -> dict[str, float]:
+    """Print a row of the table, and return its numbers."""
     alone = next(r for r in results if r.broker == name_of(1, "") and r[1:3] == one[1:3])
     times = one.cpu_us / alone.cpu_us
     print(

@@ -1,7 +1,9 @@
 """The frame of the command line: fast help, one clear line for what a person got wrong, exit codes."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 from roamq.cli import main
 from roamq.cli.groups import first_sentence
 from roamq.core.errors import ConfigError
+from roamq.net.ops.local import local_network
 
 
 def test_help_lists_commands_without_importing_spark() -> None:
@@ -74,6 +77,19 @@ def test_a_bug_is_a_short_line_and_debug_shows_where(monkeypatch: pytest.MonkeyP
     )
     assert debug.exit_code == 1
     assert "Traceback (most recent call last)" in debug.stderr
+
+
+@pytest.mark.parametrize("words", [("password", "--password"), ("where",), ("kick",)], ids=" ".join)
+def test_a_word_that_is_not_utf_8_is_named(words: tuple[str, ...], tmp_path: Path) -> None:
+    word = os.fsdecode(b"car-\xff")
+    path = tmp_path / "network.toml"
+    path.write_text(local_network(1))
+    more = [] if words[0] == "password" else [str(path)]
+
+    result = CliRunner().invoke(main.cli, [*words, word, *more])
+
+    assert result.exit_code == 2
+    assert result.output == "roamq: 'car-\\udcff': has bytes that are not UTF-8; write it as text\n"
 
 
 def test_ctrl_c_ends_with_130_and_says_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:

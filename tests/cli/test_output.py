@@ -1,8 +1,11 @@
-"""Tables on a terminal."""
+"""Tables on a terminal, and JSON for programs."""
+
+import json
+import os
 
 import pytest
 
-from roamq.cli.output import column_widths, print_table
+from roamq.cli.output import column_widths, print_json, print_table
 
 COLUMNS = ["", "scheme", "lost %", "twice %", "wait ms", "late ms", "MB", "MB s", "price"]
 WIDEST = [
@@ -52,3 +55,13 @@ def test_a_table_that_is_too_wide_breaks_no_word(
 def test_columns_share_the_width_of_the_terminal(width: int, widths: list[int] | None) -> None:
     lines = [["north", "two and one more"], ["b", "one"]]
     assert column_widths(lines, width, blanks=3) == widths
+
+
+def test_json_is_text_whatever_a_file_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    name = os.fsdecode(b"caf\xc3\xa9-\xff")
+    print_json({"file": name})
+    written = capsys.readouterr().out
+
+    assert json.loads(written.encode()) == {"file": name}
+    print_json({"file": "café"})
+    assert "café" in capsys.readouterr().out

@@ -26,11 +26,11 @@ from tests.net.dead import Ride as DeadRide
 from tests.net.growing import GrowingFleet
 
 DEPARTING = ("standard", "proactive", "logging")
-"""Schemes under which brokers leave, and begin anew."""
+"""The schemes under which brokers can leave, and can start with empty folders."""
 SCHEMES = (*DEPARTING, "prefetching", "prehandoff")
 OVERLAYS = ("interest", "flooding")
 NAMES = ("a", "m", "z")
-"""Of brokers that join."""
+"""Names for brokers that join."""
 
 
 class Ride(DeadRide):
@@ -73,7 +73,7 @@ class Ride(DeadRide):
             self.count[kind] += 1
 
     def _do(self, kind: str) -> bool:
-        """Whether there was something to do."""
+        """Let something of this kind happen; False if nothing of the kind can happen now."""
         fleet = self.fleet
         up = [name for name in fleet.core if name in fleet.serving]
         match kind:
@@ -105,11 +105,12 @@ class Ride(DeadRide):
         return True
 
     def _edit_file(self, scheme: str) -> None:
-        self.fleet.scheme = scheme  # of brokers that join
+        """An operator names another scheme in the file of the network; each broker reads it at a time of its own."""
+        self.fleet.scheme = scheme  # brokers that join have the new file
         self.told = dict.fromkeys(self.fleet.machines, scheme)
 
     def _read_file(self, name: BrokerId) -> None:
-        """A broker that is dead reads it when it starts, which is before all else."""
+        """A broker reloads the file. A dead one does so when it starts, before anything else."""
         scheme = self.told.pop(name)
         machine = self.fleet.machines.get(name)
         if machine is not None and machine.settings.scheme != scheme:
@@ -126,7 +127,7 @@ class Ride(DeadRide):
 
 
 def ride(seed: int) -> tuple[int, Counter[str], str | None]:
-    """The seed, what happened, and what went wrong."""
+    """Ride once; returns the seed, what happened how often, and what went wrong, if anything did."""
     try:
         one = Ride(seed)
         checked = one.check()
@@ -137,7 +138,7 @@ def ride(seed: int) -> tuple[int, Counter[str], str | None]:
 
 
 def all_rides(seeds: range, processes: int) -> Iterator[tuple[int, Counter[str], str | None]]:
-    """In the order of their seeds."""
+    """The results of all rides, in the order of their seeds."""
     if processes == 1:
         yield from map(ride, seeds)
         return

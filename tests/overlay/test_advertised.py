@@ -3,17 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roamq.core.context import Epoch
-from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
 from roamq.overlay.interest import ByInterest
 from roamq.overlay.messages import Echo, Marker, SubscribeFrom
 from roamq.overlay.topology import Topology
-from roamq.schemes.messages.handover import Release
-from tests.overlay.test_interest import ROUTERS, Wants
 from tests.overlay.test_topology import connected_graphs
 from tests.support.events import event
 from tests.support.overlay_net import OverlayNet
+from tests.support.wants import ROUTERS, Change, Wants, changes_of
 
 TOPICS = ("a/1", "a/2", "b", "c/1/x")
 DECLARED = st.sampled_from(
@@ -29,7 +27,7 @@ FILTERS = [
     Filter("c/1/x", "x < 3"),
     Filter("a/1", None, "team"),
 ]
-CHANGES = st.lists(st.tuples(st.integers(0, 6), st.sampled_from(FILTERS)), max_size=25)
+CHANGES = changes_of(FILTERS)
 
 
 @st.composite
@@ -48,15 +46,10 @@ class LocalWants(Wants):
         declared = self.net.topology.publishes.get(broker, (Filter("#"),))
         return [topic for topic in TOPICS if any(one.covers(Filter(topic)) for one in declared)]
 
-    def publish(self, broker: BrokerId, x: int) -> Event:
-        """On the next topic that is allowed there; on one that no filter here matches if none is."""
+    def topic(self, broker: BrokerId, number: int, x: int) -> str:
+        """The next one that is allowed there; one that no filter here matches if none is."""
         allowed = self.allowed(broker)
-        number = self.published[broker] = self.published.get(broker, 0) + 1
-        made = event(
-            number, origin=broker, topic=allowed[number % len(allowed)] if allowed else "$nowhere", x=x
-        )
-        self.net.publish(broker, made)
-        return made
+        return allowed[number % len(allowed)] if allowed else "$nowhere"
 
 
 def senders(topology: Topology, filter: Filter) -> set[BrokerId]:
@@ -71,31 +64,22 @@ def senders(topology: Topology, filter: Filter) -> set[BrokerId]:
 
 @given(advertising_graphs(), CHANGES, st.integers(0, 1000))
 def test_an_event_goes_where_it_is_wanted_and_nowhere_else(
-    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+    topology: Topology, changes: list[Change], seed: int
 ) -> None:
     net = OverlayNet(topology, ByInterest, seed)
     wants = LocalWants(net)
-    for change in changes:
-        wants.change(*change)
-        for _ in range(net.rng.randrange(4)):
-            net.step()
-    net.settle()
-    events = wants.publish_everywhere()
-    net.settle()
+    wants.change_all(changes)
 
-    wants.check(events)
+    wants.check(wants.settled_events())
 
 
 @given(advertising_graphs(), CHANGES, st.integers(0, 1000))
 def test_nobody_is_asked_for_what_is_not_published_there(
-    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+    topology: Topology, changes: list[Change], seed: int
 ) -> None:
     net = OverlayNet(topology, ByInterest, seed)
     wants = LocalWants(net)
-    for change in changes:
-        wants.change(*change)
-        for _ in range(net.rng.randrange(4)):
-            net.step()
+    wants.change_all(changes)
     net.settle()
 
     names = sorted(topology.core)
@@ -108,24 +92,15 @@ def test_nobody_is_asked_for_what_is_not_published_there(
 
 @given(advertising_graphs(), CHANGES, st.integers(0, 1000))
 def test_nothing_is_left_when_nobody_wants_anything(
-    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+    topology: Topology, changes: list[Change], seed: int
 ) -> None:
     net = OverlayNet(topology, ByInterest, seed)
     wants = LocalWants(net)
-    for change in changes:
-        wants.change(*change)
-        for _ in range(net.rng.randrange(4)):
-            net.step()
-    for number, broker in enumerate(topology.brokers):
-        for filter in list(wants.filters[broker]):
-            wants.change(number, filter)
+    wants.change_all(changes)
+    wants.end_all()
     net.settle()
 
-    for router in net.routers.values():
-        assert isinstance(router, ByInterest)
-        assert not any(router._asked.values())
-        assert not any(router._sent.values())
-        assert not len(router._index)
+    wants.check_nothing_is_left()
 
 
 @given(
@@ -138,56 +113,16 @@ def test_nothing_is_left_when_nobody_wants_anything(
 )
 def test_what_the_new_broker_does_not_get_the_old_one_has_when_the_fence_has_passed(
     topology: Topology,
-    changes: list[tuple[int, Filter]],
+    changes: list[Change],
     filters: list[Filter],
     ends: tuple[int, int],
     seed: int,
     kind: type[ByInterest],
 ) -> None:
     """The theorem of docs/interest.md where markers go only to partings of origins that may publish what matches."""
-    net = OverlayNet(topology, kind, seed)
-    wants = LocalWants(net)
-    old, new = wants.broker(ends[0]), wants.broker(ends[1])
-    rng = net.rng
-    for filter in filters:
-        net.routers[old].subscribe(filter)
-    net.settle()
-    busy = iter(changes)
+    wants = LocalWants(OverlayNet(topology, kind, seed))
 
-    def go_on(steps: int) -> None:
-        for _ in range(steps):
-            wants.publish(wants.broker(rng.randrange(7)), rng.randrange(8))
-            if (change := next(busy, None)) is not None:
-                wants.change(*change)
-            for _ in range(rng.randrange(5)):
-                net.step()
-
-    go_on(rng.randrange(6))
-    before = len(net.arrived[new])
-    for filter in filters:
-        net.routers[new].subscribe(filter)
-    fence = net.routers[new].fence(old, filters)
-    release = Release(client=ClientId("c"), epoch=Epoch(1.0, new), new_broker=new, fence=fence)
-    if old == new:
-        net.told[old].append(release)
-    else:
-        net.routers[new].unicast(old, release)
-    has_passed = net.routers[old].passed
-    while not net.told[old] or not has_passed(fence):
-        assert net.step(), "the fence never passes"
-        if rng.random() < 0.3:
-            go_on(1)
-    held = set(net.arrived[old])
-    for filter in filters:
-        net.routers[old].unsubscribe(filter)
-    go_on(rng.randrange(6))
-    net.settle()
-
-    stored = set(net.arrived[new][before:])
-    for events in net.arrived.values():
-        for made in events:
-            is_wanted = any(filter.matches(made) for filter in filters)
-            assert not is_wanted or made in held or made in stored, f"{made.id} {made.topic} is lost"
+    assert wants.lost_in_a_move(filters, ends, changes, names_filters=True) == []
 
 
 @given(advertising_graphs(), st.sampled_from(FILTERS[:7]), st.tuples(st.integers(0, 6), st.integers(0, 6)))
@@ -221,7 +156,7 @@ def test_markers_go_only_where_the_paths_of_an_origin_part_that_matters(
 )
 def test_what_is_published_after_a_confirmation_reaches_the_subscriber(
     topology: Topology,
-    changes: list[tuple[int, Filter]],
+    changes: list[Change],
     filters: list[Filter],
     at: int,
     seed: int,
@@ -240,11 +175,9 @@ def test_what_is_published_after_a_confirmation_reaches_the_subscriber(
     for filter in filters:
         router.subscribe(filter)
         confirmations.append(router.confirm())
-        for _ in range(net.rng.randrange(3)):
-            net.step()
+        wants.step_at_most(2)
     wanted = net.rng.randrange(len(filters))
-    while not router.passed(confirmations[wanted]):
-        assert net.step(), "the confirmation never comes"
+    wants.wait_for_confirmation(broker, confirmations[wanted])
     events = wants.publish_everywhere()
     net.settle()
 
@@ -295,24 +228,14 @@ def test_a_confirmation_asks_only_brokers_where_something_that_matches_may_be_pu
     ROUTERS,
 )
 def test_a_broker_that_lost_its_store_learns_again_what_is_wanted(
-    topology: Topology, steps: list[int | list[tuple[int, Filter]]], seed: int, kind: type[ByInterest]
+    topology: Topology, steps: list[int | list[Change]], seed: int, kind: type[ByInterest]
 ) -> None:
     net = OverlayNet(topology, kind, seed)
     wants = LocalWants(net)
     for step in steps:
-        if isinstance(step, int):
-            net.lose_store(wants.broker(step))
-            wants.filters[wants.broker(step)] = set()
-        else:
-            for change in step:
-                wants.change(*change)
-                for _ in range(net.rng.randrange(3)):
-                    net.step()
-    net.settle()
-    events = wants.publish_everywhere()
-    net.settle()
+        wants.lose_store(step) if isinstance(step, int) else wants.change_all(step)
 
-    wants.check(events, exactly=kind is ByInterest)
+    wants.check(wants.settled_events(), exactly=kind is ByInterest)
 
 
 def test_a_member_of_a_group_is_handed_what_another_broker_does_not_publish() -> None:

@@ -6,20 +6,18 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roamq.core.context import Epoch
-from roamq.core.events import BrokerId, ClientId, Event
+from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
-from roamq.overlay.base import Router
 from roamq.overlay.flooding import Flooding
 from roamq.overlay.interest import ByInterest
 from roamq.overlay.messages import Marker, RoutingReset, RoutingTold, SubscribeFrom, UnsubscribeFrom
 from roamq.overlay.topology import Topology
 from roamq.overlay.uncovering import FIRST_GONE, GONE_AT_ONCE
-from roamq.schemes.messages.handover import Release
 from tests.overlay.test_topology import connected_graphs
 from tests.support.events import event
 from tests.support.overlay_net import OverlayNet
 from tests.support.recording_host import RecordingHost
+from tests.support.wants import ROUTERS, Change, Wants, changes_of
 
 FILTERS = [
     Filter.parse("t"),
@@ -31,68 +29,7 @@ FILTERS = [
     Filter.parse("u"),
 ]
 
-CHANGES = st.lists(st.tuples(st.integers(0, 6), st.sampled_from(FILTERS)), max_size=25)
-"""At which broker, for which filter: a subscription begins, or ends if there is one."""
-
-
-class OneByOne(ByInterest):
-    """What a filter has covered is asked for one by one, as it is where there are thousands of filters."""
-
-    uncovers_at_once = 1
-
-
-ROUTERS = st.sampled_from([ByInterest, OneByOne])
-
-
-class Wants:
-    """What somebody wants at each broker of a net, and what each should get."""
-
-    def __init__(self, net: OverlayNet) -> None:
-        self.net = net
-        self.filters: dict[BrokerId, set[Filter]] = {broker: set() for broker in net.topology.brokers}
-        self.published: dict[BrokerId, int] = {}
-
-    def change(self, number: int, filter: Filter) -> None:
-        broker = self.broker(number)
-        router, wanted = self.net.routers[broker], self.filters[broker]
-        if filter in wanted:
-            wanted.remove(filter)
-            router.unsubscribe(filter)
-        else:
-            wanted.add(filter)
-            router.subscribe(filter)
-
-    def broker(self, number: int) -> BrokerId:
-        return self.net.topology.brokers[number % len(self.net.topology.brokers)]
-
-    def publish(self, broker: BrokerId, x: int) -> Event:
-        self.published[broker] = self.published.get(broker, 0) + 1
-        made = event(self.published[broker], origin=broker, topic="u" if x == 8 else "t", x=x)
-        self.net.publish(broker, made)
-        return made
-
-    def wants(self, broker: BrokerId, made: Event) -> bool:
-        return any(filter.matches(made) for filter in self.filters[broker])
-
-    def publish_everywhere(self) -> list[Event]:
-        return [self.publish(broker, x) for broker in self.net.topology.brokers for x in range(9)]
-
-    def check(self, events: list[Event], *, exactly: bool = True) -> None:
-        """Each broker that wants an event, or is on the way to one that does, has it once and in order; `exactly`: and
-        no other broker has it."""
-        paths = self.net.topology.unique_paths
-        for broker in self.net.topology.brokers:
-            got = [e for e in self.net.arrived[broker] if e in events]
-            for origin in self.net.topology.brokers:
-                sequences = [e.id.sequence for e in got if e.id.origin == origin]
-                assert sequences == sorted(set(sequences)), f"{broker} saw {sequences} of {origin}"
-        for made in events:
-            wanting = [b for b in self.net.topology.brokers if self.wants(b, made)]
-            reached = {b for b in self.net.topology.brokers if made in self.net.arrived[b]}
-            on_the_way = {made.id.origin, *(v for b in wanting for v in paths.path(made.id.origin, b))}
-            assert reached == on_the_way if exactly else reached >= on_the_way, (
-                f"{made.id} {made.attributes} is wanted at {wanting}"
-            )
+CHANGES = changes_of(FILTERS)
 
 
 @given(connected_graphs())
@@ -110,34 +47,23 @@ def test_chosen_paths_are_shortest_alike_both_ways_and_in_parts(topology: Topolo
 
 @given(connected_graphs(), CHANGES, st.integers(0, 1000))
 def test_an_event_goes_where_it_is_wanted_and_nowhere_else(
-    topology: Topology, changes: list[tuple[int, Filter]], seed: int
+    topology: Topology, changes: list[Change], seed: int
 ) -> None:
     net = OverlayNet(topology, ByInterest, seed)
     wants = Wants(net)
-    for change in changes:
-        wants.change(*change)
-        for _ in range(net.rng.randrange(4)):
-            net.step()
-    net.settle()
-    events = wants.publish_everywhere()
-    net.settle()
+    wants.change_all(changes)
 
-    wants.check(events)
+    wants.check(wants.settled_events())
 
 
 @given(connected_graphs(), CHANGES, st.integers(0, 1000), ROUTERS)
 def test_nothing_is_left_when_nobody_wants_anything(
-    topology: Topology, changes: list[tuple[int, Filter]], seed: int, kind: type[ByInterest]
+    topology: Topology, changes: list[Change], seed: int, kind: type[ByInterest]
 ) -> None:
     net = OverlayNet(topology, kind, seed)
     wants = Wants(net)
-    for change in changes:
-        wants.change(*change)
-        for _ in range(net.rng.randrange(4)):
-            net.step()
-    for number, broker in enumerate(topology.brokers):
-        for filter in list(wants.filters[broker]):
-            wants.change(number, filter)
+    wants.change_all(changes)
+    wants.end_all()
     net.settle()
     while any(router._put_offs for router in net.routers.values()):  # type: ignore[attr-defined]
         # Nobody wants an event, and it comes all the same: that ends what makes it come.
@@ -146,16 +72,12 @@ def test_nothing_is_left_when_nobody_wants_anything(
         net.settle()
         assert sum(map(len, net.arrived.values())) > arrived + len(made)
 
-    for router in net.routers.values():
-        assert isinstance(router, ByInterest)
-        assert not any(router._asked.values())
-        assert not any(router._sent.values())
-        assert not len(router._index)
+    wants.check_nothing_is_left()
 
 
 @given(connected_graphs(), CHANGES, st.integers(0, 1000), ROUTERS)
 def test_brokers_get_no_less_than_under_flooding_while_wants_stay(
-    topology: Topology, changes: list[tuple[int, Filter]], seed: int, kind: type[ByInterest]
+    topology: Topology, changes: list[Change], seed: int, kind: type[ByInterest]
 ) -> None:
     """Subscriptions that have settled hold while others come and go in the middle of traffic."""
     net, flood = OverlayNet(topology, kind, seed), OverlayNet(topology, Flooding, seed)
@@ -191,64 +113,16 @@ def test_brokers_get_no_less_than_under_flooding_while_wants_stay(
 )
 def test_what_the_new_broker_does_not_get_the_old_one_has_when_the_fence_has_passed(
     topology: Topology,
-    changes: list[tuple[int, Filter]],
+    changes: list[Change],
     filter: Filter,
     ends: tuple[int, int],
     seed: int,
     kind: type[ByInterest],
 ) -> None:
     """The theorem of docs/interest.md, with traffic and other subscriptions that change all the time."""
-    net = OverlayNet(topology, kind, seed)
-    wants = Wants(net)
-    old, new = wants.broker(ends[0]), wants.broker(ends[1])
-    rng = net.rng
-    net.routers[old].subscribe(filter)
-    net.settle()
-    busy = iter(changes)
+    wants = Wants(OverlayNet(topology, kind, seed))
 
-    def go_on(steps: int) -> None:
-        for _ in range(steps):
-            wants.publish(wants.broker(rng.randrange(7)), rng.randrange(8))
-            if (change := next(busy, None)) is not None:
-                wants.change(*change)
-            for _ in range(rng.randrange(5)):
-                net.step()
-
-    go_on(rng.randrange(6))
-    before = len(net.arrived[new])
-    net.routers[new].subscribe(filter)
-    release_to(net, old, new)
-    has_passed = net.routers[old].passed
-    while not net.told[old] or not has_passed(fence_of(net, old)):
-        assert net.step(), "the fence never passes"
-        if rng.random() < 0.3:
-            go_on(1)
-    held = set(net.arrived[old])
-    net.routers[old].unsubscribe(filter)
-    go_on(rng.randrange(6))
-    net.settle()
-
-    stored = set(net.arrived[new][before:])
-    for events in net.arrived.values():
-        for made in events:
-            assert not filter.matches(made) or made in held or made in stored, f"{made.id} is lost"
-
-
-def release_to(net: OverlayNet, old: BrokerId, new: BrokerId) -> None:
-    if old == new:
-        net.told[old].append(release(net.routers[new], old, new))
-    else:
-        net.routers[new].unicast(old, release(net.routers[new], old, new))
-
-
-def release(router: Router, old: BrokerId, new: BrokerId) -> Release:
-    return Release(client=ClientId("c"), epoch=Epoch(1.0, new), new_broker=new, fence=router.fence(old))
-
-
-def fence_of(net: OverlayNet, old: BrokerId) -> dict[BrokerId, int]:
-    message = net.told[old][-1]
-    assert isinstance(message, Release)
-    return dict(message.fence)
+    assert wants.lost_in_a_move([filter], ends, changes, names_filters=False) == []
 
 
 @given(
@@ -261,7 +135,7 @@ def fence_of(net: OverlayNet, old: BrokerId) -> dict[BrokerId, int]:
 )
 def test_what_is_published_after_the_confirmation_reaches_the_subscriber(
     topology: Topology,
-    changes: list[tuple[int, Filter]],
+    changes: list[Change],
     filter: Filter,
     at: int,
     seed: int,
@@ -275,9 +149,7 @@ def test_what_is_published_after_the_confirmation_reaches_the_subscriber(
         wants.change(*change)
         net.step()
     router.subscribe(filter)
-    confirmation = router.confirm()
-    while not router.passed(confirmation):
-        assert net.step(), "the confirmation never comes"
+    wants.wait_for_confirmation(broker, router.confirm())
     events = wants.publish_everywhere()
     net.settle()
 
@@ -291,24 +163,14 @@ def test_what_is_published_after_the_confirmation_reaches_the_subscriber(
     ROUTERS,
 )
 def test_a_broker_that_lost_its_store_learns_again_what_is_wanted(
-    topology: Topology, steps: list[int | list[tuple[int, Filter]]], seed: int, kind: type[ByInterest]
+    topology: Topology, steps: list[int | list[Change]], seed: int, kind: type[ByInterest]
 ) -> None:
     net = OverlayNet(topology, kind, seed)
     wants = Wants(net)
     for step in steps:
-        if isinstance(step, int):
-            net.lose_store(wants.broker(step))
-            wants.filters[wants.broker(step)] = set()
-        else:
-            for change in step:
-                wants.change(*change)
-                for _ in range(net.rng.randrange(3)):
-                    net.step()
-    net.settle()
-    events = wants.publish_everywhere()
-    net.settle()
+        wants.lose_store(step) if isinstance(step, int) else wants.change_all(step)
 
-    wants.check(events, exactly=kind is ByInterest)
+    wants.check(wants.settled_events(), exactly=kind is ByInterest)
 
 
 @given(connected_graphs(), st.lists(st.integers(0, 6), min_size=1, max_size=4), st.integers(0, 1000))

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from roamq import __version__
+from roamq.cli.output import is_text
 from roamq.cli.suggest import did_you_mean
 from roamq.core.errors import ConfigError, RoamqError
 
@@ -29,7 +30,7 @@ COMMANDS = {
     "where": "Show where a client is, and what waits for it.",
     "trace": "Follow a message, a client or a topic through the records.",
     "kick": "End the connection of a client; its session stays.",
-    "reload": "Let brokers read users and access rules again.",
+    "reload": "Let brokers read users, access rules, schemes and links again.",
     "drain": "Move clients and sessions away from a running broker.",
     "join": "Let a new broker enter a running network.",
     "leave": "Let a broker hand everything over, leave the network and end.",
@@ -150,6 +151,9 @@ class LazyGroup(click.Group):
                 ) from error
             if isinstance(error, OSError) and _is_typed(error.filename, ctx.meta[TYPED]):
                 raise UserError(f"{error.filename}: {error.strerror}") from error
+            strange = [word for word in ctx.meta[TYPED] if not is_text(word)]
+            if isinstance(error, UnicodeEncodeError) and strange:
+                raise UserError(f"{strange[0]!r}: has bytes that are not UTF-8; write it as text") from error
             if isinstance(error, OSError) and error.errno in NO_ROOM:
                 raise UserError(_no_room(error)) from error
             hint = "" if ctx.params.get("debug") else " (`roamq --debug ...` shows where)"

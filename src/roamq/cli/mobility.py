@@ -8,6 +8,7 @@ import click
 from roamq.cli.options import (
     ABOVE_0,
     FROM_0,
+    F,
     conf_option,
     json_option,
     overrides_of,
@@ -26,6 +27,26 @@ OPTIONS = {
     "flows": ("duration_s",),
     "risk": ("known", "bin_s"),
 }
+
+
+def trace_options(command: F) -> F:
+    """`--traces`, `--format`, `--mapping`, `--set`: what is read, and how."""
+    for option in (
+        click.option(
+            "--set", "pairs", multiple=True, metavar="RULE=VALUE", help="Set a cleaning rule; repeatable."
+        ),
+        click.option(
+            "--mapping",
+            type=click.Path(dir_okay=False, exists=True, path_type=Path),
+            help="A TOML file that names the columns of the traces, instead of --format.",
+        ),
+        click.option(
+            "--format", "format_name", metavar="NAME", help="Format of the traces, such as gps or sumo."
+        ),
+        click.option("--traces", metavar="PATH", required=True, help="A file or folder."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command("mobility")
@@ -95,13 +116,7 @@ def mobility(
 
 @click.command("pseudonymise")
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--traces", metavar="PATH", required=True, help="A file or folder.")
-@click.option("--format", "format_name", metavar="NAME", help="Format of the traces.")
-@click.option(
-    "--mapping",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="A TOML file that names the columns of the traces, instead of --format.",
-)
+@trace_options
 @click.option(
     "--key-file",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
@@ -115,7 +130,6 @@ def mobility(
     show_default=True,
     help="Cut times to multiples of so many seconds.",
 )
-@click.option("--set", "pairs", multiple=True, metavar="RULE=VALUE", help="Set a cleaning rule; repeatable.")
 @spark_options
 @conf_option
 def pseudonymise(
@@ -162,13 +176,7 @@ def pseudonymise(
 
 @click.command("positions")
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--traces", metavar="PATH", required=True, help="A file or folder.")
-@click.option("--format", "format_name", metavar="NAME", help="Format of the traces, such as gps or sumo.")
-@click.option(
-    "--mapping",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="A TOML file that names the columns of the traces, instead of --format.",
-)
+@trace_options
 @click.option(
     "--begin-s",
     type=FROM_0,
@@ -177,7 +185,6 @@ def pseudonymise(
     help="Begin so many seconds after the first position.",
 )
 @click.option("--seconds", type=ABOVE_0, help="Last so long.  [default: all]")
-@click.option("--set", "pairs", multiple=True, metavar="RULE=VALUE", help="Set a cleaning rule; repeatable.")
 @spark_options
 @conf_option
 def positions(

@@ -13,7 +13,20 @@ WIDTH_ELSEWHERE = 140
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+    """Print a value as JSON in UTF-8. The name of a file may have bytes that are none: they are written as escapes."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    if not is_text(text):
+        text = json.dumps(value, indent=2, allow_nan=False, default=str)
+    click.echo(text)
+
+
+def is_text(word: str) -> bool:
+    """Whether a word can be written in UTF-8. One that was typed, or is the name of a file, may have other bytes."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def print_table(

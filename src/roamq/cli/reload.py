@@ -15,7 +15,7 @@ from roamq.core.errors import RoamqError
 @click.argument("network", default="network.toml", metavar="[NETWORK]", type=click.Path(path_type=Path))
 @json_option
 def command(network: Path, as_json: bool) -> None:
-    """Let the brokers of NETWORK on this host read users, access rules and schemes again.
+    """Let the brokers of NETWORK on this host read users, access rules, schemes and links again.
 
     NETWORK is the configuration file [default: network.toml], with the operators' token. A file with a mistake changes
     nothing. Users who are gone, or have another password, are cut; subscriptions that are no longer allowed end.

@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -10,6 +11,11 @@ from roamq.cli.output import print_json, print_table
 from roamq.cli.progress import progress
 from roamq.core.errors import ConfigError
 from roamq.models.tariff import Tariff
+
+if TYPE_CHECKING:
+    from roamq.pipeline.jobs import Job
+    from roamq.pipeline.model_check import SchemeCheck
+    from roamq.pipeline.schemas import RunRow, SummaryRow
 
 
 @click.command()
@@ -99,15 +105,7 @@ def command(
       roamq bench roaming --scheme proactive --scheme standard --pattern RND --pattern NBR
       roamq bench roaming --quick --out runs/live --tariff delay=5
     """
-    from roamq.cli.model_column import add_model, model_data
     from roamq.cli.roaming_jobs import RoamingLoad, street_jobs, testbed_jobs
-    from roamq.cli.simulate import KEY_METRICS, key_numbers
-    from roamq.pipeline.campaign import run_campaign
-    from roamq.pipeline.model_check import model_of_folder
-    from roamq.pipeline.prehandoff import prehandoff_summary
-    from roamq.pipeline.results import priced_summary_rows, rows_of, run_rows
-    from roamq.pipeline.roaming import reconnects
-    from roamq.pipeline.session import SparkSettings, open_session
 
     if streets and (patterns or faults):
         raise ConfigError(
@@ -125,46 +123,71 @@ def command(
             schemes or ("standard", "proactive"), patterns or ("NBR",), load, faults=faults is not False
         )
     )
-    with (
-        tempfile.TemporaryDirectory(prefix="roamq-roaming-") as unkept,
-        open_session(
-            SparkSettings(master="local[1]")
-        ) as spark,  # one at a time: live brokers want the machine
-        progress("roaming") as report,
-    ):
+    with tempfile.TemporaryDirectory(prefix="roamq-roaming-") as unkept:
         folder = Path(unkept) if out is None else out / "campaign"
-        campaign = run_campaign(spark, jobs, folder, progress=report)
-        numbers = priced_summary_rows(campaign, tariff or Tariff())
-        runs = run_rows(campaign)
-        waits = rows_of(campaign, reconnects)
-        expected = rows_of(campaign, prehandoff_summary) if streets else []
-        model = {}
-        if not streets:
-            report.phase("asking the model")
-            model = model_of_folder(folder)
-    failed = [run for run in runs if run.status != "ok"]
-    if as_json:
-        print_json(
-            {
-                "summary": [row._asdict() for row in numbers],
-                "reconnects": waits,
-                "prehandoff": expected,
-                "runs": [row._asdict() for row in runs],
-                "model": model_data(model),
-            }
-        )
-    else:
-        columns, rows = key_numbers(numbers)
-        if not streets:
-            columns, rows = add_model(columns, rows, model)
-        print_table(columns, rows, numeric=[*KEY_METRICS.values(), "runs"])
-        if streets:
-            print_hits(waits, expected)
-        else:
-            print_waits(waits)
+        measured = _measure(jobs, folder, tariff or Tariff(), streets=streets)
+    _show(measured, streets=streets, as_json=as_json)
+    failed = [run for run in measured.runs if run.status != "ok"]
     for run in failed:
         click.echo(f"{run.scheme}: {run.status}: {run.error}", err=True)
     raise SystemExit(1 if failed else 0)
+
+
+class RoamingResults(NamedTuple):
+    """What came of the runs, live and simulated."""
+
+    numbers: "list[SummaryRow]"
+    runs: "list[RunRow]"
+    waits: list[dict[str, object]]
+    """How long clients waited for their first message after a reconnect."""
+    expected: list[dict[str, object]]
+    """With --streets: how many handoffs found a virtual consumer."""
+    model: "dict[str, SchemeCheck]"
+    """Scheme -> what the model says of it; nothing with --streets."""
+
+
+def _measure(jobs: "list[Job]", folder: Path, tariff: Tariff, *, streets: bool) -> RoamingResults:
+    """Make the runs, one at a time: live brokers want the machine."""
+    from roamq.pipeline.campaign import run_campaign
+    from roamq.pipeline.model_check import model_of_folder
+    from roamq.pipeline.prehandoff import prehandoff_summary
+    from roamq.pipeline.results import priced_summary_rows, rows_of, run_rows
+    from roamq.pipeline.roaming import reconnects
+    from roamq.pipeline.session import SparkSettings, open_session
+
+    with open_session(SparkSettings(master="local[1]")) as spark, progress("roaming") as report:
+        campaign = run_campaign(spark, jobs, folder, progress=report)
+        numbers, runs = priced_summary_rows(campaign, tariff), run_rows(campaign)
+        waits = rows_of(campaign, reconnects)
+        if streets:
+            return RoamingResults(numbers, runs, waits, rows_of(campaign, prehandoff_summary), {})
+        report.phase("asking the model")
+        return RoamingResults(numbers, runs, waits, [], dict(model_of_folder(folder)))
+
+
+def _show(measured: RoamingResults, *, streets: bool, as_json: bool) -> None:
+    from roamq.cli.model_column import add_model, model_data
+    from roamq.cli.simulate import KEY_METRICS, key_numbers
+
+    if as_json:
+        print_json(
+            {
+                "summary": [row._asdict() for row in measured.numbers],
+                "reconnects": measured.waits,
+                "prehandoff": measured.expected,
+                "runs": [row._asdict() for row in measured.runs],
+                "model": model_data(measured.model),
+            }
+        )
+        return
+    columns, rows = key_numbers(measured.numbers)
+    if not streets:
+        columns, rows = add_model(columns, rows, measured.model)
+    print_table(columns, rows, numeric=[*KEY_METRICS.values(), "runs"])
+    if streets:
+        print_hits(measured.waits, measured.expected)
+    else:
+        print_waits(measured.waits)
 
 
 def ms(seconds: object) -> str:

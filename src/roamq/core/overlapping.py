@@ -1,6 +1,7 @@
-"""Topic filters by level, to find those that share a topic with another one without trying them all.
+"""OverlapIndex: which of many topic filters match a topic that another filter matches as well.
 
-What is found is what `topic_overlaps` says of each; a test holds the two against each other.
+It is a tree with one node for each beginning of a filter, so that a question follows the levels of the filter that is
+asked about, and not all filters. It answers as `topic_overlaps` does for each of them; a test compares the two.
 """
 
 from collections.abc import Iterable
@@ -9,19 +10,21 @@ from roamq.core.topics import Levels
 
 
 class OverlapIndex:
-    """Sets, one bit for each member, by topic filter. One node of it stands for the levels that led there."""
+    """Topic filter -> a set of members, one bit each. An object is one node, which stands for the levels that lead
+    to it."""
 
     __slots__ = ("_below", "_ends", "_next")
 
     def __init__(self) -> None:
         self._next: dict[str, OverlapIndex] = {}
-        """The next level -> the filters that go on with it; one that ends with `#` ends here."""
+        """The next level, which may be `+` or `#` -> the node of the filters that go on with it."""
         self._ends = 0
-        """Of filters that end here, without `#` or with it."""
+        """The members of the filter that ends at this node."""
         self._below = 0
-        """Of all filters that lead here."""
+        """The members of all filters that end at this node or further on."""
 
     def add(self, levels: Levels, members: int) -> None:
+        """Give these members to the filter with these levels, beside those that it has."""
         node = self
         for level in levels:
             node._below |= members
@@ -35,11 +38,11 @@ class OverlapIndex:
     def overlapping(self, levels: Levels) -> int:
         """The members of all filters that match a topic which a filter with these levels matches as well."""
         found = 0
-        nodes = [self]
+        nodes = [self]  # those whose levels overlap the levels looked at so far
         for place, level in enumerate(levels):
             following: list[OverlapIndex] = []
             for node in nodes:
-                if place and level == "#":
+                if place and level == "#":  # matches whatever follows, and nothing
                     found |= node._below
                     continue
                 for name, child in node._meeting(level):
@@ -52,18 +55,19 @@ class OverlapIndex:
             nodes = following
         for node in nodes:
             found |= node._ends
-            if "#" in node._next:  # which matches its parent as well
+            if "#" in node._next:  # `a/#` matches the topic `a` as well
                 found |= node._next["#"]._ends
         return found
 
     def _meeting(self, level: str) -> Iterable[tuple[str, "OverlapIndex"]]:
-        """The next levels that this one may be together with, and where they lead."""
+        """The next levels of this node that overlap a level of another filter, each with its node."""
         if level in ("+", "#"):
             return self._next.items()
         return [(name, self._next[name]) for name in (level, "+", "#") if name in self._next]
 
 
 def _is_apart(one: str, other: str) -> bool:
-    """At the beginning a wildcard does not stand for a level of the server [MQTT-4.7.2-1]."""
+    """Whether one of two first levels begins with `$` and the other is a wildcard, which does not match it
+    [MQTT-4.7.2-1]."""
     wild = ("+", "#")
     return (one[:1] == "$" and other in wild) or (other[:1] == "$" and one in wild)

@@ -1,7 +1,8 @@
-"""What live brokers store, and what they put on their links: asked of them now and then, as operators' programs do.
+"""Asks live brokers every few seconds how much they store and how much they have sent over their links.
 
-The answers become the records that a simulated run writes, `buffer` and `traffic`, so that the same queries say what
-memory and traffic cost. What a broker sent after it was last asked is not counted if it is killed.
+It reads `/metrics`, as operators' programs do. The answers become records of the kinds `buffer` and `traffic`, which a
+simulated run writes as well, so that the same queries say what memory and traffic cost. If a broker is killed, what it
+sent after it was last asked is not counted.
 """
 
 import asyncio
@@ -24,11 +25,12 @@ _SENT = {
     ("roamq_link_sent_messages_total", "passed_on"): 1,
     ("roamq_link_sent_bytes_total", None): 2,
 }
-"""Counters of a broker, by their name and way -> their place in what is kept of a kind."""
+"""A counter of a broker, by its name and its label `way` -> its place in the list that is kept of a kind of traffic:
+messages begun, messages passed on, bytes."""
 
 
 class Crossing(NamedTuple):
-    """Messages of one kind that crossed links, at about this time."""
+    """Messages of one kind that were sent over links at about this time."""
 
     time_s: float
     kind: str
@@ -38,17 +40,19 @@ class Crossing(NamedTuple):
 
 
 class BrokerSamples:
-    """Asks every broker for its metrics, and keeps what has changed since it was last asked."""
+    """Asks every broker for its metrics, and keeps what has been added since it was asked before."""
 
     def __init__(self, ports: Mapping[str, int], clock: Callable[[], float]) -> None:
         """`ports`: broker -> the port of its metrics."""
         self._ports = ports
         self._clock = clock
         self._counted: dict[tuple[str, str], list[int]] = {}
-        """(broker, kind) -> its counters, when it was last asked."""
+        """(broker, kind) -> the counters, as they were when the broker was last asked."""
         self._asked_at = 0.0
         self.levels: list[Record] = []
+        """What each broker stored, each time: `buffer` records."""
         self.crossings: list[Crossing] = []
+        """What each broker has sent from one time to the next."""
 
     async def follow(self, every_s: float, until_s: float) -> None:
         """Ask all brokers every so often."""
@@ -59,7 +63,7 @@ class BrokerSamples:
             due_s += every_s
 
     async def take(self) -> None:
-        """Ask all brokers now; one that is down does not answer, and is left out."""
+        """Ask all brokers now. One that is down does not answer, and is left out."""
         now = self._clock()
         said = await asyncio.gather(*(asyncio.to_thread(_metrics_at, port) for port in self._ports.values()))
         for broker, text in zip(self._ports, said, strict=True):
@@ -68,6 +72,7 @@ class BrokerSamples:
         self._asked_at = now
 
     def _note(self, broker: str, text: str, now: float) -> None:
+        """Keep what the metrics of a broker say, in the text format of Prometheus."""
         stored: dict[str, int] = {}
         sent: dict[str, list[int]] = {}
         for sample in (one for family in text_string_to_metric_families(text) for one in family.samples):
@@ -79,7 +84,7 @@ class BrokerSamples:
         self.levels.append(Record("buffer", now, broker, count=stored["count"], bytes=stored["bytes"]))
         for kind, counted in sent.items():
             before = self._counted.get((broker, kind), [0, 0, 0])
-            if counted[2] < before[2]:  # it was killed, and counts from its new beginning
+            if counted[2] < before[2]:  # the broker was killed, and its new process counts from 0
                 before = [0, 0, 0]
             self._counted[broker, kind] = counted
             begun, passed_on, size = (now_ - then for now_, then in zip(counted, before, strict=True))
@@ -88,7 +93,10 @@ class BrokerSamples:
 
 
 def last_hops(delivered: Iterable[Record], sizes: Mapping[tuple[str, int], int]) -> list[Crossing]:
-    """What the brokers sent to clients, by what clients received; `sizes` of the messages, by publisher and number."""
+    """What brokers sent to clients, from the `delivered` records of what clients received.
+
+    `sizes`: publisher and number of a message -> its bytes.
+    """
     found = []
     for record in delivered:
         kind, count = LAST_HOP[record.detail or "live"]
@@ -98,7 +106,7 @@ def last_hops(delivered: Iterable[Record], sizes: Mapping[tuple[str, int], int])
 
 
 def traffic_records(crossings: Iterable[Crossing], bin_s: float) -> list[Record]:
-    """The crossings counted into bins, as in a simulated run."""
+    """The crossings as `traffic` records, counted into bins of time as in a simulated run."""
     recorder = Recorder(bin_s=bin_s)
     end_s = 0.0
     for crossing in sorted(crossings):

@@ -82,13 +82,7 @@ class Server:
         options = self.options
         loop = asyncio.get_running_loop()
         # A port in use is reported before anything else begins: a link that is up would take frames already.
-        doors = []
-        for listener in options.listeners:
-            for door in bound(
-                f"listener {listener.url}", listener.host, listener.port, shared=options.shares_ports
-            ):
-                undo.callback(door.close)
-                doors.append((listener, door))
+        doors = self._bind(undo)
         self.recorder = self._make_recorder()
         if self.recorder is not None:
             undo.callback(self.recorder.close, RECORDS_S_MAX)
@@ -130,30 +124,7 @@ class Server:
                 server = await self._listen(listener, handle)
                 undo.callback(server.close)
                 self._servers.append(server)
-        alarms = Alarms(shell, self.activity, self.condition)
-        self.activity.every_second.append(alarms.tick)
-        inspector = Inspector(shell, self.activity, self.health, alarms)
-        rights = Rights(options.console_token, options.token)
-        self.observatory = Observatory(
-            BrokerCollector(shell, self.recorder, self.activity, alarms),
-            self.health,
-            {"/reload": lambda _: self.reload(), "/drain": lambda _: self.drain()},
-            options.token,
-            Api(
-                inspector,
-                rights,
-                {
-                    "kick": self.kick,
-                    "reload": lambda _: self.reload(),
-                    "drain": lambda _: self.drain(),
-                    "leave": lambda _: self.growing.begin_leaving(self.drain),
-                    "forget": self.growing.forget,
-                },
-                {"join": self.growing.join},
-                TraceReader(None if options.recording is None else options.recording.folder).read,
-            ),
-            Console(inspector, rights) if options.console_token is not None else None,
-        )
+        self.observatory = self._make_observatory()
         if options.metrics_port is not None:
             try:
                 await self.observatory.start(options.metrics_host, options.metrics_port)
@@ -167,6 +138,45 @@ class Server:
         self._started_at = time.monotonic()
         self._publish_status()
         log.info("broker %s serves %s", options.me, ", ".join(listener.url for listener in options.listeners))
+
+    def _bind(self, undo: contextlib.AsyncExitStack) -> list[tuple[Listener, socket.socket]]:
+        """A socket for every address that clients come to; nobody is let in yet."""
+        doors = []
+        for listener in self.options.listeners:
+            named = f"listener {listener.url}"
+            for door in bound(named, listener.host, listener.port, shared=self.options.shares_ports):
+                undo.callback(door.close)
+                doors.append((listener, door))
+        return doors
+
+    def _make_observatory(self) -> Observatory:
+        """What answers at the metrics port: metrics, health, the API with its actions, and the console."""
+        options, shell = self.options, self.shell
+        alarms = Alarms(shell, self.activity, self.condition)
+        self.activity.every_second.append(alarms.tick)
+        inspector = Inspector(shell, self.activity, self.health, alarms)
+        rights = Rights(options.console_token, options.token)
+        api = Api(
+            inspector,
+            rights,
+            {
+                "kick": self.kick,
+                "reload": lambda _: self.reload(),
+                "drain": lambda _: self.drain(),
+                "leave": lambda _: self.growing.begin_leaving(self.drain),
+                "forget": self.growing.forget,
+            },
+            {"join": self.growing.join},
+            TraceReader(None if options.recording is None else options.recording.folder).read,
+        )
+        return Observatory(
+            BrokerCollector(shell, self.recorder, self.activity, alarms),
+            self.health,
+            {"/reload": lambda _: self.reload(), "/drain": lambda _: self.drain()},
+            options.token,
+            api,
+            Console(inspector, rights) if options.console_token is not None else None,
+        )
 
     async def run(self, *, with_parent: bool = False) -> None:
         """Serve until SIGTERM or SIGINT. `with_parent`: or until standard input ends, because its writer is gone."""

@@ -1,4 +1,4 @@
-"""A workload of sites: each broker is one, and what is published there is about it."""
+"""A workload of sites: at each broker somebody publishes about that broker's site, and clients want some sites."""
 
 import random
 from collections.abc import Callable
@@ -14,7 +14,8 @@ from roamq.sim.workload import Publication, Publisher, Workload, poisson, worklo
 
 @workload_model("sites")
 class Sites(Workload, frozen=True):
-    """A publisher at every broker publishes about its site; a client wants `wanted` of them, or all (0)."""
+    """The publisher at broker b publishes on the topic `site/b`. A client wants the topics of some sites, drawn at
+    random, or of all."""
 
     wanted: Annotated[int, Meta(ge=0), doc("how many sites a client wants; 0: all")] = 1
     rate: Annotated[float, Meta(gt=0), doc("publications per second of each publisher")] = 1.0

@@ -1,6 +1,6 @@
 """`roamq plan regions`: delay and number of mobile brokers."""
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -8,10 +8,14 @@ from roamq.cli.plan.answer import Answer
 from roamq.cli.plan.question import about, asks
 from roamq.report.exhibits import Cell, Figure, Series, Table
 
+if TYPE_CHECKING:
+    from roamq.models.region_delay import Formula, Meeting, RegionDelay
+
 PRESETS: Final = {"drip": {"grid_cells": 10_000.0, "brokers": 20, "copies": 3, "destinations": 4}}
 
 SECOND_ORDER_MAX: Final = 2
 """Destinations up to which the second-order series gives the exact mean."""
+FORMULAS_FOR_TARGET: "Final[tuple[Formula, ...]]" = ("exact", "paper")
 
 
 class RegionsQuestion(msgspec.Struct, kw_only=True):
@@ -53,33 +57,16 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
       roamq plan regions --brokers 10 --copies 3 --destinations 5 --meeting-s 20 --meeting-power 0.5
       roamq plan regions --grid-cells 40000 --copies 4 --destinations 5 --target-s 20000
     """
-    from roamq.models.region_delay import Formula, Meeting, RegionDelay, brokers_for_delay
-
     if question.grid_cells is None and question.meeting_s is None:
         raise ValueError(
             "grid_cells: is needed; give it in the file, or as --grid-cells; or give --meeting-s"
         )
-    meeting = (
-        None
-        if question.meeting_s is None
-        else Meeting(question.meeting_s, question.brokers, question.meeting_power)
-    )
-    unit = "steps" if meeting is None else "seconds"
-
-    def delay(brokers: int) -> RegionDelay:
-        return RegionDelay(
-            grid_cells=question.grid_cells,
-            brokers=brokers,
-            copies=question.copies,
-            destinations=question.destinations,
-            meeting=meeting,
-        )
-
     # With three destinations the series is 18% short, with five it says 0.
     formulas: tuple[Formula, ...] = ("exact", "second-order", "paper")
     if question.destinations > SECOND_ORDER_MAX:
         formulas = ("exact", "paper")
-    here = delay(question.brokers)
+    unit = "steps" if question.meeting_s is None else "seconds"
+    here = _delay(question, question.brokers)
     data: dict[str, Any] = {
         "meeting": here.meeting_s(),
         "mean": {formula: here.mean_s(formula) for formula in formulas},
@@ -95,21 +82,7 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
         )
     ]
     if question.target_s is not None:
-        brokers: dict[str, int | None] = {}
-        for formula in ("exact", "paper"):
-            try:
-                brokers[formula] = brokers_for_delay(
-                    question.target_s,
-                    grid_cells=question.grid_cells,
-                    copies=question.copies,
-                    destinations=question.destinations,
-                    formula=formula,
-                    meeting=meeting,
-                )
-            except ValueError:
-                if formula == "exact":
-                    raise
-                brokers[formula] = None  # by the printed formula no number of brokers is that fast
+        brokers = _brokers_for(question, question.target_s)
         data["brokers_for_target"] = brokers
         tables.append(
             Table(
@@ -118,32 +91,74 @@ def regions(question: RegionsQuestion, preset: str | None) -> Answer:
                 rows=[list(item) for item in brokers.items()],
             )
         )
-    least = question.copies + question.destinations + 1
-    numbers = [n for n in (8, 10, 15, 20, 30, 50, 80, 120, 200) if n >= least]
+    slip = (
+        "`second-order` is what its series integrates to"
+        if "second-order" in formulas
+        else f"what its series integrates to is good for at most {SECOND_ORDER_MAX} destinations"
+    )
     return Answer(
         data=data,
         tables=tables,
-        notes=[
-            "the paper's mean has a sign slip; "
-            + (
-                "`second-order` is what its series integrates to"
-                if "second-order" in formulas
-                else f"what its series integrates to is good for at most {SECOND_ORDER_MAX} destinations"
+        notes=[f"the paper's mean has a sign slip; {slip}"],
+        figure=_figure(question, unit),
+    )
+
+
+def _meeting(question: RegionsQuestion) -> "Meeting | None":
+    from roamq.models.region_delay import Meeting
+
+    if question.meeting_s is None:
+        return None
+    return Meeting(question.meeting_s, question.brokers, question.meeting_power)
+
+
+def _delay(question: RegionsQuestion, brokers: int) -> "RegionDelay":
+    """The delay in a network of so many brokers."""
+    from roamq.models.region_delay import RegionDelay
+
+    return RegionDelay(
+        grid_cells=question.grid_cells,
+        brokers=brokers,
+        copies=question.copies,
+        destinations=question.destinations,
+        meeting=_meeting(question),
+    )
+
+
+def _brokers_for(question: RegionsQuestion, target_s: float) -> dict[str, int | None]:
+    """Formula -> the number of brokers that has the wanted mean delay by it; None: by the printed formula none has."""
+    from roamq.models.region_delay import brokers_for_delay
+
+    brokers: dict[str, int | None] = {}
+    for formula in FORMULAS_FOR_TARGET:
+        try:
+            brokers[formula] = brokers_for_delay(
+                target_s,
+                grid_cells=question.grid_cells,
+                copies=question.copies,
+                destinations=question.destinations,
+                formula=formula,
+                meeting=_meeting(question),
             )
+        except ValueError:
+            if formula == "exact":
+                raise
+            brokers[formula] = None
+    return brokers
+
+
+def _figure(question: RegionsQuestion, unit: str) -> Figure:
+    """The mean delay by number of brokers, and what the paper's formula says of it."""
+    least = question.copies + question.destinations + 1
+    numbers = [n for n in (8, 10, 15, 20, 30, 50, 80, 120, 200) if n >= least]
+    delays = [_delay(question, n) for n in numbers]
+    return Figure(
+        title="Mean delay by number of brokers",
+        kind="line",
+        x_label="brokers",
+        y_label=unit,
+        series=[
+            Series(name="exact", x=numbers, y=[one.mean_s() for one in delays]),
+            Series(name="as printed", x=numbers, y=[one.mean_s("paper") for one in delays], published=True),
         ],
-        figure=Figure(
-            title="Mean delay by number of brokers",
-            kind="line",
-            x_label="brokers",
-            y_label=unit,
-            series=[
-                Series(name="exact", x=numbers, y=[delay(n).mean_s() for n in numbers]),
-                Series(
-                    name="as printed",
-                    x=numbers,
-                    y=[delay(n).mean_s("paper") for n in numbers],
-                    published=True,
-                ),
-            ],
-        ),
     )

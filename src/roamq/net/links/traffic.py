@@ -1,7 +1,7 @@
-"""What a broker has put on its links since its process began, by kind of traffic (`core/records.py` lists them).
+"""How many messages and bytes a broker has sent over its links since its process began, by kind of traffic.
 
-It is what the simulator counts on its links, for the same metrics: a batch of events counts as so many messages
-(`Message.units`). Bytes are those of the frame, as it goes over the link.
+`core/records.py` lists the kinds. The simulator counts in the same way, so the same metrics hold for both: a message
+with several events counts as so many (`Message.units`). Bytes are those of the frame, as it goes over the link.
 """
 
 from typing import NamedTuple
@@ -14,25 +14,30 @@ class KindTraffic(NamedTuple):
     """The traffic of one kind."""
 
     begun: int
-    """Messages that began their way here."""
+    """Messages that this broker was the first to send."""
     passed_on: int
-    """Messages that came from another broker and go further."""
+    """Messages that this broker had from a neighbour and sent on to another one."""
     bytes: int
+    """Of both."""
 
 
 class LinkTraffic:
-    """Counts every frame when it is made; what a link sends again after a break is not counted again."""
+    """Counts each frame once, when it is made: not again when a link sends it once more after a break."""
 
     def __init__(self, me: BrokerId) -> None:
         self._me = me
         self._kinds: dict[str, list[int]] = {}
+        """Kind -> the three counters of `KindTraffic`."""
 
     def count(self, message: Message | Event, size: int) -> None:
+        """A frame of so many bytes was made of this message."""
         kind = kind_of(message)
         counted = self._kinds.get(kind)
         if counted is None:
             counted = self._kinds[kind] = [0, 0, 0]
-        if isinstance(message, Event):  # at every broker a message of its own, as in the simulator
+        if isinstance(
+            message, Event
+        ):  # each broker on the way of an event begins a message, as in the simulator
             counted[0] += 1
         else:
             is_passed_on = isinstance(message, Routed) and message.sender != self._me
@@ -40,7 +45,7 @@ class LinkTraffic:
         counted[2] += size
 
     def clear(self) -> None:
-        """The process begins: what it did as it replayed its journal was sent by the one before."""
+        """Begin at 0, because the journal was replayed just now: an earlier process has sent all that."""
         self._kinds.clear()
 
     def by_kind(self) -> dict[str, KindTraffic]:
