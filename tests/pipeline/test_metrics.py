@@ -481,3 +481,18 @@ def test_a_run_without_samples_of_its_memory_has_no_price(spark: SparkSession) -
     measured = expected(spark, ("received_once", "all", 1e6), ("traffic_bytes", "all", 5e9))
 
     assert [row.metric for row in priced(measured, Tariff()).collect()] == ["price_of"]
+
+
+def test_parameters_of_runs_do_not_travel_with_every_record(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are joined with the metrics in the end: what is shuffled before has the name of its run alone."""
+    records = records_of(spark, published(2, 20.0, 1), delivered("c1", 2, 21.0, 1.0))
+
+    actual = metrics.metrics_of(records, runs_of(spark), ["received_once", "latency_s_mean"])
+
+    actual.explain()
+    grouped = [line for line in capsys.readouterr().out.splitlines() if "Aggregate(keys=" in line]
+    assert grouped
+    assert not any("mapsort" in line or "scheme#" in line for line in grouped), "\n".join(grouped)
+    assert_metrics(actual, expected(spark, ("received_once", "all", 1.0), ("latency_s_mean", "all", 1.0)))

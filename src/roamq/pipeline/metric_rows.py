@@ -10,9 +10,27 @@ from pyspark.sql import functions as F
 
 from roamq.pipeline.schemas import METRICS, columns
 
-RUN = ("run_id", "scenario", "scheme", "params", "seed")
+DESCRIPTION = ("scenario", "scheme", "params", "seed")
+"""What a run was made with."""
+RUN = ("run_id", *DESCRIPTION)
 ROUNDING_DIGITS = 6
 """Tolerance for the time of publication, which a delivery gives only as a difference of floats."""
+
+
+def without_description(runs: DataFrame) -> DataFrame:
+    """Runs by their name alone. Each record is joined with its run, and grouped by it: parameters would go with all."""
+    kept = [name for name in runs.columns if name not in DESCRIPTION]
+    empty = (F.lit(None).cast(runs.schema[name].dataType).alias(name) for name in DESCRIPTION)
+    return runs.select(*kept, *empty)
+
+
+def described(metrics: DataFrame, runs: DataFrame) -> DataFrame:
+    """Metrics of runs without their description, and the description."""
+    return (
+        metrics.drop(*DESCRIPTION)
+        .join(F.broadcast(runs.select("run_id", *DESCRIPTION)), "run_id")
+        .select(*columns(METRICS))
+    )
 
 
 def in_window(records: DataFrame, runs: DataFrame) -> DataFrame:

@@ -13,7 +13,15 @@ from pyspark.sql import functions as F
 from scipy.stats import norm as normal
 from scipy.stats import t as student_t
 
-from roamq.pipeline.metric_rows import ROUNDING_DIGITS, RUN, in_window, long_rows, sum_if
+from roamq.pipeline.metric_rows import (
+    ROUNDING_DIGITS,
+    RUN,
+    described,
+    in_window,
+    long_rows,
+    sum_if,
+    without_description,
+)
 from roamq.pipeline.schemas import SUMMARY, columns
 from roamq.pipeline.traffic import (
     overhead,
@@ -458,8 +466,9 @@ def metrics_of(records: DataFrame, runs: DataFrame, names: Iterable[str] = NAMES
     wanted = set(names)
     unknown = wanted - set(NAMES)
     assert not unknown, f"no such metrics: {sorted(unknown)}"
-    groups = [group(records, runs) for group, made in GROUPS.items() if wanted & set(made)]
-    return reduce(DataFrame.unionByName, groups).where(F.col("metric").isin(*sorted(wanted)))
+    bare = without_description(runs)
+    groups = [group(records, bare) for group, made in GROUPS.items() if wanted & set(made)]
+    return described(reduce(DataFrame.unionByName, groups), runs).where(F.col("metric").isin(*sorted(wanted)))
 
 
 def beside(names: Iterable[str]) -> tuple[str, ...]:
