@@ -130,14 +130,14 @@ class Ride(KillsRide):
 
 def count_served_at_once(count: Counter[str]) -> None:
     """Count from now on how clients are served that replace their virtual consumers."""
-    was_told = PreHandoff.was_told
+    was_told = VirtualConsumer.was_told
 
-    def counted(self: PreHandoff, virtual: VirtualConsumer, ticket: Ticket | None) -> bool:
-        is_told = was_told(self, virtual, ticket)
+    def counted(self: VirtualConsumer, ticket: Ticket | None) -> bool:
+        is_told = was_told(self, ticket)
         count["at once" if is_told else "asked"] += 1
         return is_told
 
-    PreHandoff.was_told = counted  # type: ignore[method-assign]
+    VirtualConsumer.was_told = counted  # type: ignore[method-assign]
 
 
 def main() -> int:

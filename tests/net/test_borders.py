@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from roamq.schemes.prehandoff import PreHandoff
+from roamq.schemes.parts.virtual_consumers import VirtualConsumer
 from tests.net.borders import Ride, count_served_at_once
 from tests.support.few import few
 
@@ -23,7 +23,7 @@ def test_nothing_is_lost_repeated_reordered_or_left_behind(first: int) -> None:
 def test_the_rides_meet_both_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test of the test: clients are served at once, and asked about."""
     count: Counter[str] = Counter()
-    monkeypatch.setattr(PreHandoff, "was_told", PreHandoff.was_told)  # so that it is put back
+    monkeypatch.setattr(VirtualConsumer, "was_told", VirtualConsumer.was_told)  # so that it is put back
     count_served_at_once(count)
     for seed in range(BATCH):
         Ride(seed).run()
@@ -33,7 +33,7 @@ def test_the_rides_meet_both_cases(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_rides_find_that_a_word_on_an_earlier_connection_is_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(PreHandoff, "was_told", lambda self, virtual, ticket: virtual.settled)
+    monkeypatch.setattr(VirtualConsumer, "was_told", lambda self, ticket: self.settled)
     found = []
     for seed in range(0, 200, 4):  # those in which the client shows nothing
         ride = Ride(seed, kill=0.0)

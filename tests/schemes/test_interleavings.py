@@ -10,8 +10,7 @@ from roamq.overlay.paths import UniquePaths
 from roamq.schemes.parts import late
 from roamq.schemes.parts.late import LateParts
 from roamq.schemes.parts.preforwarding import Preforwarding
-from roamq.schemes.parts.virtual_consumers import VirtualConsumers
-from roamq.schemes.prehandoff import PreHandoff
+from roamq.schemes.parts.virtual_consumers import VirtualConsumer, VirtualConsumers
 from tests.schemes.interleavings.explore import Finding, explore, play
 from tests.schemes.interleavings.plans import Plan, border_plans, plans
 from tests.schemes.interleavings.world import World
@@ -236,9 +235,9 @@ def border_plan(*itinerary: str, shows_epoch: bool = True) -> Plan:
     ("owner", "name", "instead", "plan", "found"),
     [
         (
-            PreHandoff,
+            VirtualConsumer,
             "was_told",
-            lambda self, virtual, ticket: virtual.settled,
+            lambda self, ticket: self.settled,
             border_plan("go a", "near b", "vanish", "go a", "vanish", "go b", shows_epoch=False),
             "duplicate",
         ),

@@ -281,17 +281,13 @@ class PreHandoff(Scheme):
             return False
         return ticket is None or ticket.digest in (None, digest_of(virtual.context.filters))
 
-    def was_told(self, virtual: VirtualConsumer, ticket: Ticket | None) -> bool:
-        """Has ESi told what the client had read, and does the client show that it has read nothing since?"""
-        return virtual.settled and ticket is not None and ticket.epoch == virtual.epoch
-
     def a1_replace(self, client: ClientId, ticket: Ticket | None) -> None:
         """VC_MHs ∈ VC(ESj): Local(ESj) = Local(ESj) ∪ MHs; VC(ESj) = VC(ESj) - VC_MHs."""
         shows_all = ticket is not None and ticket.epoch is not None and ticket.digest is not None
         position = dict(ticket.position) if shows_all and ticket and ticket.position is not None else None
         virtual = self.virtual.take(client)
         context = self.contexts[client]
-        if self.pre_options.literal or (position is None and self.was_told(virtual, ticket)):
+        if self.pre_options.literal or (position is None and virtual.was_told(ticket)):
             position = {}  # it gets all that its virtual consumer holds
         context.epoch = self.contexts.new_epoch(above=virtual.epoch)
         note(

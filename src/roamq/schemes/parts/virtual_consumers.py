@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
-from roamq.core.context import Context, Epoch
+from roamq.core.context import Context, Epoch, Ticket
 from roamq.core.events import BrokerId, ClientId, Event, Seconds
 from roamq.core.local_queue import close_local_queue
 from roamq.core.ports import TimerKey
@@ -58,6 +58,10 @@ class VirtualConsumer:
     """What the client had read when its connection ended, while this server has not seen what ESi had seen."""
     settled: bool = False
     """Whether it holds exactly what the client had not read when its connection ended, and what has come since."""
+
+    def was_told(self, ticket: Ticket | None) -> bool:
+        """Has ESi told what the client had read, and does the client show that it has read nothing since?"""
+        return self.settled and ticket is not None and ticket.epoch == self.epoch
 
 
 def note(contexts: Contexts, what: str, client: ClientId, peer: BrokerId, count: int | None = None) -> None:
