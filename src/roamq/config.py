@@ -62,11 +62,15 @@ class Source:
         return f"{self.name}, line {fallback}" if fallback else self.name
 
     def _line_of_entry(self, array: str, index: int, key: str) -> int | None:
-        """The line of an entry of an array: under the `[[array]]` of that number, or at its `{` after `array = [`."""
+        """The line of an entry of an array: under the `[[array]]` of that number, or at its `{` after `array = [`.
+
+        If the entries are no tables, it is the line of `array = [`."""
         table, _, name = array.rpartition(".")
         current, entries, found, braces = "", -1, None, -1
         for number, line in enumerate(self.lines, 1):
             if header := _HEADER.match(line):
+                if braces >= 0:
+                    return found
                 current, braces = header.group(1).replace('"', ""), -1
                 if line.lstrip().startswith("[[") and current == array:
                     entries += 1
@@ -78,7 +82,9 @@ class Source:
                 if given.group(1) == key:
                     return number
             elif given and current == table and given.group(1) == name:
-                braces = 0
+                braces, found = 0, number
+            elif given and braces >= 0:
+                return found
             if braces >= 0:
                 braces += line.partition("#")[0].count("{")
                 if braces > index:

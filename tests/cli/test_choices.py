@@ -192,3 +192,15 @@ def test_a_number_that_makes_no_sense_is_refused_at_once(words: tuple[str, ...])
 
     assert result.exit_code == 2
     assert f"Invalid value for '{words[-2]}'" in result.output
+
+
+def test_an_entry_that_is_no_table_is_named_with_the_line_of_its_array(tmp_path: Path) -> None:
+    """The line of the next array of tables was named, where the entry is not."""
+    path = tmp_path / "network.toml"
+    path.write_text(local_network(1).replace("[brokers.b1]\n", '[brokers.b1]\npublishes = ["a/#", 7]\n'))
+    line = path.read_text().splitlines().index('publishes = ["a/#", 7]') + 1
+
+    result = CliRunner().invoke(cli, ["serve", str(path), "--broker", "b1", "--check"])
+
+    assert result.exit_code == 2
+    assert f"network.toml, line {line}: brokers.b1.publishes[1]: expected `str`, got `int`" in result.output

@@ -101,6 +101,11 @@ def test_ctrl_c_ends_with_130_and_says_what_was_kept(monkeypatch: pytest.MonkeyP
     assert ended.exit_code == 130
     assert "roamq: interrupted; finished runs are kept" in ended.output
 
+    monkeypatch.setattr("roamq.sim.scenario.run", interrupted)
+    replayed = CliRunner().invoke(main.cli, ["simulate", "testbed", "--scheme", "standard", "--seed=1"])
+    assert replayed.exit_code == 130
+    assert replayed.output == "\nroamq: interrupted\n", "one run has no folder, and is not gone on with"
+
 
 @pytest.mark.parametrize("name", ["plan", "pipeline", "bench"])
 def test_subcommands_are_listed_with_their_whole_sentence(name: str) -> None:

@@ -135,7 +135,7 @@ class LazyGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt as error:
-            kept = KEPT.get(ctx.invoked_subcommand or "")
+            kept = _kept(ctx.invoked_subcommand or "", ctx.meta[TYPED])
             raise InterruptedByUser(f"interrupted; {kept}" if kept else "interrupted") from error
         except ConfigError as error:
             _show_traceback(ctx)
@@ -159,6 +159,15 @@ class LazyGroup(click.Group):
             hint = "" if ctx.params.get("debug") else " (`roamq --debug ...` shows where)"
             told = (str(error).strip() or "no message").splitlines()[0]
             raise UnexpectedError(f"unexpected {type(error).__name__}: {told}{hint}") from error
+
+
+def _kept(command: str, typed: Sequence[str]) -> str | None:
+    """What Ctrl-C leaves behind: nothing of one run that is replayed, nor of a subcommand that makes no tables."""
+    if command == "simulate" and any(word.partition("=")[0] == "--seed" for word in typed):
+        return None
+    if command == "pipeline" and not {"run", "retry", "remove"} & set(typed):
+        return None
+    return KEPT.get(command)
 
 
 def _is_typed(path: object, typed: Sequence[str]) -> bool:
