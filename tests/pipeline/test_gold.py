@@ -15,6 +15,8 @@ from roamq.pipeline.schemas import (
     CCDF,
     DAILY_PROFILE,
     DAYS,
+    DURATION_COUNTS,
+    DURATIONS,
     MOVES,
     NEIGHBOR_GRAPH,
     SITES,
@@ -51,6 +53,33 @@ def test_the_neighbor_graph_has_probabilities_and_recency(spark: SparkSession) -
         ],
         NEIGHBOR_GRAPH,
     )
+
+
+def test_the_graph_is_that_of_its_moves_one_by_one(spark: SparkSession) -> None:
+    """Against numpy: moves over half a year with a half-life of two days, most of which count for nothing any more."""
+    chance = np.random.default_rng(1)
+    rows = [
+        ("d", "c", "all", None, f"s{here}", f"s{there}", at(0), at(second), float(gap), False)
+        for here, there, second, gap in zip(
+            *(chance.integers(0, most, 600).tolist() for most in (3, 4, 180 * 86_400, 7)), strict=True
+        )
+    ]
+
+    found = gold.neighbor_graph(spark.createDataFrame(rows, schema=MOVES), half_life_days=2).collect()
+
+    assert sum(edge.moves for edge in found) == len(rows)
+    for edge in found:
+        leaving = [row for row in rows if row[4] == edge["from"]]
+        mine = [row for row in leaving if row[5] == edge.to]
+        assert edge.moves == len(mine)
+        assert edge.last_seen.replace(tzinfo=UTC) == max(row[7] for row in mine)
+        assert edge.gap_s_median == sorted(row[8] for row in mine)[(len(mine) - 1) // 2]
+        latest = max(row[7] for row in leaving)
+        weights = [
+            sum(0.5 ** ((latest - row[7]).total_seconds() / 172_800) for row in part)
+            for part in (mine, leaving)
+        ]
+        assert edge.recent_probability == pytest.approx(weights[0] / weights[1], abs=1e-9)
 
 
 def test_transitions_of_lower_order_are_sums_of_the_higher(spark: SparkSession) -> None:
@@ -179,6 +208,39 @@ def test_durations_are_described_by_group_and_incomplete_ones_last_longer_than_s
         ("off", "class", "bus"): (1, 0, 30.0, 30.0),
     }
     assert {r.family for r in found} == {None}, "five durations are too few for a fit"
+
+
+def test_durations_are_counted_by_class_wherever_they_were_and_by_site_whatever_the_class(
+    spark: SparkSession,
+) -> None:
+    """Curves of everything, of classes and of sites then each read the counts that they need, and no others."""
+    rows = [
+        ("d", "c1", "bus", "stay", "A", 10.0, True, 0.1),
+        ("d", "c2", "bus", "stay", "B", 10.0, False, 0.2),
+        ("d", "c3", "car", "stay", "A", 10.0, True, 0.3),
+        ("d", "c3", None, "off", None, 20.0, True, 0.4),
+    ]
+    measured = spark.createDataFrame(rows, schema=DURATIONS)
+
+    same(
+        connectivity.duration_counts(measured),
+        [
+            ("d", "stay", "bus", None, 10.0, 1, 1),
+            ("d", "stay", "car", None, 10.0, 1, 0),
+            ("d", "stay", None, "A", 10.0, 2, 0),
+            ("d", "stay", None, "B", 10.0, 0, 1),
+            ("d", "off", None, None, 20.0, 1, 0),
+        ],
+        DURATION_COUNTS,
+    )
+    described = connectivity.described(connectivity.duration_counts(measured)).collect()
+    assert {(r.period, r.grouping, r.value): (r.n, r.censored) for r in described} == {
+        ("stay", "all", "*"): (2, 1),
+        ("stay", "class", "bus"): (1, 1),
+        ("stay", "class", "car"): (1, 0),
+        ("stay", "site", "A"): (2, 0),
+        ("off", "all", "*"): (1, 0),
+    }, "a group of which no end was seen is not described"
 
 
 def test_an_exponential_fleet_is_recognised_as_one(spark: SparkSession) -> None:

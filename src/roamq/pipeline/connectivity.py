@@ -32,6 +32,8 @@ EVERYTHING: Final = "*"
 SITE_SAMPLES: Final = 500
 """A site's durations are fitted on at most so many: there are many sites, and a fit with censored durations is slow."""
 QUANTILES: Final = {"median_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
+ROUNDING: Final = 5e-13
+"""A share that is a product of many fractions may miss a quantile by so much, and has reached it."""
 FIT_MIN: Final = 20
 """A group with fewer complete durations is described but not fitted."""
 
@@ -44,6 +46,10 @@ _NAMED: Final = r"(?<=^|, )\w+=.*?(?=, \w+=|$)"
 _HASH_RANGE: Final = 1_000_000_007
 _GROUP: Final = ("dataset", "period", "grouping", "value")
 _COUNTED: Final = ("dataset", "period", "client_class", "site", "duration_s")
+ANYWHERE: Final = "site is null"
+"""Of counts: those by class."""
+AT_SITE: Final = "site is not null"
+"""Of counts: those by site."""
 
 
 def durations(sojourns: DataFrame) -> DataFrame:
@@ -110,9 +116,19 @@ def _duration(
 
 
 def duration_counts(measured: DataFrame) -> DataFrame:
-    """Durations -> gold `duration_counts`: how many of each length there are, from which all curves are made."""
-    counted = measured.groupBy(*_COUNTED).agg(
-        F.count_if("complete").alias("ended"), F.count_if(~F.col("complete")).alias("cut")
+    """Durations -> gold `duration_counts`: how many of each length there are, from which all curves are made.
+
+    They are counted twice: by class wherever they were (`site` is null), and by site whatever the class
+    (`client_class` is null). Curves of everything and of classes then need no look at the counts of all sites.
+    """
+    nothing = F.lit(None).cast("string")
+    by_class = F.struct("client_class", nothing.alias("site"))
+    by_site = F.struct(nothing.alias("client_class"), "site")
+    both = F.when(F.col("site").isNotNull(), F.array(by_class, by_site)).otherwise(F.array(by_class))
+    counted = (
+        measured.select("dataset", "period", "duration_s", "complete", F.inline(both))
+        .groupBy(*_COUNTED)
+        .agg(F.count_if("complete").alias("ended"), F.count_if(~F.col("complete")).alias("cut"))
     )
     return conform(counted, DURATION_COUNTS)
 
@@ -137,12 +153,8 @@ def described(counts: DataFrame, only: Column | None = None) -> DataFrame:
     """Counts of durations -> numbers, mean and quantiles of every group; `only` of some, by their columns `dataset`,
     `grouping` and `value`.
     """
-    # Added up over sites first, few lengths are left to be put into the wide groups.
-    over_sites = counts.groupBy("dataset", "period", "client_class", "duration_s").agg(
-        F.sum("ended").alias("ended"), F.sum("cut").alias("cut")
-    )
-    wide = _in_wide_groups(over_sites, "duration_s", "ended", "cut")
-    rows = wide.unionByName(_at_sites(counts, "duration_s", "ended", "cut"))
+    wide = _added_up(_in_wide_groups(counts.where(ANYWHERE), "duration_s", "ended", "cut"), _GROUP)
+    rows = wide.unionByName(_at_sites(counts.where(AT_SITE), "duration_s", "ended", "cut"))
     if only is not None:
         rows = rows.where(only)
     return group_counts(rows)
@@ -171,10 +183,14 @@ def _in_wide_groups(rows: DataFrame, *columns: str) -> DataFrame:
 
 
 def _at_sites(rows: DataFrame, *columns: str) -> DataFrame:
-    named = rows.select(
-        "dataset", "period", *columns, F.lit("site").alias("grouping"), F.col("site").alias("value")
+    return rows.select(
+        "dataset", "period", F.lit("site").alias("grouping"), F.col("site").alias("value"), *columns
     )
-    return named.where("value is not null")
+
+
+def _added_up(counts: DataFrame, group: Sequence[str]) -> DataFrame:
+    """How many durations of each length a group has."""
+    return counts.groupBy(*group, "duration_s").agg(F.sum("ended").alias("ended"), F.sum("cut").alias("cut"))
 
 
 def ccdf(counts: DataFrame) -> DataFrame:
@@ -183,7 +199,8 @@ def ccdf(counts: DataFrame) -> DataFrame:
     The curve is Kaplan and Meier's. A duration is the value at each step that the curve takes there; where the longest
     durations are censored, the curve ends above 0 and the last steps have no value.
     """
-    steps = survival(counts, ("dataset", "period")).select(
+    group = ("dataset", "period")
+    steps = survival(_added_up(counts.where(ANYWHERE), group), group).select(
         *("dataset", "period", "duration_s"),
         _steps_within(F.col("above_before")).alias("before"),
         _steps_within(F.col("above")).alias("last"),
@@ -202,36 +219,44 @@ def _steps_within(left: Column) -> Column:
 
 
 def survival(counts: DataFrame, group: Sequence[str]) -> DataFrame:
-    """Counts of durations -> the curve of Kaplan and Meier (1958): per group and distinct duration the share that lasts
-    longer (`above`), that share just before (`above_before`), and the duration before (`since_s`).
+    """Counts of durations, one row for each length in a group -> the curve of Kaplan and Meier (1958): per group and
+    length the share that lasts longer (`above`), that share just before (`above_before`), and the duration before
+    (`since_s`).
 
     At each duration the curve falls by the share of those still there that ended then. Censored durations are there up
     to their length. Only distinct durations are sorted: a group has at most as many as seconds in its longest duration
     where times are whole seconds.
     """
-    counted = counts.groupBy(*group, "duration_s").agg(
-        F.sum("ended").alias("ended"), F.sum(F.col("ended") + F.col("cut")).alias("all")
-    )
-    by_length = Window.partitionBy(*group).orderBy("duration_s")
+    counted = counts.withColumn("all", F.col("ended") + F.col("cut"))
+    # Spark sorts by the first bytes of the first column as long as those differ: in sites, and not in datasets.
+    by_length = Window.partitionBy(*reversed(group)).orderBy("duration_s")
     earlier = by_length.rowsBetween(Window.unboundedPreceding, -1)
     so_far = by_length.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     everything = by_length.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     still_there = F.sum("all").over(everything) - F.coalesce(F.sum("all").over(earlier), F.lit(0))
-    staying = counted.withColumn("staying", 1 - F.col("ended") / still_there)
+    staying = counted.withColumns(
+        {
+            "staying": 1 - F.col("ended") / still_there,
+            "since_s": F.coalesce(F.lag("duration_s").over(by_length), F.lit(0.0)),
+        }
+    )
     # The product of the shares that stay, by logarithms; a share of 0 ends the curve.
     falls = F.when(F.col("staying") > 0, F.log("staying"))
-    above = F.when(F.min("staying").over(so_far) > 0, F.exp(F.sum(falls).over(so_far))).otherwise(0.0)
-    curve = staying.withColumn("above", above)
-    return curve.withColumns(
+    above, above_before = (
+        F.when(F.min("staying").over(rows) > 0, F.exp(F.sum(falls).over(rows))) for rows in (so_far, earlier)
+    )
+    is_first = F.min("staying").over(earlier).isNull()
+    return staying.withColumns(
         {
-            "above_before": F.coalesce(F.lag("above").over(by_length), F.lit(1.0)),
-            "since_s": F.coalesce(F.lag("duration_s").over(by_length), F.lit(0.0)),
+            "above": F.coalesce(above, F.lit(0.0)),
+            "above_before": F.coalesce(above_before, F.when(is_first, 1.0).otherwise(0.0)),
         }
     )
 
 
 def group_counts(rows: DataFrame) -> DataFrame:
-    """Counts in groups -> per group `n` (complete), `censored`, mean and quantiles by Kaplan and Meier's curve.
+    """Counts in groups, one row for each length -> per group `n` (complete), `censored`, mean and quantiles by the
+    curve of Kaplan and Meier.
 
     Where the longest durations are censored, the curve goes on exponentially with the mean that all of them have under
     an exponential law, as in `roamq.models.censoring`. Without censored durations the mean is the plain one.
@@ -251,7 +276,7 @@ def group_counts(rows: DataFrame) -> DataFrame:
         F.sum(micros * F.col("ended")).alias("ended_us"),
         F.sum(micros * F.col("all")).alias("all_us"),
         *(
-            F.min(F.when(F.round("above", 12) <= round(1 - share, 6), F.col("duration_s"))).alias(name)
+            F.min(F.when(F.col("above") < round(1 - share, 6) + ROUNDING, F.col("duration_s"))).alias(name)
             for name, share in QUANTILES.items()
         ),
     )

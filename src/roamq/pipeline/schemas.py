@@ -154,8 +154,9 @@ DURATION_COUNTS: Final = (
     "dataset string, period string, client_class string, site string, duration_s double, ended bigint, "
     "cut bigint"
 )
-"""Gold: how many periods of one length ended so, and how many were cut off there. Counts can be added and taken off:
-a run adds those of its new durations and takes off those that are no more."""
+"""Gold: how many periods of one length ended so, and how many were cut off there: of a class at any site (`site` is
+null), and at a site of any class (`client_class` is null). Counts can be added and taken off: a run adds those of its
+new durations and takes off those that are no more."""
 
 SITES: Final = "dataset string, site string, x double, y double, observations bigint, clients bigint"
 """Where a site is, in degrees or plan units, and how popular."""
@@ -274,7 +275,9 @@ DERIVED: Final[Mapping[str, DerivedTable]] = {
     ),
     "prediction": DerivedTable("hit rate of next-site prediction against the size of the set", PREDICTION),
     "prediction_sets": DerivedTable("size of the set that hits 90 and 99%", PREDICTION_SETS),
-    "duration_counts": DerivedTable("how many periods lasted how long, by class and site", DURATION_COUNTS),
+    "duration_counts": DerivedTable(
+        "how many periods lasted how long, by class and by site", DURATION_COUNTS
+    ),
     "connectivity": DerivedTable("durations on, off, at a site and in handoff, with fits", CONNECTIVITY),
     "ccdf": DerivedTable("distribution of durations on, off, at a site and in handoff", CCDF),
     "days": DerivedTable("one row per local day", DAYS),
