@@ -54,23 +54,27 @@ def neighbor_graph(moves: DataFrame, half_life_days: float = 7.0) -> DataFrame:
 
 def transitions(trigrams: DataFrame) -> DataFrame:
     """Trigrams -> `transitions` of order 0, 1 and 2: counts of `to` given nothing, `from`, or `before` and `from`."""
-    second = trigrams.withColumn("moves", F.col("trained") + F.col("tested"))
-    orders = [
-        _transitions_of(second, 0, context=()),
-        _transitions_of(second, 1, context=("from",)),
-        _transitions_of(second.where(F.col("before").isNotNull()), 2, context=("before", "from")),
+    nothing = F.lit(None).cast("string")
+    given = [
+        F.struct(F.lit(order).alias("order"), before.alias("before"), here.alias("from"))
+        for order, before, here in (
+            (0, nothing, nothing),
+            (1, nothing, F.col("from")),
+            (2, F.col("before"), F.col("from")),
+        )
     ]
-    return conform(orders[0].unionByName(orders[1]).unionByName(orders[2]), TRANSITIONS)
-
-
-def _transitions_of(second: DataFrame, order: int, context: tuple[str, ...]) -> DataFrame:
-    counted = second.groupBy("dataset", *context, "to").agg(
-        F.sum("moves").alias("moves"), F.max("last_seen").alias("last_seen")
+    known = F.when(F.col("before").isNull(), F.array(*given[:2])).otherwise(F.array(*given))
+    counted = (
+        trigrams.select(
+            *("dataset", "to", "last_seen"),
+            (F.col("trained") + F.col("tested")).alias("moves"),
+            F.inline(known),
+        )
+        .groupBy("dataset", "order", "before", "from", "to")
+        .agg(F.sum("moves").alias("moves"), F.max("last_seen").alias("last_seen"))
     )
-    absent = {name: F.lit(None).cast("string") for name in ("before", "from") if name not in context}
-    return counted.withColumns(
-        {**absent, "order": F.lit(order), "probability": _share("moves", "dataset", *context)}
-    ).select("dataset", "order", "before", "from", "to", "moves", "probability", "last_seen")
+    share = _share("moves", "dataset", "order", "before", "from")
+    return conform(counted.withColumn("probability", share), TRANSITIONS)
 
 
 def _exact(weight: Column) -> Column:
@@ -79,7 +83,7 @@ def _exact(weight: Column) -> Column:
 
 
 def _share(count: str, *group: str) -> Column:
-    return F.col(count) / F.sum(count).over(Window.partitionBy(*group))
+    return F.col(count) / F.sum(count).over(Window.partitionBy(*reversed(group)))
 
 
 def client_arrivals(sojourns: DataFrame, bin_s: int) -> DataFrame:
@@ -137,8 +141,15 @@ def daily_profile(rates: DataFrame, bin_s: int, time_zone: str) -> DataFrame:
     per_site = binned.groupBy("dataset", "kind", "site", "minute_of_day").agg(
         F.sum("arrivals").alias("arrivals")
     )
-    whole = per_site.groupBy("dataset", "kind", "minute_of_day").agg(F.sum("arrivals").alias("arrivals"))
-    both = per_site.unionByName(whole.withColumn("site", F.lit(WHOLE_NETWORK)))
+    places = F.array(
+        F.struct("site", F.lit(False).alias("is_whole")),
+        F.struct(F.lit(WHOLE_NETWORK).alias("site"), F.lit(True).alias("is_whole")),
+    )
+    both = (
+        per_site.select("dataset", "kind", "minute_of_day", "arrivals", F.inline(places))
+        .groupBy("dataset", "kind", "minute_of_day", "site", "is_whole")
+        .agg(F.sum("arrivals").alias("arrivals"))
+    )
     rate = F.col("arrivals") / (F.col("days") * F.lit(float(bin_s)))
     return conform(
         both.join(F.broadcast(days), ["dataset", "kind"]).withColumn("rate_per_s", rate), DAILY_PROFILE
