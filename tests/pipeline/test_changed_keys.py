@@ -1,11 +1,14 @@
 """Conditions that say which keys of a table are made anew."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
-from roamq.pipeline.definitions.table import is_named, is_not
+from roamq.pipeline.definitions import gold
+from roamq.pipeline.definitions.table import Names, Scope, Touched, is_named, is_not
 
 pytestmark = pytest.mark.spark
 
@@ -35,3 +38,43 @@ def test_names_reach_parquet(spark: SparkSession, tmp_path: Path, capsys: pytest
 
     [pushed] = [part for part in capsys.readouterr().out.splitlines() if "PushedFilters" in part]
     assert "In(site, [s1,s2])" in pushed
+
+
+@pytest.mark.parametrize(
+    ("touched", "kept"),
+    [
+        ({"a": ["s1"]}, [("a", "s2")]),
+        ({"a": None}, None),
+        ({}, [("a", "s1"), ("a", "s2")]),
+    ],
+    ids=["one site", "most sites", "no site"],
+)
+def test_of_a_dataset_that_changed_in_part_rows_of_other_sites_are_kept(
+    spark: SparkSession, touched: Names, kept: list[tuple[str, str]] | None
+) -> None:
+    """Where most sites were touched, nobody looks for rows that could be kept."""
+    nothing = cast("Callable[..., DataFrame]", None)
+    scope = Scope(spark, [], set(), {"a"}, nothing, nothing, nothing)
+    scope.found[gold._touched] = Touched(touched, {})
+
+    is_changed = gold._at_touched("site")(scope)
+
+    assert (is_changed is None) == (kept is None)
+    if is_changed is not None:
+        assert [row for row in chosen(spark, is_not(is_changed)) if row[0] == "a"] == kept
+
+
+@pytest.mark.parametrize(
+    ("sites", "known", "named"),
+    [
+        (["s1", "s2"], 4, ["s1", "s2"]),
+        (["s1", "s2", "s3"], 4, None),
+        (["s1", "s2", "s3"], None, ["s1", "s2", "s3"]),
+        (None, 4, None),
+    ],
+)
+def test_most_sites_are_all_sites(
+    sites: list[str] | None, known: int | None, named: list[str] | None
+) -> None:
+    """Half of them are named; of a dataset that had none before, as many as there are."""
+    assert gold._few(sites, known) == named

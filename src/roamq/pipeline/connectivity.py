@@ -32,6 +32,8 @@ EVERYTHING: Final = "*"
 SITE_SAMPLES: Final = 500
 """A site's durations are fitted on at most so many: there are many sites, and a fit with censored durations is slow."""
 QUANTILES: Final = {"median_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
+ROUNDING: Final = 5e-13
+"""A share that is a product of many fractions may miss a quantile by so much, and has reached it."""
 FIT_MIN: Final = 20
 """A group with fewer complete durations is described but not fitted."""
 
@@ -274,7 +276,7 @@ def group_counts(rows: DataFrame) -> DataFrame:
         F.sum(micros * F.col("ended")).alias("ended_us"),
         F.sum(micros * F.col("all")).alias("all_us"),
         *(
-            F.min(F.when(F.round("above", 12) <= round(1 - share, 6), F.col("duration_s"))).alias(name)
+            F.min(F.when(F.col("above") < round(1 - share, 6) + ROUNDING, F.col("duration_s"))).alias(name)
             for name, share in QUANTILES.items()
         ),
     )

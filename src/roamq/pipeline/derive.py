@@ -180,8 +180,9 @@ def _scope(
         file_rows=max(SILVER_ROWS, sum(file.rows for f in arrivals for file in f.after) // SILVER_SHARE),
     )
     known = shelf.ledger.read(shelf.snapshot, "summary")
-    before = set(known.column("dataset").to_pylist()) if known is not None else set()
-    return scope, before - set(by_name)
+    summary = known.to_pylist() if known is not None else []
+    scope.sites = {row["dataset"]: row["rows"] for row in summary if row["name"] == "sites"}
+    return scope, {row["dataset"] for row in summary} - set(by_name)
 
 
 def _partitions(shelf: Shelf) -> int:

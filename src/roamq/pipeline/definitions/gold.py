@@ -1,6 +1,6 @@
 """Gold: what brokers, simulator, models and people read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -31,6 +31,9 @@ Query = Callable[..., DataFrame]
 EVENTFUL = ("gps", "counts", "records")
 SPLITTING = ("time_zone", "test_share")
 """The rules that say which days are for testing."""
+MOST = 0.5
+"""If more than this share of a dataset's sites was touched, rows of all sites are made anew: few would be kept, and to
+look for them, by a condition that names all others, costs more."""
 MANY_MOVES = 1 << 20
 """Of more moves, counts of paths are corrected; fewer are sooner counted again."""
 
@@ -120,7 +123,12 @@ def _touched(scope: Scope) -> Touched:
         if source.format in EVENTFUL:
             parts += [_events(r, source).select("dataset", "site", nobody) for r in _differing(scope, source)]
     sites, classes = _listed(parts, "site", "client_class")
-    return Touched(sites, classes)
+    return Touched({name: _few(values, scope.sites.get(name)) for name, values in sites.items()}, classes)
+
+
+def _few(sites: Collection[str] | None, known: int | None) -> Collection[str] | None:
+    """The touched sites of a dataset, None where they are most of those that it had: all are then made anew."""
+    return None if sites is None or (known is not None and len(sites) > MOST * known) else sites
 
 
 def _runs(scope: Scope) -> Names:
@@ -152,18 +160,28 @@ def _placed(rows: DataFrame, source: TraceSource) -> DataFrame:
     return observations(rows, source).withColumn("dataset", F.lit(source.dataset))
 
 
-def _at_touched(column: str) -> Callable[[Scope], Column]:
-    """Whether a row is of a touched site, or of none."""
+def _at_touched(column: str) -> Callable[[Scope], Column | None]:
+    """Whether a row is of a touched site, or of none; None: all rows are made anew."""
 
-    def is_changed(scope: Scope) -> Column:
-        return F.col(column).isNull() | is_named(column, scope.once(_touched).sites)
+    def is_changed(scope: Scope) -> Column | None:
+        sites = scope.once(_touched).sites
+        return None if _are_all(scope, sites) else F.col(column).isNull() | is_named(column, sites)
 
     return is_changed
 
 
-def _in_touched_groups(scope: Scope) -> Column:
-    """Whether a group of durations may have changed: that of a touched site or class, or a wider one."""
+def _are_all(scope: Scope, names: Names) -> bool:
+    """Whether all values of all datasets that changed in part are meant."""
+    return all(names.get(dataset, ()) is None for dataset in scope.partly)
+
+
+def _in_touched_groups(scope: Scope) -> Column | None:
+    """Whether a group of durations may have changed: that of a touched site or class, or a wider one; None: all are
+    made anew.
+    """
     touched = scope.once(_touched)
+    if _are_all(scope, touched.sites):
+        return None
     is_site, is_class = (F.col("grouping") == name for name in ("site", "class"))
     return (
         F.when(is_site, is_named("value", touched.sites))

@@ -60,6 +60,8 @@ class Scope:
     """Datasets of which no line is or was in quarantine."""
     file_rows: int = 0
     """How many rows a file of a silver table may hold; 0: any number."""
+    sites: dict[str, int] = field(default_factory=dict)
+    """How many sites a dataset had before this run, where that is known."""
     clients: DataFrame | None = None
     """The changed clients (dataset, client) of datasets that changed in part."""
     names: dict[str, list[str]] | None = None
