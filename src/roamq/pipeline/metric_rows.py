@@ -5,11 +5,16 @@ happen: the end of a run is for them to arrive. Everything else (handoffs, traff
 time; a bin of traffic, if it ends after the warm-up and begins before the end.
 """
 
+from collections.abc import Callable, Iterable
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from roamq.pipeline.schemas import METRICS, columns
 
+Metric = Callable[[DataFrame, DataFrame], DataFrame]
+"""A group of metrics: a function of records and runs that returns rows of `schemas.METRICS`."""
 DESCRIPTION = ("scenario", "scheme", "params", "seed")
 """What a run was made with."""
 RUN = ("run_id", *DESCRIPTION)
@@ -17,20 +22,16 @@ ROUNDING_DIGITS = 6
 """Tolerance for the time of publication, which a delivery gives only as a difference of floats."""
 
 
-def without_description(runs: DataFrame) -> DataFrame:
-    """Runs by their name alone. Each record is joined with its run, and grouped by it: parameters would go with all."""
-    kept = [name for name in runs.columns if name not in DESCRIPTION]
-    empty = (F.lit(None).cast(runs.schema[name].dataType).alias(name) for name in DESCRIPTION)
-    return runs.select(*kept, *empty)
+def computed(groups: Iterable[Metric], records: DataFrame, runs: DataFrame) -> DataFrame:
+    """What these groups of metrics say of all runs.
 
-
-def described(metrics: DataFrame, runs: DataFrame) -> DataFrame:
-    """Metrics of runs without their description, and the description."""
-    return (
-        metrics.drop(*DESCRIPTION)
-        .join(F.broadcast(runs.select("run_id", *DESCRIPTION)), "run_id")
-        .select(*columns(METRICS))
-    )
+    They are given runs by name alone, and what a run was made with joins its metrics in the end: each record is grouped
+    by the columns of its run, and would carry the parameters through every shuffle.
+    """
+    bare = runs.withColumns({name: F.lit(None).cast(runs.schema[name].dataType) for name in DESCRIPTION})
+    rows = reduce(DataFrame.unionByName, (group(records, bare) for group in groups)).drop(*DESCRIPTION)
+    described = rows.join(F.broadcast(runs.select("run_id", *DESCRIPTION)), "run_id")
+    return described.select(*columns(METRICS))
 
 
 def in_window(records: DataFrame, runs: DataFrame) -> DataFrame:

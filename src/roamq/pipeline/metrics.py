@@ -5,7 +5,7 @@ A group of metrics is a function of `(records, runs)` that returns rows of `sche
 Which records count is said in `metric_rows.py`; what crosses links is counted in `traffic.py`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,15 +13,7 @@ from pyspark.sql import functions as F
 from scipy.stats import norm as normal
 from scipy.stats import t as student_t
 
-from roamq.pipeline.metric_rows import (
-    ROUNDING_DIGITS,
-    RUN,
-    described,
-    in_window,
-    long_rows,
-    sum_if,
-    without_description,
-)
+from roamq.pipeline.metric_rows import ROUNDING_DIGITS, RUN, Metric, computed, in_window, long_rows, sum_if
 from roamq.pipeline.schemas import SUMMARY, columns
 from roamq.pipeline.traffic import (
     overhead,
@@ -30,8 +22,6 @@ from roamq.pipeline.traffic import (
     overhead_peak,
     traffic_by_kind,
 )
-
-Metric = Callable[[DataFrame, DataFrame], DataFrame]
 
 MOVES_BIN_S = 300.0
 """Moves are counted over time in bins of five minutes ([DIS] Fig. 5)."""
@@ -466,9 +456,8 @@ def metrics_of(records: DataFrame, runs: DataFrame, names: Iterable[str] = NAMES
     wanted = set(names)
     unknown = wanted - set(NAMES)
     assert not unknown, f"no such metrics: {sorted(unknown)}"
-    bare = without_description(runs)
-    groups = [group(records, bare) for group, made in GROUPS.items() if wanted & set(made)]
-    return described(reduce(DataFrame.unionByName, groups), runs).where(F.col("metric").isin(*sorted(wanted)))
+    groups = [group for group, made in GROUPS.items() if wanted & set(made)]
+    return computed(groups, records, runs).where(F.col("metric").isin(*sorted(wanted)))
 
 
 def beside(names: Iterable[str]) -> tuple[str, ...]:
