@@ -79,14 +79,12 @@ class OrderedByMarkers(TreeUnicast):
     def _of_unknown(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
         """Of a partial fence: origins that whoever made it had not heard of, and of which it may not get what comes
         here; and a name for those that this broker has not heard of either."""
-        for mark, value in fence.items():
-            by = _named_in(mark)
-            if value != PARTIAL or by in self.topology.departed:
-                continue
-            strangers = frozenset(_named_in(one) for one in self._marks if one not in fence) - {by, self.me}
-            late = self.markers.late_since(by, fence[by])
-            return strangers | {BrokerId(UNKNOWN + mark)} if late is None else strangers & late
-        return NO_ORIGINS
+        mark = next((one for one, value in fence.items() if value == PARTIAL), None)
+        if mark is None or (by := _named_in(mark)) in self.topology.departed:
+            return NO_ORIGINS
+        strangers = frozenset(_named_in(one) for one in self._marks if one not in fence) - {by, self.me}
+        late = self.markers.late_since(by, fence[by])
+        return strangers | {BrokerId(UNKNOWN + mark)} if late is None else strangers & late
 
     def may_miss(self, origin: BrokerId) -> bool:
         return self.life > 0 and self.next_hop(origin) not in self._telling
