@@ -2,7 +2,7 @@
 
 The publisher is at the other one, `f`. Its first events go past the broker that stands between the two, before that one
 has heard of `e`; and b3, where the client was, has not heard of `f` when it lets the client go (docs/decisions/0211 and
-0261).
+0264).
 """
 
 import pytest

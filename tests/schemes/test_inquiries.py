@@ -297,6 +297,24 @@ def test_who_was_told_that_the_claimer_waits_for_the_context_does_not_say_that_i
     assert answers_to(host, NEW) == [again, later]
 
 
+def test_a_broker_whose_own_connection_is_named_asks_the_others_and_not_itself() -> None:
+    """b1 has heard that the client came back to b2, where its context has not come."""
+    scheme, host = broker(NEW)
+    scheme.contexts.late_after_s = 1.0
+    host.time = EPOCH.connected_at
+    scheme.on_connect(CLIENT, OLD)
+    scheme.on_disconnect(CLIENT, "vanished")
+    host.time = 12.0
+    scheme.on_connect(CLIENT, NEW)
+    host.take()
+    own = NoContext(client=CLIENT, epoch=EPOCH, newer=Epoch(12.0, NEW), awaits=True)
+    scheme.mailbox.receive(OLD, own)
+    assert host.take() == [("unicast", THIRD, QUESTION), ("unicast", FOURTH, QUESTION)]
+    scheme.mailbox.receive(THIRD, holding(newer=Epoch(12.0, NEW)))
+    scheme.mailbox.receive(FOURTH, holding())
+    assert host.take() == [("ready", CLIENT)]
+
+
 def test_a_broker_that_restarts_does_not_wait_for_the_silent_either() -> None:
     scheme, host = broker(NEW)
     scheme.contexts.late_after_s = 1.0

@@ -416,6 +416,7 @@ class ByInterest(OrderedByMarkers):
     def restarted(self) -> None:
         self._unmet.update(self._to)
         self._routes.clear()
+        self._look_who_told()  # a store of the release before does not say
 
     def count_on(self, number: int) -> None:
         self.markers.number = max(self.markers.number, number)

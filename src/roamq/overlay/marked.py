@@ -6,7 +6,7 @@ markers and echoes (`markers.py`).
 A broker that has just joined, or begins anew, may not have heard of all others. It gets all events of a broker of which
 it hears later than its neighbours have told it which brokers there are. If a neighbour has not, the first events of
 another newcomer may go past this one, or not come that far: that neighbour said what is wanted behind it before it had
-heard of this broker. So fences are *partial* until all neighbours have told (docs/decisions/0261): they name the lives
+heard of this broker. So fences are *partial* until all neighbours have told (docs/decisions/0264): they name the lives
 of edge brokers of which this one has heard, and of any other they have not passed before a later marker has.
 """
 
@@ -79,14 +79,12 @@ class OrderedByMarkers(TreeUnicast):
     def _of_unknown(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
         """Of a partial fence: origins that whoever made it had not heard of, and of which it may not get what comes
         here; and a name for those that this broker has not heard of either."""
-        for mark, value in fence.items():
-            by = _named_in(mark)
-            if value != PARTIAL or by in self.topology.departed:
-                continue
-            strangers = frozenset(_named_in(one) for one in self._marks if one not in fence) - {by, self.me}
-            late = self.markers.late_since(by, fence[by])
-            return strangers | {BrokerId(UNKNOWN + mark)} if late is None else strangers & late
-        return NO_ORIGINS
+        mark = next((one for one, value in fence.items() if value == PARTIAL), None)
+        if mark is None or (by := _named_in(mark)) in self.topology.departed:
+            return NO_ORIGINS
+        strangers = frozenset(_named_in(one) for one in self._marks if one not in fence) - {by, self.me}
+        late = self.markers.late_since(by, fence[by])
+        return strangers | {BrokerId(UNKNOWN + mark)} if late is None else strangers & late
 
     def may_miss(self, origin: BrokerId) -> bool:
         return self.life > 0 and self.next_hop(origin) not in self._telling

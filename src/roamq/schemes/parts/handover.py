@@ -428,6 +428,9 @@ class HandOver(Part):
         if (reply.forgot or self.inquiries.others_may_have(arriving, reply)) and self.care.followed:
             self.inquiries.denied(arriving, old_broker, reply.newer)
             return
+        if reply.newer is not None and self.inquiries.is_own(reply.newer):
+            self.inquiries.denied(arriving, old_broker)
+            return
         newer = reply.newer or self.inquiries.newer(arriving)
         if newer is None:
             self.replay(arriving)

@@ -121,7 +121,12 @@ class Inquiries:
 
     def newer(self, arriving: Arriving) -> Epoch | None:
         """The later connection that brokers have named which do not have the context."""
-        return None if arriving.inquiry is None else min(arriving.inquiry.newer, default=None)
+        named = () if arriving.inquiry is None else arriving.inquiry.newer
+        return min((epoch for epoch in named if not self.is_own(epoch)), default=None)
+
+    def is_own(self, newer: Epoch) -> bool:
+        """Whether a later connection is one at this very broker: others know that it waits, and nothing else."""
+        return self.is_used and self.contexts.late_after_s is not None and newer.broker == self.me
 
     def on_partial_session(self, sender: BrokerId, message: PartialSession) -> None:
         """A session that was begun where the context did not come: it becomes part of the one that did."""
