@@ -202,3 +202,21 @@ def test_the_settings_for_which_all_holds_are_shown() -> None:
         ["edge stop", "does not hold", "above"],
         ["edge turn", "holds", ""],
     ]
+
+
+def test_a_reason_tells_where_a_sentence_fails_from_where_it_is_open() -> None:
+    judgement = Judgement()
+    measured = {
+        "set A": Estimate(2.0, 1.9, 2.1),
+        "set B": Estimate(1.8, 1.7, 1.9),
+        "set C": Estimate(1.2, 0.8, 1.6),
+        "set D": Estimate(0.8, 0.7, 0.9),
+    }
+    judgement.says("it is low", measured, below=1.0)
+    judgement.says("it is above one half", measured | {"set D": Estimate(0.5, 0.4, 0.6)}, above=0.5)
+
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert judgement.why() == (
+        "does not hold with set A: it is low: 2 (1.9 to 2.1), wanted below 1 (and in 1 other settings, undecided in 1); "
+        "undecided with set D: it is above one half: 0.5 (0.4 to 0.6), wanted above 0.5"
+    )

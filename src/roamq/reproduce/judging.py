@@ -205,14 +205,14 @@ class Judgement:
         if verdict is Verdict.DEPENDS:
             parts.append(self._decides())
         for sentence in self._counted:
-            short = [s for s in sentence.measured if sentence.judged(s) is not Holds.YES]
+            fails = [s for s in sentence.measured if sentence.judged(s) is Holds.NO]
+            left_open = [s for s in sentence.measured if sentence.judged(s) is Holds.UNDECIDED]
             if verdict is Verdict.DIFFERS:  # what the others leave open decides nothing any more
-                short = [s for s in short if sentence.judged(s) is Holds.NO]
-            if short:
-                where = f" with {short[0]}" if short[0] else ""
-                more = f" (and in {len(short) - 1} other settings)" if len(short) > 1 else ""
-                judged = sentence.judged(short[0])
-                told[judged].append(f"{judged}{where}: {sentence.told(short[0])}{more}")
+                left_open = []
+            if fails:
+                told[Holds.NO].append(_quoted(sentence, Holds.NO, fails, left_open))
+            elif left_open:
+                told[Holds.UNDECIDED].append(_quoted(sentence, Holds.UNDECIDED, left_open))
         for judged, lines in told.items():
             parts += lines[:SENTENCES_TOLD]
             if len(lines) > SENTENCES_TOLD:
@@ -339,6 +339,17 @@ class Judgement:
             figures=[*figures, *self.beside()],
             **exhibits,
         )
+
+
+def _quoted(
+    sentence: Sentence, judged: Holds, settings: Sequence[str], left_open: Sequence[str] = ()
+) -> str:
+    """A sentence in the first of the settings where it is judged so; how many others there are, and where it is open."""
+    first, *others = settings
+    more = [f"and in {len(others)} other settings"] if others else []
+    more += [f"undecided in {len(left_open)}"] if left_open else []
+    where = f" with {first}" if first else ""
+    return f"{judged}{where}: {sentence.told(first)}" + (f" ({', '.join(more)})" if more else "")
 
 
 def _threshold(found: Mapping[str, Holds]) -> str:
