@@ -18,8 +18,6 @@ CLIENTS: Final = "clients"
 EVENTS: Final = "events"
 WHOLE_NETWORK: Final = "*"
 SECONDS_PER_DAY: Final = 86_400
-WEIGHT_BITS: Final = 40
-"""A move's weight has so many binary digits."""
 DAILY_SUMS: Final = ("clients", "moves", "sojourns", "connected_us", "disconnected_us")
 """Of these columns of `days` the others are made."""
 
@@ -30,48 +28,24 @@ def neighbor_graph(moves: DataFrame, half_life_days: float = 7.0) -> DataFrame:
     [PRO] section 4.2 keeps neighbors by their timestamp; `last_seen` is that, and `recent_probability` grades it: a
     move counts half after `half_life_days`.
     """
-    # Moves are put together by what they share before anything is sorted: the half-life in which they were, and the
-    # gap. Within its half-life a move counts by its age at the end of that, and a half-life counts half of the next.
-    # Shares are within a site, so half-lives are counted from the last one from it: other sites' moves change nothing.
-    half_life_us = half_life_days * SECONDS_PER_DAY * 1_000_000
-    half_lives = F.unix_micros("time") / half_life_us
-    half_life = F.floor(half_lives)
-    counted = (
-        moves.withColumns(
-            {
-                "half_life": half_life,
-                "weight": _exact(F.pow(F.lit(0.5), half_life + F.lit(1) - half_lives)),
-            }
-        )
-        .groupBy("dataset", "from", "to", "gap_s", "half_life")
+    # Shares are within a site, so the age counts from the last move from it: other sites' moves change nothing.
+    latest = moves.groupBy("dataset", "from").agg(F.max("time").alias("latest"))
+    age_days = (F.unix_micros("latest") - F.unix_micros("time")) / (1_000_000 * SECONDS_PER_DAY)
+    edges = (
+        moves.join(F.broadcast(latest), ["dataset", "from"])
+        .groupBy("dataset", "from", "to")
         .agg(
             F.count("*").alias("moves"),
-            F.sum("weight").alias("weight"),
+            F.sum(_exact(F.pow(F.lit(0.5), age_days / half_life_days))).alias("weight"),
             F.max("time").alias("last_seen"),
+            F.expr("percentile_disc(0.5) within group (order by gap_s)").alias("gap_s_median"),
         )
-    )
-    of_edge = Window.partitionBy("to", "from", "dataset")
-    known = F.when(F.col("gap_s").isNotNull(), F.col("moves"))
-    up_to = of_edge.orderBy("gap_s").rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    older = F.max("half_life").over(Window.partitionBy("from", "dataset")) - F.col("half_life")
-    placed = counted.withColumns(
-        {
-            "shorter": F.sum(known).over(up_to),
-            "known": F.sum(known).over(of_edge),
-            "recent": F.call_function("shiftright", F.col("weight"), F.least(older, F.lit(63)).cast("int")),
-        }
-    )
-    edges = placed.groupBy("dataset", "from", "to").agg(
-        F.sum("moves").alias("moves"),
-        F.sum("recent").alias("recent"),
-        F.max("last_seen").alias("last_seen"),
-        F.min(F.when(F.col("shorter") * 2 >= F.col("known"), F.col("gap_s"))).alias("gap_s_median"),
     )
     return conform(
         edges.withColumns(
             {
                 "probability": _share("moves", "dataset", "from"),
-                "recent_probability": _share("recent", "dataset", "from"),
+                "recent_probability": _share("weight", "dataset", "from"),
             }
         ),
         NEIGHBOR_GRAPH,
@@ -105,7 +79,7 @@ def transitions(trigrams: DataFrame) -> DataFrame:
 
 def _exact(weight: Column) -> Column:
     """A weight of at most 1 as a whole number: sums are then the same in any order, on any number of cores."""
-    return (weight * float(1 << WEIGHT_BITS)).cast("bigint")
+    return (weight * float(1 << 40)).cast("bigint")
 
 
 def _share(count: str, *group: str) -> Column:
