@@ -277,3 +277,8 @@ def test_a_last_hop_that_loses_for_good_promises_neither_completeness_nor_order(
     assert enforced(scenario) & {"loss", "order"} == frozenset()
     assert "order" in enforced(restless(last_hop={"loss": 0.2, "retransmit": True}))
     assert result.violations == []
+
+
+def test_a_full_input_queue_may_refuse_a_transfer_so_that_a_context_is_never_settled() -> None:
+    assert "leak" not in enforced(restless(service={"event_s": 0.01, "queue_bytes": 10_000}))
+    assert "leak" in enforced(restless(service={"event_s": 0.01}))

@@ -341,9 +341,7 @@ class Judgement:
         )
 
 
-def _quoted(
-    sentence: Sentence, judged: Holds, settings: Sequence[str], left_open: Sequence[str] = ()
-) -> str:
+def _quoted(sentence: Sentence, judged: Holds, settings: Sequence[str], left_open: Sequence[str] = ()) -> str:
     """A sentence in the first of the settings where it is judged so; how many others there are, and where it is open."""
     first, *others = settings
     more = [f"and in {len(others)} other settings"] if others else []

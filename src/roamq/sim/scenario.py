@@ -452,6 +452,8 @@ def enforced(scenario: Scenario) -> frozenset[str]:
         guarantees.discard("loss")
     if forgetful:
         guarantees -= {"duplication", "leak"}
+    if overloaded:
+        guarantees.discard("leak")  # a full input queue may refuse a transfer, and nobody sends it again
     if lossy:
         # The last hop lost an event and brought later ones: the broker, which sends the lost one again at the next
         # connection, cannot put it in front of them.
