@@ -217,6 +217,6 @@ def test_a_reason_tells_where_a_sentence_fails_from_where_it_is_open() -> None:
 
     assert judgement.verdict is Verdict.UNDECIDED
     assert judgement.why() == (
-        "does not hold with set A: it is low: 2 (1.9 to 2.1), wanted below 1 (and in 1 other settings, undecided in 1); "
+        "does not hold with set A: it is low: 2 (1.9 to 2.1), wanted below 1 (and in 1 other setting, undecided in 1); "
         "undecided with set D: it is above one half: 0.5 (0.4 to 0.6), wanted above 0.5"
     )

@@ -342,9 +342,9 @@ class Judgement:
 
 
 def _quoted(sentence: Sentence, judged: Holds, settings: Sequence[str], left_open: Sequence[str] = ()) -> str:
-    """A sentence in the first of the settings where it is judged so; how many others there are, and where it is open."""
+    """A sentence in the first setting where it is judged so; in how many others it is, and in how many it is open."""
     first, *others = settings
-    more = [f"and in {len(others)} other settings"] if others else []
+    more = [f"and in {len(others)} other setting{'' if len(others) == 1 else 's'}"] if others else []
     more += [f"undecided in {len(left_open)}"] if left_open else []
     where = f" with {first}" if first else ""
     return f"{judged}{where}: {sentence.told(first)}" + (f" ({', '.join(more)})" if more else "")
