@@ -35,7 +35,9 @@ def test_the_rides_find_that_a_word_on_an_earlier_connection_is_believed(
 ) -> None:
     monkeypatch.setattr(VirtualConsumer, "was_told", lambda self, ticket: self.settled)
     found = []
-    for seed in range(0, 200, 4):  # those in which the client shows nothing
+    for seed in range(
+        1600, 5000, 4
+    ):  # those in which the client shows nothing; one in some two hundred finds it
         ride = Ride(seed, kill=0.0)
         ride.run()
         found.append(ride.fault())

@@ -64,17 +64,17 @@ def test_a_ride_notices_if_all_origins_wait_for_a_dead_broker(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_what_two_brokers_that_joined_have_for_each_other_waits_for_the_one_between_and_nothing_else_does(
+def test_what_two_brokers_that_joined_at_once_have_for_each_other_waits_for_the_one_between_and_nothing_else_does(
     overlay: str,
 ) -> None:
+    """Who was admitted first was not known where the other one was: they have no link with each other."""
     names = ("b1", "b2", "b3", "b4")
     fleet = CarriedFleet(
         1, "standard", tuple(combinations(names, 2)), overlay=overlay, handoff_timeout_s=1000.0
     )
     fleet.settle()
-    fleet.join("e1", "b1", "b2")
-    fleet.settle()
-    fleet.join("e2", "b3", "b4")
+    fleet.join("e1", "b1", "b2", asked=BrokerId("b1"))
+    fleet.join("e2", "b3", "b4", asked=BrokerId("b3"))
     fleet.settle()
     reader, near, far = fleet.client("reader"), fleet.client("near"), fleet.client("far")
     for client, at in ((reader, "e1"), (far, "e2"), (near, "b1")):
