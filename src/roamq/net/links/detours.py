@@ -268,6 +268,7 @@ class Detours:
         patience = Patience()
         while not links.is_departed(peer):
             await self._down[peer].wait()
+            await links.linger_if_left()
             wait_until = self._direct_until.get(peer, -math.inf) + self._after_s
             await asyncio.sleep(max(0.0, wait_until - links.shell.now()))
             if peer in links.up:

@@ -46,6 +46,7 @@ log = logging.getLogger("roamq.links")
 P = TypeVar("P", bound=asyncio.Protocol)
 
 HANDSHAKE_S_MAX: Final = 5.0
+LINGER_S: Final = 1.0
 TURNED_AWAY: Final = (
     "it closed the connection before the link was up, and its log says why: perhaps this broker was forgotten, or "
     "never admitted (`roamq join`)"
@@ -286,6 +287,11 @@ class LinkSockets:
         """Whether this broker is not of the network any more: its neighbours close their links with it."""
         return self.shell.live.machine.membership.has_left
 
+    async def linger_if_left(self) -> None:
+        """A broker that has left stops as soon as a neighbour has its last word; it calls again if none has by then."""
+        if self._has_left:
+            await asyncio.sleep(LINGER_S)
+
     def hang_up(self, peer: BrokerId) -> bool:
         """Before a neighbour is called (again): whatever is said on an older connection from now on is not heard.
 
@@ -338,6 +344,7 @@ class LinkSockets:
                 else:
                     patience.unanswered()
             await asyncio.sleep(patience.wait_s * (0.5 + _RANDOM.random()))
+            await self.linger_if_left()
             await self.detours.prefer(peer, patience.doubt_s)
 
     async def _connect(self, peer: BrokerId) -> LinkSocket:
