@@ -19,28 +19,35 @@ Transform = Callable[["DataFrame", "DataFrame"], "DataFrame"]
 
 def summary_rows(campaign: Campaign, names: Iterable[str] | None = None) -> list[SummaryRow]:
     """The named metrics, or all, over the seeds of a campaign; sorted, so that equal campaigns print the same."""
-    from roamq.pipeline.metrics import NAMES, metrics_of
+    from roamq.pipeline.metrics import NAMES
 
-    return _over_seeds(metrics_of(campaign.records, campaign.runs, NAMES if names is None else names))
+    return over_seeds(campaign.records.sparkSession, per_run(campaign, NAMES if names is None else names))
 
 
 def priced_summary_rows(campaign: Campaign, tariff: Tariff) -> list[SummaryRow]:
     """All metrics over the seeds of a campaign, and the price by the tariff of runs that have what it is made of."""
-    from roamq.pipeline.metrics import metrics_of
-    from roamq.pipeline.price import priced
+    from roamq.pipeline.metrics import NAMES
 
-    measured = metrics_of(campaign.records, campaign.runs).persist()  # a price looks at them once more
-    try:
-        return _over_seeds(measured.unionByName(priced(measured, tariff)))
-    finally:
-        measured.unpersist()
+    spark = campaign.records.sparkSession
+    return over_seeds(spark, with_prices(spark, per_run(campaign, NAMES), tariff))
 
 
 def per_run(campaign: Campaign, names: Iterable[str]) -> list[MetricRow]:
-    """The named metrics of every run."""
-    from roamq.pipeline.metrics import metrics_of
+    """The named metrics of every run.
 
-    return [MetricRow(*row) for row in metrics_of(campaign.records, campaign.runs, names).collect()]
+    Each group of metrics is a query of its own: Spark plans and compiles one query for all of them for longer than it
+    takes to compute them one after the other.
+    """
+    from roamq.pipeline.metrics import GROUPS, metrics_of
+
+    wanted = set(names)
+    together = [wanted.intersection(made) for made in GROUPS.values()]
+    return [
+        MetricRow(*row)
+        for group in together
+        if group
+        for row in metrics_of(campaign.records, campaign.runs, group).collect()
+    ]
 
 
 def with_prices(spark: "SparkSession", rows: Sequence[MetricRow], tariff: Tariff) -> list[MetricRow]:
