@@ -15,7 +15,7 @@ from roamq.pipeline.campaign import _OUT, run_campaign, run_one
 from roamq.pipeline.jobs import Job, RunFunction, Runner
 from roamq.pipeline.schemas import CAMPAIGN, RECORD_COLUMNS, RECORDS, RUNS, columns
 from roamq.sim.scenario import load_scenario
-from tests.support.runners import counting, dying, failing, violating
+from tests.support.runners import counting, dying, failing, refusing, refusing_while_there, violating
 
 pytestmark = pytest.mark.spark
 
@@ -107,6 +107,30 @@ def test_a_failed_run_is_named_with_its_replay_and_the_rest_finishes(
     # The half-written records of a failed run are nobody's evidence.
     kept = {row.run_id for row in campaign.records.select("run_id").distinct().collect()}
     assert kept == {rows[0].run_id, rows[2].run_id}
+
+
+def test_a_campaign_of_which_every_run_failed_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    """No run left a record, so that there is no folder of records."""
+    campaign = run_campaign(spark, jobs(refusing, [1, 2]), tmp_path)
+
+    assert {row.status for row in campaign.runs.collect()} == {"failed"}
+    assert campaign.records.count() == 0
+
+
+def test_a_failed_run_is_tried_again_by_the_next_campaign(spark: SparkSession, tmp_path: Path) -> None:
+    """The disk may have been full: only the failed run is made again, and what came of it now counts."""
+    full = tmp_path / "full"
+    full.touch()
+    wanted = [job for seed in (1, 2) for job in jobs(refusing_while_there, [seed], file=str(full))]
+    first = run_campaign(spark, wanted, tmp_path / "out")
+    full.unlink()
+
+    second = run_campaign(spark, wanted, tmp_path / "out")
+    third = run_campaign(spark, wanted, tmp_path / "out")
+
+    assert {row.seed: row.status for row in second.runs.collect()} == {1: "ok", 2: "ok"}
+    assert (first.made, second.made, third.made) == (2, 1, 0)
+    assert second.records.count() == 2
 
 
 def test_a_run_that_takes_its_process_down_is_named_too(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from roamq.core.records import Record
@@ -22,6 +23,18 @@ def failing(payload: dict[str, Any], seed: int) -> Iterator[Record]:
     yield Record("published", 0.0, "b1", "p0", "b1", 1, count=1)
     if seed % 2:
         raise RuntimeError(f"broke at seed {seed}")
+
+
+def refusing(payload: dict[str, Any], seed: int) -> Iterator[Record]:
+    """Breaks before it records anything."""
+    raise RuntimeError(f"refused seed {seed}")
+
+
+def refusing_while_there(payload: dict[str, Any], seed: int) -> Iterator[Record]:
+    """On odd seeds breaks while a file is there, as while a disk is full."""
+    if seed % 2 and Path(payload["file"]).exists():
+        raise OSError(28, "No space left on device")
+    yield Record("published", 0.0, "b1", "p0", "b1", 1, count=1)
 
 
 def violating(payload: dict[str, Any], seed: int) -> Iterator[Record]:

@@ -6,8 +6,8 @@
 A task commits its files when its run ends, so an interrupted campaign keeps what was done, and the next one runs
 only what is missing. If a run was made twice, because Spark gave a job up while one of its tasks was still
 committing, readers use one of the two attempts. A run that fails becomes a row in `runs` with its error and the
-command that replays it; the other runs go on. Records leave a task in batches: its memory does not grow with the
-length of the run.
+command that replays it; the other runs go on, and the next campaign tries it again. Records leave a task in batches:
+its memory does not grow with the length of the run.
 """
 
 import contextlib
@@ -74,8 +74,7 @@ def read_campaign(
     from pyspark.sql import functions as F
 
     out = _place(out)
-    records = spark.read.schema(f"{RECORDS}, attempt string").parquet(f"{out}/part=records")
-    runs = spark.read.schema(f"{RUNS}, attempt string").parquet(f"{out}/part=runs")
+    records, runs = _part(spark, out, "records", RECORDS), _part(spark, out, "runs", RUNS)
     if run_ids is not None:
         wanted = list(run_ids)
         records = records.where(records.run_id.isin(wanted))
@@ -94,14 +93,26 @@ def _place(out: Path | str) -> str:
     return str(out.resolve()) if isinstance(out, Path) else out
 
 
-def _finished(spark: "SparkSession", out: str, wanted: Mapping[str, Job]) -> set[str]:
-    """Which of the wanted runs are in `out` already. A run is deterministic, so a failed one counts too."""
+def _part(spark: "SparkSession", out: str, part: str, schema: str) -> "DataFrame":
+    """One of the two tables in `out`; empty if nothing was written to it, as if no run left a record."""
     from pyspark.errors import AnalysisException
 
-    with contextlib.suppress(AnalysisException):  # the folder is not there yet
-        runs = spark.read.schema(RUNS).parquet(f"{out}/part=runs").select("run_id", "status")
-        return {row.run_id for row in runs.toLocalIterator() if row.run_id in wanted}
-    return set()
+    with_attempt = f"{schema}, attempt string"
+    rows = spark.read.schema(with_attempt).parquet(f"{out}/part={part}")
+    try:
+        _ = rows.schema  # a Connect session looks for the folder only when it is asked
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return spark.createDataFrame([], with_attempt)
+    return rows
+
+
+def _finished(spark: "SparkSession", out: str, wanted: Mapping[str, Job]) -> set[str]:
+    """Which of the wanted runs are in `out` already. A failed one is not: the machine may have been at fault."""
+    runs = _part(spark, out, "runs", RUNS)
+    ended = runs.where(runs.status != "failed").select("run_id")
+    return {row.run_id for row in ended.toLocalIterator() if row.run_id in wanted}
 
 
 def _make_surely(spark: "SparkSession", jobs: Sequence[Job], out: str, progress: Progress) -> None:
