@@ -35,6 +35,7 @@ def handlers_of(machine: "Machine") -> Handlers:
         if message.roll is not None:
             machine.roll_calls.on_part(sender, message)
             return
+        sessions.hear(sender, message.connections)
         machine.tables.on_told(sender, message)
         if message.is_all:
             machine.lives.resuming.called(sender)

@@ -172,7 +172,10 @@ class Admission:
         if search is None or search.connection.epoch != message.asked:
             return
         is_over = message.epoch is None or self._directory.has_ended(message.client, message.epoch)
-        if not is_over and message.epoch is not None and message.home is not None:
+        known = self._directory.get(message.client)
+        # The owner's own connection may have been told meanwhile: another user's does not replace it.
+        is_anothers = known is not None and not self._access.may_continue(known.owner, message.owner)
+        if not is_over and not is_anothers and message.epoch is not None and message.home is not None:
             self._directory.learn(message.client, message.epoch, message.home, message.owner)
         search.unanswered.discard(sender)
         if not search.unanswered:

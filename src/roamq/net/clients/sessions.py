@@ -1,7 +1,8 @@
 """Sessions outlive connections: what becomes of them when a client goes, their wills, and their end."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from roamq.broker.broker import Broker
 from roamq.core.context import Context, Mode
@@ -302,6 +303,23 @@ class Sessions:
         )
 
     # --- what other brokers say -----------------------------------------------------------------------------
+
+    def hear(self, sender: BrokerId, connections: Iterable[Any]) -> None:
+        """Another broker tells which connections it knows: client, epoch, home and owner, each.
+
+        They count as if their brokers had told so themselves: a session stays that of the user who began it.
+        """
+        for client, epoch, home, owner in connections:
+            self._broker.contexts.hear_epoch(epoch)
+            if not self._directory.has_ended(ClientId(client), epoch):
+                serving = Serving(
+                    client=ClientId(client),
+                    epoch=epoch,
+                    home=BrokerId(home),
+                    previous=epoch.broker,
+                    owner=owner,
+                )
+                self.on_serving(sender, serving)
 
     def on_serving(self, sender: BrokerId, message: Serving) -> None:
         """Another broker has a newer connection of the client: one that is older gives way."""

@@ -15,7 +15,7 @@ from roamq.broker.broker import Broker
 from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.net.clients.sessions import Sessions
-from roamq.net.topics.directory import Directory, Serving
+from roamq.net.topics.directory import Directory
 from roamq.net.topics.shared import GroupKey, SharedGroups
 from roamq.net.topics.tables import TablesTold
 
@@ -60,16 +60,7 @@ class RollCalls:
             self._forget_others(caller, roll, message.since)
 
     def _learn(self, caller: BrokerId, message: TablesTold) -> None:
-        for client, epoch, home, owner in message.connections:
-            if not self._directory.has_ended(ClientId(client), epoch):
-                serving = Serving(
-                    client=ClientId(client),
-                    epoch=epoch,
-                    home=BrokerId(home),
-                    previous=epoch.broker,
-                    owner=owner,
-                )
-                self._sessions.on_serving(caller, serving)
+        self._sessions.hear(caller, message.connections)
         for place in message.places:
             self._groups.learn(place)
 

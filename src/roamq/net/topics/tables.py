@@ -105,7 +105,7 @@ class Tables:
         self._told_by: set[BrokerId] = set()
         """Neighbours that have told all that they know, and were not told themselves."""
         self._to_tell: set[BrokerId] = set()
-        """Neighbours that joined later and that this broker has told so: they let nobody in before they know more."""
+        """Neighbours that this broker has told so: it tells them again when it knows more."""
         self.since = since
         """When this life began, or when it forgot something."""
         self.tell_all_retained: Callable[[BrokerId], None]
@@ -122,7 +122,7 @@ class Tables:
             RetainedForOne(self._broker.host, self._broker.me, neighbour, self._retained.search(Filter("#"))),
         )
         self._others.tell(neighbour, TablesTold(is_all=True, is_anew=self._is_anew))
-        if self._is_anew and neighbour in self._broker.router.joined_later():
+        if self._is_anew:
             self._to_tell.add(neighbour)
 
     def tell_retained(self, topics: Collection[str]) -> None:
@@ -169,10 +169,7 @@ class Tables:
         self._others.tell(sender, TablesTold(is_all=True, is_anew=self._is_anew))
 
     def on_told(self, sender: BrokerId, message: TablesTold) -> None:
-        for client, epoch, home, owner in message.connections:
-            self._broker.contexts.hear_epoch(epoch)
-            if not self._directory.has_ended(ClientId(client), epoch):
-                self._directory.learn(ClientId(client), epoch, BrokerId(home), owner)
+        """Learn all but the connections, which are `Sessions.hear`'s."""
         for client, epoch in message.ended:
             self._directory.forget(ClientId(client), epoch)
         for place in message.places:
