@@ -98,8 +98,8 @@ def _part(spark: "SparkSession", out: str, part: str, schema: str) -> "DataFrame
     from pyspark.errors import AnalysisException
 
     with_attempt = f"{schema}, attempt string"
-    rows = spark.read.schema(with_attempt).parquet(f"{out}/part={part}")
     try:
+        rows = spark.read.schema(with_attempt).parquet(f"{out}/part={part}")  # a classic session looks here
         _ = rows.schema  # a Connect session looks for the folder only when it is asked
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
