@@ -55,7 +55,8 @@ class CarriedFleet(GrowingFleet):
         self._maps: dict[BrokerId, LinkMap] = {}
         self._acks: dict[tuple[BrokerId, BrokerId], deque[int]] = defaultdict(deque)
         self._news: dict[tuple[BrokerId, BrokerId], deque[list[LinkedWith]]] = defaultdict(deque)
-        self._failed: dict[Pair, set[Path]] = defaultdict(set)
+        self._failed: dict[Pair, dict[Path, int]] = defaultdict(dict)
+        """Links -> the ways that were tried in vain, and what had changed by then."""
         self._stuck: dict[Pair, int] = {}
         """Links for which there is no way -> what had changed by then."""
         self._to_be_called: tuple[object, list[Pair]] = (None, [])
@@ -262,12 +263,13 @@ class CarriedFleet(GrowingFleet):
             return
         way = self._map(caller).way(peer, self.direct(caller), self._failed[pair])
         if way is None:
-            self._failed[pair].clear()
-            self._stuck[pair] = self._changed
+            failed = self._failed.pop(pair, {})
+            if all(when == self._changed for when in failed.values()):  # else a way may have come back since
+                self._stuck[pair] = self._changed
         elif all(self.is_whole(*hop) for hop in pairwise((caller, *way, peer))):
             self._come_up(pair, way)
         else:
-            self._failed[pair].add(way)
+            self._failed[pair][way] = self._changed
 
     def _come_up(self, pair: Pair, way: Path) -> None:
         one, other = self._ends(pair)

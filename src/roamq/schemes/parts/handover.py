@@ -432,6 +432,9 @@ class HandOver(Part):
             self.inquiries.denied(arriving, old_broker)
             return
         newer = reply.newer or self.inquiries.newer(arriving)
+        if newer is None and (here := self.whereabouts.whole_since(arriving.context)) is not None:
+            (self.own.step_aside or self.step_aside)(arriving, here)
+            return
         if newer is None:
             self.replay(arriving)
             return

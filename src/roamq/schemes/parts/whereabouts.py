@@ -126,6 +126,14 @@ class Whereabouts:
         candidates = [c for c in self.held_for(claim.client) if c.epoch < claim.epoch]
         return max(candidates, key=lambda c: c.epoch, default=None)
 
+    def whole_since(self, context: Context) -> Epoch | None:
+        """The connection of the same client that came here after this context, and has all of its own.
+
+        Nobody asks for the older context any more: that connection has found what there was, wherever it was.
+        """
+        held = [one for one in self.held_for(context.client) if one not in self.incomplete]
+        return min((one.epoch for one in held if one.epoch > context.epoch), default=None)
+
     def leave_behind(self, context: Context) -> None:
         """The client was elsewhere since it left us: that broker's claim to this context is on its way."""
         if context.mode is Mode.SERVING:
