@@ -18,7 +18,7 @@ from roamq.net.links.protocol import CARRIERS_MAX, LinkedWith
 from roamq.net.ops.wiring import linked_when_joining, why_not_direct
 from tests.net.fleet import Choice
 from tests.net.growing import GrowingFleet
-from tests.net.queues import Queues
+from tests.net.queues import Ends, Queues
 
 Pair = frozenset[BrokerId]
 Connections = Sequence[tuple[str, str]]
@@ -284,6 +284,7 @@ class CarriedFleet(GrowingFleet):
         self._changed += 1
         one, other = pair
         for ends in ((one, other), (other, one)):
+            self.links.clear(ends)
             self._acks.end(ends)
             self._news.end(ends)
         for end in sorted(pair) if not way else ():
@@ -318,6 +319,10 @@ class CarriedFleet(GrowingFleet):
             self._tell(target, news)
 
     # --- frames and acknowledgements ------------------------------------------------------------------------------
+
+    def put_on_link(self, ends: Ends, frames: list[tuple[int, bytes]]) -> None:
+        """Nothing is put on a link that is down: what is in the outbox is sent when it comes up."""
+        self.links.put(ends, frames if frozenset(ends) in self.up else ())
 
     def _frame(self, source: BrokerId, target: BrokerId) -> None:
         sequence, frame = self.links.take((source, target))

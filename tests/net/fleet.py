@@ -203,7 +203,7 @@ class Fleet:
             self.owners.pop((name, number), None)
         out.closing.clear()
         for peer, frames in out.frames.items():
-            self.links.put((name, peer), frames)
+            self.put_on_link((name, peer), frames)
         out.frames.clear()
         for key, at in out.timers.items():
             if at is None:
@@ -250,6 +250,10 @@ class Fleet:
     def frames_on_the_way(self) -> list[Ends]:
         """The links that are open and have frames on them."""
         return [ends for ends in self.links.filled if self.is_open(*ends)]
+
+    def put_on_link(self, ends: Ends, frames: list[tuple[int, bytes]]) -> None:
+        """A broker sends frames to a neighbour."""
+        self.links.put(ends, frames)
 
     def is_running(self, broker: BrokerId) -> bool:
         """Whether timers of the broker run out."""
