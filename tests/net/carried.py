@@ -6,7 +6,7 @@ the bytes, acknowledgements and news that were on their way; when it is up again
 Brokers die, and stay dead for as long as the ride wants.
 """
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations, pairwise, permutations
 from random import Random
@@ -18,6 +18,7 @@ from roamq.net.links.protocol import CARRIERS_MAX, LinkedWith
 from roamq.net.ops.wiring import linked_when_joining, why_not_direct
 from tests.net.fleet import Choice
 from tests.net.growing import GrowingFleet
+from tests.net.queues import Ends, Queues
 
 Pair = frozenset[BrokerId]
 Connections = Sequence[tuple[str, str]]
@@ -53,22 +54,19 @@ class CarriedFleet(GrowingFleet):
         """Brokers that joined later -> those that they can call."""
         self.breaks = self.rerouted = 0
         self._maps: dict[BrokerId, LinkMap] = {}
-        self._acks: dict[tuple[BrokerId, BrokerId], deque[int]] = defaultdict(deque)
-        self._news: dict[tuple[BrokerId, BrokerId], deque[list[LinkedWith]]] = defaultdict(deque)
+        self._acks: Queues[int] = Queues()
+        self._news: Queues[list[LinkedWith]] = Queues()
         self._failed: dict[Pair, dict[Path, int]] = defaultdict(dict)
         """Links -> the ways that were tried in vain, and what had changed by then."""
         self._stuck: dict[Pair, int] = {}
         """Links for which there is no way -> what had changed by then."""
-        self._to_be_called: tuple[object, list[Pair]] = (None, [])
+        self._acquainted: tuple[object, dict[Pair, None]] = (None, {})
+        """Brokers that count each other as neighbours; what that depends on comes first."""
+        self._to_be_called: tuple[object, list[tuple[Pair]]] = (None, [])
         """Links that are down and not stuck; what that depends on comes first."""
-        self._open: tuple[object, list[tuple[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]]]] = (
-            None,
-            [],
-        )
-        """Links that are up; what that depends on comes first."""
         self._changed = 0
         """How often something has changed that a way depends on."""
-        self._better: tuple[int, list[Pair]] = (-1, [])
+        self._better: tuple[int, list[tuple[Pair]]] = (-1, [])
         names = {name for pair in self.wires for name in pair}
         given = None if is_direct else connections
         super().__init__(seed, scheme, len(names), ring=False, given=given, **settings)
@@ -86,12 +84,6 @@ class CarriedFleet(GrowingFleet):
 
     def is_open(self, source: BrokerId, target: BrokerId) -> bool:
         return frozenset((source, target)) in self.up
-
-    def open_links(self) -> Iterable[tuple[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]]]:
-        known = (self._changed, len(self.links))
-        if self._open[0] != known:
-            self._open = (known, [one for one in self.links.items() if frozenset(one[0]) in self.up])
-        return self._open[1]
 
     @property
     def serving(self) -> list[BrokerId]:
@@ -192,60 +184,62 @@ class CarriedFleet(GrowingFleet):
 
     def look_after_links(self) -> None:
         """Who has departed is told that its last word was heard, and the link ends (`LinkSockets._part`)."""
-        known = (self._changed, *self.who_knows_whom())
+        known = (self._changed, self.who_knows_whom())
         if known == self._known:
             return
         self._known = known
-        for pair in sorted((pair for pair in self.up if not self._is_known(pair)), key=sorted):
+        for pair in sorted(self.up.difference(self._neighbours()), key=sorted):
             for source, target in permutations(sorted(pair)):
                 while self._acks[source, target] and target in self.machines:
                     self._ack(source, target)
             self._go_down(pair)
 
-    def _is_known(self, pair: Pair) -> bool:
-        one, other = pair
-        return one in self.machines and other in self.machines and self.know_each_other(one, other)
+    def _neighbours(self) -> dict[Pair, None]:
+        """The pairs of brokers that count each other as neighbours, in the order of the machines."""
+        known = self.who_knows_whom()
+        if self._acquainted[0] != known:
+            pairs = [pair for pair in combinations(self.machines, 2) if self.know_each_other(*pair)]
+            self._acquainted = (known, dict.fromkeys(map(frozenset, pairs)))
+        return self._acquainted[1]
 
     def _ends(self, pair: Pair) -> tuple[BrokerId, BrokerId]:
         """Who calls, and whom."""
         one, other = sorted(pair)
         return (other, one) if other in self.calls and one not in self.calls else (one, other)
 
-    def choices(self) -> list[Choice]:
-        found = super().choices()
-        found += [(self._call, pair) for pair in self._to_call()]
-        found += [(self._reroute, pair) for pair in self._improvable()]
-        found += [(self._ack, *ends) for ends, queue in self._acks.items() if queue]
-        found += [(self._hear, *ends) for ends, queue in self._news.items() if queue]
-        return found
+    def all_choices(self) -> list[Choice]:
+        return [
+            *super().all_choices(),
+            (self._call, self._to_call()),
+            (self._reroute, self._improvable()),
+            (self._ack, self._acks.filled),
+            (self._hear, self._news.filled),
+        ]
 
-    def _to_call(self) -> list[Pair]:
+    def _to_call(self) -> list[tuple[Pair]]:
         if self._to_be_called[0] != self._known:
             self._to_be_called = (self._known, self._find_to_call())
         return self._to_be_called[1]
 
-    def _find_to_call(self) -> list[Pair]:
-        running = [name for name in self.machines if name not in self.dead]
-        pairs = [frozenset(ends) for ends in combinations(running, 2)]
-        return [
-            pair
-            for pair in pairs
-            if pair not in self.up and self._stuck.get(pair) != self._changed and self._is_known(pair)
-        ]
+    def _find_to_call(self) -> list[tuple[Pair]]:
+        down = [pair for pair in self._neighbours() if pair not in self.up and self.dead.isdisjoint(pair)]
+        return [(pair,) for pair in down if self._stuck.get(pair) != self._changed]
 
-    def _improvable(self) -> list[Pair]:
+    def _improvable(self) -> list[tuple[Pair]]:
         """Links that run through others, and for which there is a way through fewer of them."""
         if self._better[0] != self._changed:
             found = []
             for pair, way in self.through.items():
+                if not way:
+                    continue
                 caller, peer = self._ends(pair)
-                if way and self.is_whole(caller, peer):
-                    found.append(pair)
+                if self.is_whole(caller, peer):
+                    found.append((pair,))
                 elif len(way) > 1:
                     better = self._map(caller).way(peer, self.direct(caller))
                     hops = pairwise((caller, *(better or way), peer))
                     if better and len(better) < len(way) and all(self.is_whole(*hop) for hop in hops):
-                        found.append(pair)
+                        found.append((pair,))
             self._better = (self._changed, found)
         return self._better[1]
 
@@ -279,7 +273,7 @@ class CarriedFleet(GrowingFleet):
         self._link(one, other)
         for here, there in ((one, other), (other, one)):
             if entries := self._map(here).entries:
-                self._news[here, there].append(entries)
+                self._news.put((here, there), [entries])
             if not way:
                 self._say(here)
 
@@ -290,8 +284,9 @@ class CarriedFleet(GrowingFleet):
         self._changed += 1
         one, other = pair
         for ends in ((one, other), (other, one)):
-            self._acks.pop(ends, None)
-            self._news.pop(ends, None)
+            self.links.clear(ends)
+            self._acks.end(ends)
+            self._news.end(ends)
         for end in sorted(pair) if not way else ():
             if self.is_running(end):
                 self._say(end)
@@ -314,25 +309,29 @@ class CarriedFleet(GrowingFleet):
             if broker in pair:
                 (other,) = pair - {broker}
                 if theirs := self._map(broker).news_for(other, news):
-                    self._news[broker, other].append(theirs)
+                    self._news.put((broker, other), [theirs])
 
     def _hear(self, source: BrokerId, target: BrokerId) -> None:
         core = self.machines[target].made_of.brokers
-        news = self._map(target).learn(self._news[source, target].popleft(), core)
+        news = self._map(target).learn(self._news.take((source, target)), core)
         if news:
             self._changed += 1
             self._tell(target, news)
 
     # --- frames and acknowledgements ------------------------------------------------------------------------------
 
+    def put_on_link(self, ends: Ends, frames: list[tuple[int, bytes]]) -> None:
+        """Nothing is put on a link that is down: what is in the outbox is sent when it comes up."""
+        self.links.put(ends, frames if frozenset(ends) in self.up else ())
+
     def _frame(self, source: BrokerId, target: BrokerId) -> None:
-        sequence, frame = self.links[source, target].popleft()
+        sequence, frame = self.links.take((source, target))
         self.machines[target].link_received(source, sequence, frame, self.clock(target))
         if self.has_taken(source, target, sequence):
-            self._acks[target, source].append(sequence)
+            self._acks.put((target, source), [sequence])
 
     def _ack(self, source: BrokerId, target: BrokerId) -> None:
-        sequence = self._acks[source, target].popleft()
+        sequence = self._acks.take((source, target))
         if source in self.machines[target].outboxes.frames:
             self.machines[target].link_acked(source, sequence, self.clock(target))
 

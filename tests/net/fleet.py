@@ -4,8 +4,8 @@ Every step delivers one thing that is under way, chosen by a seed: a frame on a 
 client, a timer that is due. Connections break with whatever is on them; links and processes fail and come back.
 """
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -18,9 +18,10 @@ from roamq.net.device import Device, ReceivedMessage
 from roamq.net.machine import Machine
 from roamq.net.ops.settings import Settings
 from roamq.net.outputs import Outputs
+from tests.net.queues import Ends, Queues
 
-Choice = tuple[Any, ...]
-"""Something that may happen: a method, and what it is called with."""
+Choice = tuple[Callable[..., None], Sequence[tuple[Any, ...]]]
+"""Something that may happen: a method, and all that it may be called with."""
 
 
 class FleetClient:
@@ -137,10 +138,10 @@ class Fleet:
         for name in names:
             made = Settings(me=name, brokers=names, links=links, scheme=scheme, **settings)  # type: ignore[arg-type]
             self.machines[name] = Machine(made, self.now)
-        self.links: dict[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]] = defaultdict(deque)
+        self.links: Queues[tuple[int, bytes]] = Queues()
         for a, b in links:
-            self.links[a, b] = deque()
-            self.links[b, a] = deque()
+            self.links.put((a, b), ())
+            self.links.put((b, a), ())
         self.cut: set[frozenset[BrokerId]] = set()
         self.skew_s: dict[BrokerId, float] = {}
         """How far a broker's clock is ahead of the fleet's."""
@@ -202,7 +203,7 @@ class Fleet:
             self.owners.pop((name, number), None)
         out.closing.clear()
         for peer, frames in out.frames.items():
-            self.links[name, peer].extend(frames)
+            self.put_on_link((name, peer), frames)
         out.frames.clear()
         for key, at in out.timers.items():
             if at is None:
@@ -222,26 +223,37 @@ class Fleet:
         choices = self.choices()
         if not choices:
             return False
-        happens, *to = self.random.choice(choices)
-        happens(*to)
+        number = self.random.choice(range(sum([len(found) for _, found in choices])))
+        for happens, found in choices:
+            if number < len(found):
+                happens(*found[number])
+                break
+            number -= len(found)
         self.take_outputs()
         return True
 
     def choices(self) -> list[Choice]:
         """What may happen next."""
-        choices: list[Choice] = [(self._frame, *pair) for pair, queue in self.open_links() if queue]
-        choices += [(self._to_broker, client) for client in self.clients if client.up and client.at]
-        choices += [(self._to_client, client) for client in self.clients if client.down]
-        now = self.now
-        choices += [
-            (self._timer, *key) for key, at in self.timers.items() if at <= now and self.is_running(key[0])
-        ]
-        choices += [(self._loss, loss) for loss in self.losses if loss[0] <= now]
-        return choices
+        return [choice for choice in self.all_choices() if choice[1]]
 
-    def open_links(self) -> Iterable[tuple[tuple[BrokerId, BrokerId], deque[tuple[int, bytes]]]]:
-        """The links that are open, and what is on its way over them."""
-        return [one for one in self.links.items() if one[1] and self.is_open(*one[0])]
+    def all_choices(self) -> list[Choice]:
+        """All that happens in a fleet, in an order that a seed can rely on, and what it may happen to now."""
+        now = self.now
+        return [
+            (self._frame, self.frames_on_the_way()),
+            (self._to_broker, [(client,) for client in self.clients if client.up and client.at]),
+            (self._to_client, [(client,) for client in self.clients if client.down]),
+            (self._timer, [key for key, at in self.timers.items() if at <= now and self.is_running(key[0])]),
+            (self._loss, [(loss,) for loss in self.losses if loss[0] <= now]),
+        ]
+
+    def frames_on_the_way(self) -> list[Ends]:
+        """The links that are open and have frames on them."""
+        return [ends for ends in self.links.filled if self.is_open(*ends)]
+
+    def put_on_link(self, ends: Ends, frames: list[tuple[int, bytes]]) -> None:
+        """A broker sends frames to a neighbour."""
+        self.links.put(ends, frames)
 
     def is_running(self, broker: BrokerId) -> bool:
         """Whether timers of the broker run out."""
@@ -252,7 +264,7 @@ class Fleet:
         return frozenset((source, target)) not in self.cut
 
     def _frame(self, source: BrokerId, target: BrokerId) -> None:
-        sequence, frame = self.links[source, target].popleft()
+        sequence, frame = self.links.take((source, target))
         self.machines[target].link_received(source, sequence, frame, self.clock(target))
         if self.has_taken(source, target, sequence):
             self.machines[source].link_acked(target, sequence, self.clock(source))

@@ -6,7 +6,6 @@ between others goes through them. What was published arrives, once at QoS 2, in 
 """
 
 import argparse
-from collections import deque
 from collections.abc import Collection, Iterable
 from itertools import combinations
 
@@ -33,7 +32,7 @@ class GrowingFleet(Fleet):
         **settings: object,
     ) -> None:
         self.up: set[frozenset[BrokerId]] = set()
-        self._known: tuple[object, ...] = ()
+        self._known: object = None
         """Who had whom for a neighbour when links were looked after last."""
         ring = bool(seed % 2) if ring is None else ring
         super().__init__(seed, scheme, brokers, ring=ring, given=given, **settings)
@@ -130,9 +129,11 @@ class GrowingFleet(Fleet):
             else:
                 self.up.discard(pair)
 
-    def who_knows_whom(self) -> tuple[object, ...]:
-        """Changes with every broker that comes or goes, wherever that is heard."""
-        return tuple([(name, *machine.outboxes.frames) for name, machine in self.machines.items()])
+    def who_knows_whom(self) -> list[object]:
+        """Changes with every broker that comes or goes, wherever that is heard: no neighbour that an outbox drops, and
+        none that it begins with, leaves these numbers as they were."""
+        outboxes = [machine.outboxes for machine in self.machines.values()]
+        return [(one, one.begun, len(one.frames)) for one in outboxes]
 
     def know_each_other(self, one: BrokerId, other: BrokerId) -> bool:
         """Whether each of the two brokers counts the other as a neighbour."""
@@ -185,7 +186,8 @@ class GrowingFleet(Fleet):
             self.machines[here].link_acked(there, received, self.clock(here))
         self.take_outputs()
         for here, there in ((one, other), (other, one)):
-            self.links[here, there] = deque(self.machines[here].outboxes.frames[there])
+            self.links.clear((here, there))
+            self.links.put((here, there), self.machines[here].outboxes.frames[there])
 
     def _empty(self, name: BrokerId) -> None:
         machine = self.machines[name]
@@ -195,7 +197,7 @@ class GrowingFleet(Fleet):
         self._end(name)
         self.machines[name] = Machine(made, self.clock(name))
         self.up -= {pair for pair in self.up if name in pair}
-        self._known = ()
+        self._known = None
 
     def _end(self, name: BrokerId) -> None:
         for client in self.clients:
@@ -209,9 +211,9 @@ class GrowingFleet(Fleet):
 
     def _forget_links(self, name: BrokerId) -> None:
         for pair in [pair for pair in self.links if name in pair]:
-            del self.links[pair]
+            self.links.end(pair)
         self.up = {pair for pair in self.up if name not in pair}
-        self._known = ()
+        self._known = None
 
     def links_come_up(self, name: BrokerId) -> None:
         for other in [b for a, b in list(self.links) if a == name]:

@@ -49,7 +49,7 @@ class SeveredFleet(Fleet):
         broken, back = self.cut - self._severed, self._severed - self.cut
         self._severed = set(self.cut)
         for pair in [pair for pair in self.links if frozenset(pair) in broken]:
-            self.links[pair].clear()
+            self.links.clear(pair)
         mended = [pair for pair in self.links if frozenset(pair) in back]
         for pair in mended:
             self._greet(*pair)
@@ -63,11 +63,11 @@ class SeveredFleet(Fleet):
         self.machines[here].link_acked(there, received, self.clock(here))
 
     def _resend(self, here: BrokerId, there: BrokerId) -> None:
-        self.links[here, there].clear()
-        self.links[here, there].extend(self.machines[here].outboxes.frames[there])
+        self.links.clear((here, there))
+        self.links.put((here, there), self.machines[here].outboxes.frames[there])
 
     def take_outputs(self) -> None:
         super().take_outputs()
         for pair in self.links:
             if frozenset(pair) in self._severed:
-                self.links[pair].clear()  # the outbox has it
+                self.links.clear(pair)  # the outbox has it

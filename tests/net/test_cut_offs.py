@@ -202,9 +202,8 @@ def test_a_roll_of_which_a_part_is_missing_ends_nothing() -> None:
     client.enter("b1", expiry=1000)
     fleet.machines[BrokerId("b1")].tables.call_roll(DEAD)
     fleet.take_outputs()
-    queue = fleet.links[BrokerId("b1"), DEAD]
-    assert len(queue) == 2
-    queue.popleft()
+    assert len(fleet.links[BrokerId("b1"), DEAD]) == 2
+    fleet.links.take((BrokerId("b1"), DEAD))
     fleet.now += 1
     fleet.settle()
 

@@ -33,7 +33,10 @@ class Draining:
             self._sent = dict(outboxes.sent)
         unconfirmed: dict[str, int] = {}
         for peer, frames in outboxes.frames.items():
+            behind = outboxes.said[peer].behind
+            if not frames and not behind:
+                continue
             last = outboxes.sent[peer] if self._sent is None else self._sent.get(peer, 0)
-            if count := sum(number <= last for number, _ in frames) + len(outboxes.said[peer].behind):
+            if count := sum(number <= last for number, _ in frames) + len(behind):
                 unconfirmed[peer] = count
         return {"left": left, "unconfirmed": unconfirmed}
