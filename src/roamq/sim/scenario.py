@@ -4,15 +4,13 @@ The same scenario and seed give the same records, byte for byte, in any process:
 stream of its own, named by the seed and the purpose.
 """
 
-import gc
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -34,7 +32,7 @@ from roamq.sim import pro_workload as _pro_workload  # noqa: F401  (registers it
 from roamq.sim import sites as _sites  # noqa: F401  (registers its model)
 from roamq.sim.checkers import Checkers, Delivery
 from roamq.sim.clients import SimClient, SimPublisher
-from roamq.sim.engine import Engine
+from roamq.sim.engine import Engine, seldom_collected
 from roamq.sim.network import Network, SimHost
 from roamq.sim.options import (
     Fault,
@@ -55,8 +53,6 @@ from roamq.sim.polygons import check_polygons, read_polygons
 from roamq.sim.recorder import LEVELS, Recorder
 from roamq.sim.schemes import NetworkSchemes, check_schemes
 from roamq.sim.streets import MapOptions, region_of
-
-GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 
 class Scenario(Options, frozen=True):
@@ -461,17 +457,6 @@ def enforced(scenario: Scenario) -> frozenset[str]:
     if scenario.last_hop.duplication > 0:
         guarantees -= {"duplication"}
     return frozenset(guarantees)
-
-
-@contextmanager
-def seldom_collected() -> Iterator[None]:
-    """Most of what a run makes is freed by count, or lives until its end: the collector need not look often."""
-    before = gc.get_threshold()
-    gc.set_threshold(*GC_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def run(scenario: Scenario, *, seed: int) -> RunResult:

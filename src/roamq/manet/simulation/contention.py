@@ -10,6 +10,7 @@ send; a test compares the two. There is no capture effect and no rate adaption.
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -108,6 +109,7 @@ class Transmission:
 class Sender:
     """One node's side of the channel."""
 
+    node: NodeId
     queue: deque[Transmission] = field(default_factory=deque)
     slots: int = 0
     """What is left to count down before the next attempt."""
@@ -140,8 +142,11 @@ class ContendedRadio:
         self._receive = receive
         self._link_failure = link_failure
         self._channel = channel
+        self._rts_s = channel.rts_s
+        self._unanswered_s = channel.sifs_s + channel.cts_s
+        """How long a sender waits for a CTS."""
         self._random = random
-        self._stations = [Sender() for _ in range(len(field.positions))]
+        self._stations = [Sender(node) for node in range(len(field.positions))]
         self.sent: dict[str, tuple[int, int]] = {}
         self.dropped = 0
         """Messages that found a full queue."""
@@ -176,34 +181,50 @@ class ContendedRadio:
         )
         station.slots = self._random.randrange(window)
         station.ticket += 1
-        self._count(node, station.ticket)
+        self._count(station)
 
-    def _count(self, node: NodeId, ticket: int) -> None:
-        station, now = self._stations[node], self._engine.now
-        if ticket != station.ticket:
-            return
+    def _count(self, station: Sender) -> None:
+        """Count down from now on, or look again when the channel is free."""
+        now = self._engine.now
         if station.busy_until > now:
-            self._engine.at(station.busy_until, self._count, node, ticket)
+            self._engine.at(station.busy_until, self._count_on, [(station, station.ticket)])
             return
         station.counts_from = now + self._channel.difs_s
         station.fires_at = station.counts_from + station.slots * self._channel.slot_s
-        self._engine.at(station.fires_at, self._fire, node, ticket)
+        self._engine.at(station.fires_at, self._fire, station, station.ticket)
 
-    def _sense(self, node: NodeId, until: Seconds) -> None:
-        """The channel is busy at this node: its count stands still, unless it ends at this very time."""
-        station, now = self._stations[node], self._engine.now
-        if until <= station.busy_until:
-            return
-        station.busy_until = until
-        if station.counts_from is not None and station.fires_at > now + SAME_TIME_S:
-            counted = int((now - station.counts_from) / self._channel.slot_s + SAME_TIME_S)
-            station.slots -= max(0, min(counted, station.slots))
-            station.counts_from = None
-            station.ticket += 1
-            self._engine.at(until, self._count, node, station.ticket)
+    def _count_on(self, waiting: list[tuple[Sender, int]]) -> None:
+        """The carrier that these stations sensed has ended; each of them has the ticket that it had then."""
+        for station, ticket in waiting:
+            if ticket == station.ticket:
+                self._count(station)
 
-    def _fire(self, node: NodeId, ticket: int) -> None:
-        station = self._stations[node]
+    def _sense(self, nodes: Iterable[NodeId], until: Seconds) -> None:
+        """The channel is busy at these nodes: their counts stand still, unless they end at this very time.
+
+        A run spends more time here than anywhere else, so one loop serves all nodes, and those that wait go on in one
+        step of the engine.
+        """
+        stations, ending = self._stations, self._engine.now + SAME_TIME_S
+        waiting = []
+        for node in nodes:
+            station = stations[node]
+            if station.busy_until < until:
+                station.busy_until = until
+                if station.counts_from is not None and station.fires_at > ending:
+                    self._stand_still(station)
+                    waiting.append((station, station.ticket))
+        if waiting:
+            self._engine.at(until, self._count_on, waiting)
+
+    def _stand_still(self, station: Sender) -> None:
+        assert station.counts_from is not None
+        counted = int((self._engine.now - station.counts_from) / self._channel.slot_s + SAME_TIME_S)
+        station.slots -= max(0, min(counted, station.slots))
+        station.counts_from = None
+        station.ticket += 1
+
+    def _fire(self, station: Sender, ticket: int) -> None:
         if ticket != station.ticket:
             return
         station.counts_from = None
@@ -213,7 +234,7 @@ class ContendedRadio:
             self._occupy(transmission, self._channel.broadcast_s(transmission.size_bytes))
             self._engine.at(transmission.ends_at, self._end_broadcast, transmission)
         else:
-            self._occupy(transmission, self._channel.rts_s)
+            self._occupy(transmission, self._rts_s)
             self._engine.at(transmission.ends_at, self._after_rts, transmission)
 
     # --- on the air -----------------------------------------------------------------------------------------
@@ -228,22 +249,25 @@ class ContendedRadio:
             station.hears.spoilt.add(sender)  # who sends hears nothing
         station.sends_until = ends_at
         station.busy_until = max(station.busy_until, ends_at)
-        for node in self._field.audible(sender, self._channel.sense):
-            self._sense(node, ends_at)
-        for receiver in transmission.receivers:
-            self._reaches(receiver, transmission, now)
+        self._sense(self._field.audible(sender, self._channel.sense), ends_at)
+        self._reach(transmission, now)
 
-    def _reaches(self, receiver: NodeId, transmission: Transmission, now: Seconds) -> None:
-        """The transmission begins at this receiver. If the receiver hears another one, both are spoilt there."""
-        station = self._stations[receiver]
-        other = station.hears
-        if other is not None and other is not transmission and other.ends_at > now:
-            other.spoilt.add(receiver)
-            transmission.spoilt.add(receiver)
-        if station.sends_until > now:
-            transmission.spoilt.add(receiver)
-        if other is None or other.ends_at < transmission.ends_at:
-            station.hears = transmission
+    def _reach(self, transmission: Transmission, now: Seconds) -> None:
+        """The transmission begins at its receivers. If one of them hears another one, both are spoilt there."""
+        stations, spoilt, ends_at = self._stations, transmission.spoilt, transmission.ends_at
+        for receiver in transmission.receivers:
+            station = stations[receiver]
+            other = station.hears
+            if other is None:
+                station.hears = transmission
+            else:
+                if other is not transmission and other.ends_at > now:
+                    other.spoilt.add(receiver)
+                    spoilt.add(receiver)
+                if other.ends_at < ends_at:
+                    station.hears = transmission
+            if station.sends_until > now:
+                spoilt.add(receiver)
 
     def _after_rts(self, transmission: Transmission) -> None:
         sender, to, now = transmission.sender, transmission.to, self._engine.now
@@ -254,15 +278,16 @@ class ContendedRadio:
             and self._stations[to].reserved_until <= now
         )
         if not is_answered:
-            self._engine.after(self._channel.sifs_s + self._channel.cts_s, self._try_again, transmission)
+            self._engine.after(self._unanswered_s, self._try_again, transmission)
             return
         self._occupy(transmission, self._channel.exchange_s(transmission.size_bytes))
-        for node in (*self._field.audible(to, self._channel.sense), *self._field.neighbors(sender)):
-            if node not in (sender, to):
-                self._sense(node, transmission.ends_at)
-        for node in (*self._field.neighbors(to), *self._field.neighbors(sender)):
+        around, ends_at = self._field.neighbors(sender), transmission.ends_at
+        self._sense(self._field.audible(to, self._channel.sense), ends_at)
+        self._sense([node for node in around if node != to], ends_at)
+        for node in (*self._field.neighbors(to), *around):
             station = self._stations[node]
-            station.reserved_until = max(station.reserved_until, transmission.ends_at)
+            if station.reserved_until < ends_at:
+                station.reserved_until = ends_at
         self._engine.at(transmission.ends_at, self._after_data, transmission)
 
     def _after_data(self, transmission: Transmission) -> None:

@@ -37,6 +37,7 @@ from roamq.manet.simulation.workload import (
     occurrences,
     subscriptions,
 )
+from roamq.sim.engine import seldom_collected
 
 SCHEMES = ("drip", "sf", "spray-and-wait", "prophet")
 SELECTIONS = ("ability", "random")
@@ -197,8 +198,9 @@ def spreading_of(setting: Setting) -> Callable[[], Spreading]:
 
 def run(setting: Setting, seed: int) -> list[Record]:
     """Run the setting to its end; returns the records in order of time."""
-    network = build(setting, seed)
-    network.run(setting.warm_up_s + setting.publishing_s + setting.drain_s)
+    with seldom_collected():
+        network = build(setting, seed)
+        network.run(setting.warm_up_s + setting.publishing_s + setting.drain_s)
     return network.records
 
 
