@@ -262,19 +262,25 @@ def test_a_drained_broker_sends_clients_and_sessions_elsewhere() -> None:
     assert away.payloads() == [b"kept"]
 
 
-def test_status_topics_are_there_for_who_asks_and_nobody_may_write_them() -> None:
-    fleet = Fleet(9, "standard")
-    client = fleet.client("c")
-    client.connect("b1")
-    client.subscribe("$SYS/#", 0)
-    client.subscribe("#", 0)
+@pytest.mark.parametrize("overlay", ["flooding", "hierarchy", "interest"])
+@pytest.mark.parametrize("scheme", ["standard", "proactive", "home-broker"])
+def test_status_topics_are_there_for_who_asks_and_nobody_may_write_them(overlay: str, scheme: str) -> None:
+    """Every broker has its own: a client gets those of the broker where it is."""
+    fleet = Fleet(9, scheme, overlay=overlay, given=[("b1", "b2"), ("b1", "b3")])
+    clients = [fleet.client(f"at {name}") for name in fleet.machines]
+    for client, name in zip(clients, fleet.machines, strict=True):
+        client.connect(name)
+        client.subscribe("$SYS/#", 0)
+        client.subscribe("#", 0)
     fleet.settle()
 
-    client.publish("$SYS/broker/clients/connected", b"a lie", 0)
-    fleet.machines[BrokerId("b1")].publish_status({"clients/connected": "1"}, fleet.now)
-    fleet.settle()
+    for number, (client, machine) in enumerate(zip(clients, fleet.machines.values(), strict=True)):
+        client.publish("$SYS/broker/clients/connected", b"a lie", 0)
+        fleet.settle()
+        machine.publish_status({"clients/connected": str(number)}, fleet.now)
+        fleet.settle()
 
-    assert client.payloads() == [b"1"]
+    assert [client.payloads() for client in clients] == [[b"0"], [b"1"], [b"2"]]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,11 +1,14 @@
 """A broker that begins with an empty folder, or an old one, is a new life: nothing is lost, doubled or stranded."""
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from roamq.cli.main import cli
 from roamq.net.ops.configuration import NetworkConfig
 from roamq.net.ops.local import local_network
 from roamq.net.server import Server
@@ -113,21 +116,36 @@ def test_every_broker_is_drained_emptied_and_restarted_in_turn(
     asyncio.run(scenario())
 
 
-def test_brokers_that_were_told_different_things_are_not_linked_and_say_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("differs", "before", "after"),
+    [
+        ("network.overlay", 'overlay = "interest"', 'overlay = "flooding"'),
+        ("brokers, network.links", "[brokers.b2]", "[brokers.b3]\nlink_port = 9\n[brokers.b2]"),
+    ],
+    ids=["another overlay", "another list of brokers"],
+)
+def test_brokers_that_were_told_different_things_are_not_linked_and_say_so(
+    tmp_path: Path, differs: str, before: str, after: str
+) -> None:
     async def scenario() -> None:
         text = local_network(2)
         one = write_network(tmp_path, text)
         other_folder = tmp_path / "other"
         other_folder.mkdir()
-        other = write_network(other_folder, text.replace('overlay = "interest"', 'overlay = "flooding"'))
-        assert one.network.overlay != other.network.overlay
+        other = write_network(other_folder, text.replace(before, after))
         servers = [Server(one.server_options("b1")), Server(other.server_options("b2"))]
         for server in servers:
             await server.start()
         await eventually(lambda: any(server.links.refused for server in servers))
         told = [why for server in servers for why in server.health().get("links_refused", {}).values()]
-        assert any("disagrees" in why and "network.overlay" in why for why in told)
+        assert any(f"'b1' disagrees with 'b2' about {differs}; give all" in why for why in told)
         assert not any(server.links.up for server in servers)
+        status = ["status", str(one.source.name)]
+        shown = await asyncio.to_thread(CliRunner().invoke, cli, status)
+        assert f"b2: link with b1 refused: 'b1' disagrees with 'b2' about {differs}" in shown.output
+        as_json = await asyncio.to_thread(CliRunner().invoke, cli, [*status, "--json"])
+        by_name = {answer["broker"]: answer["links_refused"] for answer in json.loads(as_json.output)}
+        assert f"disagrees with 'b2' about {differs}" in by_name["b2"]["b1"]
         for server in servers:
             await server.stop()
 

@@ -1,10 +1,13 @@
 """Versions of tables: all tables of a run change at once or not at all, whoever else commits and whenever one dies."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,11 +15,21 @@ from deltalake import DeltaTable
 
 from roamq.core.errors import ConfigError
 from roamq.pipeline.landing import add_source
-from roamq.pipeline.ledger import ConflictError, Ledger, Snapshot, TableChange
+from roamq.pipeline.ledger import (
+    FORMAT,
+    FORMAT_KEY,
+    LEDGER,
+    RELEASE_KEY,
+    ConflictError,
+    Ledger,
+    Snapshot,
+    TableChange,
+)
+from roamq.pipeline.runner import run_pipeline
 from roamq.pipeline.schemas import arrow_schema
 from roamq.pipeline.store import Store
 from roamq.pipeline.upkeep import expire, files_of, remove_what
-from roamq.pipeline.warehouse import require_warehouse, table_names
+from roamq.pipeline.warehouse import open_tables, require_warehouse, table_names
 from tests.pipeline.warehouses import environment
 
 COLUMNS = "dataset string, value bigint"
@@ -141,6 +154,60 @@ def test_files_that_differ_in_what_may_be_null_are_one_table(tmp_path: Path) -> 
     found = ledger.rows("one", files)
 
     assert found is not None and found.column("value").to_pylist() == [1, 2, None]
+
+
+def written_by(place: Path, told: dict[str, str] | None) -> None:
+    """Make it look as if another release had made the last commit of the ledger: one that says so, or nothing."""
+    last = max((place / LEDGER / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for line in last.read_text().splitlines()]
+    for line in lines:
+        if (info := line.get("commitInfo")) is not None:
+            for key in (FORMAT_KEY, RELEASE_KEY):
+                del info[key]
+            info.update(told or {})
+    last.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def content(place: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_a_warehouse_of_a_newer_format_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    warehouse, traces = tmp_path / "w", tmp_path / "trace.csv"
+    traces.write_text("1,2\n")
+    ledger = ledger_at(warehouse)
+    both(ledger, 1)
+    written_by(warehouse, {FORMAT_KEY: str(FORMAT + 1), RELEASE_KEY: "9.1"})
+    before = content(warehouse)
+    spark: Any = SimpleNamespace(conf=SimpleNamespace(set=lambda *_: None))  # nobody asks it for more
+
+    for opens in (
+        ledger.latest,
+        lambda: ledger.at(0),
+        ledger.versions,
+        lambda: add_source(warehouse, str(traces), "counts", "d", {}),
+        lambda: run_pipeline(spark, warehouse),
+        lambda: open_tables(spark, warehouse),
+        lambda: remove_what(warehouse, "d"),
+        lambda: expire(warehouse, 0),
+    ):
+        with pytest.raises(
+            ConfigError, match=rf"is of format {FORMAT + 1}, written by release 9\.1.*upgrade RoamQ"
+        ):
+            opens()
+
+    assert content(warehouse) == before
+
+
+def test_a_warehouse_of_a_release_that_said_no_format_is_read(tmp_path: Path) -> None:
+    ledger = ledger_at(tmp_path)
+    both(ledger, 1)
+    written_by(tmp_path, None)
+
+    assert values(ledger) == [1, 1]
+    both(ledger, 2)
+    assert values(ledger) == [2, 2]
+    assert DeltaTable(str(tmp_path / LEDGER)).history(1)[0][FORMAT_KEY] == str(FORMAT)
 
 
 def test_what_cannot_be_a_warehouse_is_named(tmp_path: Path) -> None:

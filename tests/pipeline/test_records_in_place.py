@@ -4,6 +4,7 @@ import os
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from roamq.core.records import Record
+from roamq.core.records import RECORDS_VERSION, VERSION_KEY, Record
 from roamq.net.ops.records import RecordWriter
-from roamq.pipeline.books import Book, TraceSource
+from roamq.pipeline import records_in_place
+from roamq.pipeline.books import FAILED, LANDED, Book, TraceSource
 from roamq.pipeline.landing import add_source
 from roamq.pipeline.records_in_place import compact, discovered, without_merged
 from roamq.pipeline.runner import run_pipeline
+from roamq.pipeline.traces import records
 from tests.pipeline.warehouses import table
 
 
@@ -52,6 +55,50 @@ def ages(folder: Path, seconds: float) -> None:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*.parquet"))
+
+
+def says(file: Path, version: int | None) -> None:
+    """Let a file say that its records are of another version, or of none."""
+    rows = pq.read_table(file, partitioning=None)
+    told = {} if version is None else {VERSION_KEY: str(version), "roamq.release": "9.1"}
+    pq.write_table(rows.replace_schema_metadata(told), file)
+
+
+def test_records_of_a_newer_version_are_refused_by_name_and_other_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "b1", [3, 2, 4])
+    first, second, third = sorted(tmp_path.rglob("b1-*.parquet"))
+    says(second, RECORDS_VERSION + 1)
+    says(third, None)
+    source = TraceSource(dataset="d", path=str(tmp_path), format="records")
+    book, spark = Book("d"), cast("SparkSession", None)  # Spark lists addresses alone
+
+    for _ in range(2):
+        discovered(spark, book, source)
+        entries = {entry.path: entry for entry in book}
+        assert [entries[str(file)].state for file in (first, second, third)] == [LANDED, FAILED, LANDED]
+        reason = entries[str(second)].reason
+        assert f"are of version {RECORDS_VERSION + 1}, written by release 9.1" in reason
+        assert "upgrade RoamQ" in reason
+
+    for module in (records, records_in_place):
+        monkeypatch.setattr(module, "RECORDS_VERSION", RECORDS_VERSION + 1)
+    discovered(spark, book, source)
+    assert [entry.state for entry in book] == [LANDED] * 3, "a newer release reads what an older one left"
+
+
+def test_files_of_two_versions_are_not_merged(tmp_path: Path) -> None:
+    write(tmp_path, "b1", [1, 1, 1, 1, 1, 1])
+    files = sorted(tmp_path.rglob("b1-*.parquet"))
+    for file in files[2:]:
+        says(file, None if file in files[4:] else RECORDS_VERSION + 1)
+    ages(tmp_path, 100)
+
+    assert compact(tmp_path, now_s=time.time()) == (6, 4)
+
+    versions = [records.version_of(file) for file in sorted(tmp_path.rglob("b1-*.parquet"))]
+    assert versions == [RECORDS_VERSION, RECORDS_VERSION + 1, RECORDS_VERSION + 1, 0]
 
 
 def test_neighbours_are_merged_and_young_files_and_gaps_are_left(tmp_path: Path) -> None:

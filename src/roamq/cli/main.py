@@ -30,7 +30,7 @@ COMMANDS = {
     "where": "Show where a client is, and what waits for it.",
     "trace": "Follow a message, a client or a topic through the records.",
     "kick": "End the connection of a client; its session stays.",
-    "reload": "Let brokers read users, access rules, schemes and links again.",
+    "reload": "Let brokers read users, access rules, schemes, links and positions again.",
     "drain": "Move clients and sessions away from a running broker.",
     "join": "Let a new broker enter a running network.",
     "leave": "Let a broker hand everything over, leave the network and end.",

@@ -15,7 +15,7 @@ from roamq.core.errors import RoamqError
 @click.argument("network", default="network.toml", metavar="[NETWORK]", type=click.Path(path_type=Path))
 @json_option
 def command(network: Path, as_json: bool) -> None:
-    """Let the brokers of NETWORK on this host read users, access rules, schemes and links again.
+    """Let the brokers of NETWORK on this host read users, access rules, schemes, links and positions again.
 
     NETWORK is the configuration file [default: network.toml], with the operators' token. A file with a mistake changes
     nothing. Users who are gone, or have another password, are cut; subscriptions that are no longer allowed end.
@@ -51,5 +51,6 @@ def _show(told: dict[str, dict[str, Any]]) -> None:
     for name, now in told.items():
         classes = f", {now['classes']} classes of clients" if now["classes"] else ""
         links = ", other links" if now.get("links_changed") else ""
+        positions = ", other positions" if now.get("positions_changed") else ""
         scheme = f", scheme {now['scheme']} from now on{classes}" if now["schemes_changed"] else ""
-        click.echo(f"{name}: {now['users']} users, {now['rules']} rules{scheme}{links}")
+        click.echo(f"{name}: {now['users']} users, {now['rules']} rules{scheme}{links}{positions}")

@@ -78,6 +78,9 @@ def command(network: str, token: str | None, broker: str | None, watch: bool, as
         for door, answer in answers:
             for alarm in answer["alarms"] if answer is not None else ():
                 click.echo(f"{door.name}: {alarm['level']}: {alarm['text']}")
+            refused = answer.get("links_refused", {}) if answer is not None else {}  # not of an older release
+            for peer, why in refused.items():
+                click.echo(f"{door.name}: link with {peer} refused: {why}")
         click.echo(_versions(answers))
 
     again_and_again(show, watch)

@@ -7,6 +7,12 @@ fills, and everything else in the row is null.
 
 from typing import Final, NamedTuple
 
+RECORDS_VERSION: Final = 1
+"""Of the meaning of these columns. Files of live brokers say it, and which release wrote them; a new column makes no
+new version. Files that do not say it are read as they are."""
+VERSION_KEY: Final = "roamq.records"
+"""Where a file says its version, in its metadata."""
+
 
 class Record(NamedTuple):
     """One thing that happened. Column order is the schema's order."""

@@ -357,7 +357,8 @@ class Server:
             raise ValueError("this broker was started without a file")
         try:
             options = self._reload()
-            changed = reloaded(self.options, options, self.shell.live.machine.settings)
+            machine = self.shell.live.machine
+            changed = reloaded(self.options, options, machine.settings, machine.membership.positions)
         except RoamqError as error:
             log.error("nothing was reloaded: %s", error)
             raise ValueError(str(error)) from error

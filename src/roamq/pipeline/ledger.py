@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from roamq import __version__
 from roamq.core.errors import ConfigError, RoamqError
 from roamq.pipeline.schemas import arrow_schema
 from roamq.pipeline.store import Store, delta_options
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 
 LEDGER: Final = "ledger"
 LEDGER_COLUMNS: Final = "table string, version bigint, rows_in bigint, rows_out bigint, changed bigint"
+FORMAT: Final = 1
+"""Of the tables of a warehouse, the ledger and the books among them: each commit of the ledger says it, and which
+release made it. Those of releases that did not say it are of the same format."""
+FORMAT_KEY: Final = "roamq.warehouse"
+RELEASE_KEY: Final = "roamq.release"
+LOOKED_BACK: Final = 10
+"""Commits of the ledger's log; those that delete old files say no format."""
 FOOTERS_AT_ONCE: Final = 16
 LONGEST_REASON: Final = 400
 
@@ -86,16 +94,17 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The versions of a warehouse."""
+    """The versions of a warehouse. Whoever looks at one of a newer format gets a `ConfigError`."""
 
     store: Store
 
     def latest(self) -> Snapshot:
-        table = self._open(LEDGER)
+        table = self._open_latest()
         return Snapshot() if table is None else self._snapshot(table)
 
     def at(self, number: int) -> Snapshot:
         """An older version; raises `ConfigError` where it is not there (any more)."""
+        self._open_latest()
         try:
             table = self._open(LEDGER, number)
             if table is not None:
@@ -106,7 +115,7 @@ class Ledger:
 
     def versions(self) -> list[dict[str, Any]]:
         """The versions that can be read, the latest first: number, time in seconds, and what was done."""
-        table = self._open(LEDGER)
+        table = self._open_latest()
         if table is None:
             return []
         return [
@@ -231,7 +240,8 @@ class Ledger:
             if path not in have
         ]
         # Without retries: of two runs that commit to one version, also to the first, one is refused.
-        once = CommitProperties(custom_metadata={"what": what}, max_commit_retries=0)
+        told = {"what": what, FORMAT_KEY: str(FORMAT), RELEASE_KEY: __version__}
+        once = CommitProperties(custom_metadata=told, max_commit_retries=0)
         with self._refusals():
             if table is None:
                 uri = self.store.for_delta(name)
@@ -282,6 +292,19 @@ class Ledger:
         rows = self.rows(LEDGER, _files_in(table))
         assert rows is not None, "every version of the ledger is one file"
         return Snapshot(table.version(), {row.pop("table"): TableState(**row) for row in rows.to_pylist()})
+
+    def _open_latest(self) -> "DeltaTable | None":
+        """The ledger as it is now, if this release knows what its tables mean."""
+        table = self._open(LEDGER)
+        commits = [] if table is None else table.history(LOOKED_BACK)
+        told = next((entry for entry in commits if FORMAT_KEY in entry), {})
+        if int(told.get(FORMAT_KEY, FORMAT)) > FORMAT:
+            raise ConfigError(
+                f"{self.store.place} is of format {told[FORMAT_KEY]}, written by release "
+                f"{told.get(RELEASE_KEY, 'unknown')}, and this release reads up to {FORMAT}: upgrade RoamQ here, or "
+                "name another --warehouse"
+            )
+        return table
 
     def _open(self, name: str, version: int | None = None) -> "DeltaTable | None":
         from deltalake import DeltaTable

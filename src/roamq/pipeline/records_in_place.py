@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roamq.core.errors import ConfigError
+from roamq.core.records import RECORDS_VERSION
 from roamq.pipeline.books import FAILED, LANDED, LEAVING, READ, Book, FileEntry, TraceSource
 from roamq.pipeline.input_files import visible_files
 from roamq.pipeline.landing import uncopied
@@ -83,9 +84,8 @@ def discovered(spark: "SparkSession", book: Book, source: TraceSource) -> None:
     new: list[FileEntry] = []
     for path, size, modified_ns in found:
         known = book.entries.get(path)
-        if path not in here or (
-            known is not None and (known.origin_bytes, known.modified_ns) == (size, modified_ns)
-        ):
+        is_same = known is not None and (known.origin_bytes, known.modified_ns) == (size, modified_ns)
+        if path not in here or (known is not None and is_same and not _may_be_read_now(known)):
             continue
         name = path.removeprefix(source.path).lstrip("/") or Path(path).name
         entry = uncopied(path, name, size, modified_ns)
@@ -96,6 +96,15 @@ def discovered(spark: "SparkSession", book: Book, source: TraceSource) -> None:
             book.put(replace(known, path=f"{known.path}#{known.modified_ns}", state=LEAVING))
         new.append(entry)
     _enter_merged(book, new, read)
+
+
+def _may_be_read_now(known: FileEntry) -> bool:
+    """A newer release reads what an older one left."""
+    from roamq.pipeline.traces.records import TOO_NEW, version_of
+
+    if known.state != FAILED or not known.reason.startswith(TOO_NEW):
+        return False
+    return version_of(Path(known.path)) <= RECORDS_VERSION
 
 
 def _enter_merged(book: Book, new: Sequence[FileEntry], read: dict[str, Records]) -> None:
@@ -181,8 +190,11 @@ def compact(folder: Path, *, older_than_s: float = 60.0, now_s: float) -> tuple[
     """Merge small files of records in a folder; returns how many files there were, and how many there are.
 
     Each broker's files are merged in the order of their records as long as no record is missing between them. A merged
-    file appears whole, and only then do its parts go. Files younger than `older_than_s` are left to whoever is writing.
+    file appears whole, and only then do its parts go. Files younger than `older_than_s` are left to whoever is writing,
+    those of a newer version to a newer release, and files of two versions stay two files.
     """
+    from roamq.pipeline.traces.records import version_of
+
     if not folder.is_dir():
         raise ConfigError(f"records: there is no folder {folder}")
     listed = _listed_here(folder)
@@ -193,7 +205,9 @@ def compact(folder: Path, *, older_than_s: float = 60.0, now_s: float) -> tuple[
     named = sorted((found, path) for path in kept if (found := Records.of(path)) is not None)
     for _, mine in groupby(named, key=lambda item: item[0][:2]):
         for run in _mergeable(list(mine), files):
-            _merge(run)
+            for version, paths in groupby(run, key=lambda path: version_of(Path(path))):
+                if version <= RECORDS_VERSION and len(parts := list(paths)) > 1:
+                    _merge(parts)
     return len(listed), len(_listed_here(folder))
 
 

@@ -44,6 +44,8 @@ class Confirmations:
         """SUBACKs that came after it."""
         self._unreached: set[BrokerId] = set()
         """Brokers that did not answer in time, and have not since."""
+        self._unanswered: Fence | None = None
+        """What they were asked when they were waited for last."""
         self._lingering: list[tuple[Filter, Fence]] = []
         """Filters that nobody here wants any more, until events that others had assigned to members have come."""
 
@@ -76,6 +78,7 @@ class Confirmations:
     def look(self) -> None:
         """An echo may have come."""
         if self._asked is not None:
+            self._see_who_is_back()
             silent = self._router.silent(self._asked)
             self._unreached &= silent
             if silent <= self._unreached:
@@ -91,12 +94,19 @@ class Confirmations:
     def give_up(self) -> None:
         """Who has not answered is out of reach."""
         if self._asked is not None:
+            self._unanswered = self._asked
             self._unreached = self._router.silent(self._asked)
             self._answer()
+
+    def _see_who_is_back(self) -> None:
+        """Who has answered since it was given up is waited for again, however many markers were sent meanwhile."""
+        unanswered = self._unanswered
+        self._unreached &= self._router.silent(unanswered) if unanswered is not None else set()
 
     def _ask(self) -> None:
         self._asked = self._router.confirm()
         self._answers, self._next = self._next, []
+        self._see_who_is_back()
         silent = self._router.silent(self._asked)
         if silent <= self._unreached:
             self._answer()

@@ -212,6 +212,11 @@ class Membership:
         return [one for one in self._staying if one != self._host.me]
 
     @property
+    def positions(self) -> dict[str, tuple[float, float] | None]:
+        """Brokers that joined later and are here -> where they said that they are."""
+        return {name: one.position for name, one in self.members.items() if not one.is_gone}
+
+    @property
     def has_edge_links(self) -> bool:
         """Whether edge brokers are linked with each other."""
         return any(member.beside for member in self.members.values() if not member.is_gone)

@@ -78,6 +78,8 @@ class StatusAnswer(ApiAnswer, frozen=True):
     known_clients: int
     """Clients of the whole network of whom this broker knows which broker serves them."""
     links: list[LinkAnswer]
+    links_refused: dict[str, str]
+    """Neighbour -> why the last link with it was refused, while it is not up."""
     counts: dict[str, int]
     """What happened since the broker started: published, delivered, dropped, connected, denied, login_refused."""
     handoffs: int
@@ -316,6 +318,7 @@ class Inspector:
             retained_messages=now.retained_messages,
             known_clients=now.known_clients,
             links=links,
+            links_refused=dict(getattr(self._shell.neighbours, "refused", {})),
             counts={name: self._shell.counts[name] for name in COUNTED},
             handoffs=handoffs,
             handoff_mean_s=round(delays.sum_s / handoffs, 6) if handoffs else None,

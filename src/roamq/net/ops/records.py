@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roamq import __version__
-from roamq.core.records import Record
+from roamq.core.records import RECORDS_VERSION, VERSION_KEY, Record
 
 log = logging.getLogger("roamq.records")
 
@@ -41,9 +41,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """The columns of the pipeline's contract; `run_id` is in the path."""
-VERSION: Final = 1
-"""Of the meaning of these columns. Files say it, and which release wrote them; a new column makes no new version."""
-_STAMP: Final = {"roamq.records": str(VERSION), "roamq.release": __version__}
+_STAMP: Final = {VERSION_KEY: str(RECORDS_VERSION), "roamq.release": __version__}
 
 _TEXTS: Final = [field.name for field in SCHEMA if field.type == pa.string()]
 

@@ -1,5 +1,6 @@
 """What a broker that reads its file again has to change; what cannot be changed is refused by name."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +17,9 @@ class Reloaded(NamedTuple):
     """What is to happen."""
 
     settings: Settings | None
-    """With other schemes, options or classes of clients; None if those are as they were."""
+    """With other schemes, options, classes of clients or positions; None if those are as they were."""
+    schemes_changed: bool
+    positions_changed: bool
     gone: list[str]
     """Users who are gone, or have another password."""
     listeners: tuple[Listener, ...]
@@ -38,17 +41,32 @@ class Reloaded(NamedTuple):
             "rules": len(after.settings.access.rules),
             "scheme": after.settings.scheme,
             "classes": len(after.settings.classes),
-            "schemes_changed": self.settings is not None,
+            "schemes_changed": self.schemes_changed,
+            "positions_changed": self.positions_changed,
             "links_changed": self.wires is not None,
         }
 
 
-def reloaded(before: ServerOptions, after: ServerOptions, in_force: Settings) -> Reloaded:
-    """The differences. Raises `ConfigError` if something that differs cannot be changed; nothing has happened then."""
+Position = tuple[float, float]
+
+
+def reloaded(
+    before: ServerOptions,
+    after: ServerOptions,
+    in_force: Settings,
+    joined: Mapping[str, Position | None] | None = None,
+) -> Reloaded:
+    """The differences. Raises `ConfigError` if something that differs cannot be changed; nothing has happened then.
+
+    `joined`: brokers that joined later -> where they said that they are."""
     _check_publishes(before.settings, after.settings)
+    _check_joined(joined or {}, after.settings)
     users = {*before.users, *after.users}
+    settings = _other_settings(in_force, after.settings)
     return Reloaded(
-        settings=_other_schemes(in_force, after.settings),
+        settings=settings,
+        schemes_changed=settings is not None and _schemes(settings) != _schemes(in_force),
+        positions_changed=settings is not None and settings.positions != in_force.positions,
         gone=sorted(user for user in users if before.users.get(user) != after.users.get(user)),
         listeners=_opened(before.listeners, after.anonymous),
         withdrawn=sorted(_credentials(before) - _credentials(after)),
@@ -63,6 +81,18 @@ def _check_publishes(before: Settings, after: Settings) -> None:
             raise ConfigError(
                 f"brokers.{name}.publishes: cannot be changed while the broker is in the network; set it back, or let "
                 "the broker leave (`roamq leave`) and one of another name join with the new list"
+            )
+
+
+def _check_joined(joined: Mapping[str, Position | None], after: Settings) -> None:
+    """A broker that joined has told all others its position, and does so once."""
+    for name, position in joined.items():
+        read = after.positions.get(name)
+        if read is not None and read != position:
+            where = "without one" if position is None else f"with {list(position)}"
+            raise ConfigError(
+                f"brokers.{name}.position: the broker joined {where}, and keeps it while it is in the network; set it "
+                "back, or let the broker leave (`roamq leave`) and join again with the new one"
             )
 
 
@@ -98,18 +128,19 @@ def _other_wires(before: ServerOptions, after: ServerOptions) -> NeighbourOption
     return None if is_same else now
 
 
-def _other_schemes(now: Settings, read: Settings) -> Settings | None:
+def _other_settings(now: Settings, read: Settings) -> Settings | None:
     wanted = msgspec.structs.replace(
         now,
         scheme=read.scheme,
         scheme_options=read.scheme_options,
         classes=read.classes,
         access=read.access,
+        positions=read.positions,
     )
-    if _schemes(now) == _schemes(wanted):
-        return None
-    check_change(choices(now), choices(wanted), "network.scheme", of_options=True)
-    return wanted
+    if _schemes(now) != _schemes(wanted):
+        check_change(choices(now), choices(wanted), "network.scheme", of_options=True)
+        return wanted
+    return wanted if now.positions != wanted.positions else None
 
 
 def _schemes(settings: Settings) -> tuple[object, ...]:

@@ -4,12 +4,14 @@ They are rows already, so reading them is a matter of types; what can be wrong i
 disconnections among them are observations like any other: a simulated or live network is a trace of itself.
 """
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from roamq.core.records import KINDS
+from roamq.core.errors import ConfigError
+from roamq.core.records import KINDS, RECORDS_VERSION, VERSION_KEY
 from roamq.pipeline.conform import conform, struct_of
 from roamq.pipeline.rules import Rules
 from roamq.pipeline.schemas import OBSERVATIONS
@@ -23,6 +25,31 @@ FIELDS = (
     "peer string, detail string, count bigint, hops bigint, bytes bigint, duration_s double"
 )
 _NEVER_S = 1e9
+TOO_NEW: Final = "its records are of version "
+"""How the reason begins for which a file waits for a newer release."""
+
+
+def version_of(path: Path) -> int:
+    """The version that a file says its records are of; 0: it says none, as files of simulations."""
+    import pyarrow.parquet as pq
+
+    return int((pq.read_metadata(path).metadata or {}).get(VERSION_KEY.encode(), 0))
+
+
+def count(path: Path) -> int:
+    """The rows of a file, by its end. Raises `ConfigError` if they mean something that this release does not know."""
+    import pyarrow.parquet as pq
+
+    footer = pq.read_metadata(path)
+    told = footer.metadata or {}
+    if int(told.get(VERSION_KEY.encode(), 0)) > RECORDS_VERSION:
+        version = told[VERSION_KEY.encode()].decode()
+        release = told.get(b"roamq.release", b"unknown").decode()
+        raise ConfigError(
+            f"{TOO_NEW}{version}, written by release {release}, and this release reads up to {RECORDS_VERSION}: "
+            "upgrade RoamQ here, and read the folder again"
+        )
+    return int(footer.num_rows)
 
 
 def read(spark: "SparkSession", paths: str | list[str], *, base: str | None = None) -> DataFrame:
@@ -75,6 +102,7 @@ RECORDS = TraceFormat(
     parse=parse,
     observe=observe,
     read=read,
+    count=count,
     # Records name every disconnection, so silence means nothing.
     rules=Rules(at_one_instant="all", gap_s=_NEVER_S),
 )
