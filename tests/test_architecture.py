@@ -1,6 +1,7 @@
 """The import rule of docs/architecture.md: dependencies point up the page only."""
 
 import ast
+import builtins
 import functools
 import re
 import sys
@@ -124,12 +125,22 @@ def methods_of(paths: list[Path]) -> set[str]:
     }
 
 
-def assigned_callbacks(path: Path, methods: set[str]) -> Iterator[tuple[int, str]]:
+def assigned_callbacks(path: Path, methods: set[str], of_others: set[str]) -> Iterator[tuple[int, str]]:
     """`other.attribute = self.method` and the like: assignments that give another object a way to call back.
 
-    The assigned value is a lambda, a partial, or an attribute with the name of one of `methods`. What an object
-    assigns to itself is its own affair.
+    The assigned value is a lambda, a partial, an attribute with the name of one of `methods`, or what a function like
+    `cache` makes of a method of any package (`of_others`). What an object assigns to itself is its own affair.
     """
+
+    def calls_back(value: ast.expr) -> bool:
+        if isinstance(value, ast.Call):
+            function = ast.unparse(value.func).removeprefix("functools.")
+            if not re.fullmatch(r"_?[a-z]\w*", function) or function in dir(builtins):
+                return False
+            given = {one.attr for one in value.args if isinstance(one, ast.Attribute)}
+            return function == "partial" or bool(given & of_others)
+        return isinstance(value, ast.Lambda) or (isinstance(value, ast.Attribute) and value.attr in methods)
+
     for node in nodes(path):
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
@@ -137,13 +148,12 @@ def assigned_callbacks(path: Path, methods: set[str]) -> Iterator[tuple[int, str
             targets, value = [node.target], node.value
         else:
             continue
-        is_callback = (
-            isinstance(value, ast.Lambda)
-            or (isinstance(value, ast.Attribute) and value.attr in methods)
-            or (isinstance(value, ast.Call) and ast.unparse(value.func) in ("partial", "functools.partial"))
-        )
         for target in targets:
-            if is_callback and isinstance(target, ast.Attribute) and ast.unparse(target.value) != "self":
+            if (
+                calls_back(value)
+                and isinstance(target, ast.Attribute)
+                and ast.unparse(target.value) != "self"
+            ):
                 yield node.lineno, f"{ast.unparse(target)} = {ast.unparse(value)}"
 
 
@@ -224,12 +234,12 @@ def test_modules_are_imported_by_name_only_where_commands_and_claims_are_found()
 
 def test_no_shell_assigns_a_callback_into_another_object() -> None:
     """The Host is all that a broker may ask of the world: an assigned callback would be a second, hidden way."""
-    shells = [path for path in modules() if package_of(path) in ("sim", "net")]
-    methods = methods_of(shells)
+    shells = [path for path in modules() if package_of(path) in ("sim", "net", "build")]
+    methods, of_others = methods_of(shells), methods_of(modules())
     found = {
         (package_of(path), text): f"src/roamq/{path.relative_to(SOURCE)}, line {line}"
         for path in shells
-        for line, text in assigned_callbacks(path, methods)
+        for line, text in assigned_callbacks(path, methods, of_others)
     }
 
     assert not found, f"hand it to the constructor, or return what happened: {found}"
@@ -249,10 +259,12 @@ def test_the_checks_see_what_they_look_for(tmp_path: Path) -> None:
         "        scheme.bring: Bring = partial(bring, 1)\n"
         "        self.mine = self._observe\n"
         "        host.size = self.size\n"
+        "        network.hops = cache(topology.distance)\n"
+        "        network.size = max(0, topology.distance)\n"
     )
 
     assert list(named_modules(path)) == [(1, "roamq.net.server"), (3, "roamq.cli")]
-    assert [line for line, _ in assigned_callbacks(path, methods_of([path]))] == [7, 8, 9]
+    assert [line for line, _ in assigned_callbacks(path, methods_of([path]), {"distance"})] == [7, 8, 9, 12]
 
 
 def named_types(path: Path) -> Iterator[tuple[str, bool]]:

@@ -279,13 +279,13 @@ class Simulation:
             last_hop=scenario.last_hop,
             service=scenario.service,
             last_hop_rng=self.stream("last hop"),
+            hops=cache(self.topology.distance),
         )
         self.checkers = Checkers(self.network)
         self._by_id: dict[ClientId, SimClient] = {}
         world = world_of(scenario, self.topology)
         self.region = world.region
         self.oracle = PlannedMoves(self._by_id, world.leaves, self.topology.brokers)
-        self.network.hops = cache(self.topology.distance)
         self.network.express = (
             scenario.link.is_plain
             and scenario.service is None
