@@ -14,6 +14,8 @@ FILES = {
         "net/ops/configuration.py",
         "net/ops/options.py",
         "net/ops/settings.py",
+        "net/ops/tables.py",
+        "net/clients/tokens.py",
         "net/clients/mqtt/limits.py",
     ),
     ("sim", "cli"): (

@@ -92,6 +92,24 @@ def test_links_lead_to_a_file_and_a_heading(page: Path) -> None:
             assert fragment in map(anchor, headings), f"{page.name} links to {target}#{fragment}"
 
 
+def missing_paths(text: str) -> list[str]:
+    """The paths of files and folders of the repository that a text names and that do not exist."""
+    named = re.findall(r"`((?:src|tests|benchmarks|scripts|examples|packaging|docs)/[\w./-]+)[`:]", text)
+    return [path for path in named if not (ROOT / path).exists()]
+
+
+def test_the_code_that_decisions_name_is_there() -> None:
+    missing = {path.name: missing_paths(path.read_text()) for path in DECISIONS}
+
+    assert {name: paths for name, paths in missing.items() if paths} == {}
+
+
+def test_a_missing_path_is_found() -> None:
+    text = "`tests/net/nowhere.py` and `tests/gone.py::test_it`, but `tests/test_decisions.py`, `src/roamq` are there."
+
+    assert missing_paths(text) == ["tests/net/nowhere.py", "tests/gone.py"]
+
+
 def test_a_broken_reference_is_found() -> None:
     text = "See docs/decisions/9999, decisions 0001 and 9998, docs/nowhere.md and docs/dis.md, choice 0095."
 

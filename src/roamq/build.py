@@ -6,7 +6,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from roamq.broker.broker import Broker
+from roamq.broker.broker import Broker, learns_nothing
 from roamq.broker.contexts import Contexts
 from roamq.broker.mailbox import Mailbox
 from roamq.core.choices import choose_from
@@ -192,13 +192,20 @@ def build_broker(
     built = build_scheme(
         me, host, router, entry, parsed, oracle=oracle, region=region, late_after_s=late_after_s
     )
-    broker = Broker(me, host, router, built.contexts, built.mailbox, built, first_number=first_number)
+    broker = Broker(
+        me,
+        host,
+        router,
+        built.contexts,
+        built.mailbox,
+        built,
+        first_number=first_number,
+        learns=_learn if entry.scheme.stands_beside_others else learns_nothing,
+    )
     if first_number:
         broker.doubt()
-    if entry.scheme.stands_beside_others:
-        built.mailbox.learn_with(partial(_learn, broker))
-        if classes:
-            change_schemes(broker, choices_of(scheme, parsed, classes))
+    if entry.scheme.stands_beside_others and classes:
+        change_schemes(broker, choices_of(scheme, parsed, classes))
     return broker
 
 

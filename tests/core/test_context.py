@@ -9,6 +9,7 @@ from roamq.core.events import BrokerId, ClientId, Event, EventId
 from roamq.core.forgetting import drop_expired
 from roamq.core.local_queue import admit_later, close_local_queue, next_early, open_local_queue
 from roamq.core.read_elsewhere import skip_to
+from tests.support.contexts import next_to_send
 from tests.support.events import event
 
 ME = BrokerId("b")
@@ -21,7 +22,7 @@ def context(buffer: EventBuffer | None = None, name: str = "c") -> Context:
 
 def send_all(ctx: Context) -> list[EventId]:
     sent = []
-    while (held := ctx.next_to_send()) is not None:
+    while (held := next_to_send(ctx)) is not None:
         sent.append(held.event.id)
     return sent
 
@@ -244,7 +245,7 @@ def test_expired_events_leave_but_not_those_in_flight() -> None:
     for sequence, expiry in ((1, 5.0), (2, 5.0), (3, None)):
         ctx.admit(Event(id=EventId(BrokerId("o"), sequence), topic="t", expires_at=expiry))
     ctx.window = 1
-    ctx.next_to_send()
+    next_to_send(ctx)
 
     gone = drop_expired(ctx, 5.0, lambda event: False)
 

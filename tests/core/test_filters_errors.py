@@ -4,7 +4,6 @@ import pytest
 
 from roamq.core.errors import SelectorError
 from roamq.core.filters import Filter
-from roamq.core.topics import check_topic
 
 
 @pytest.mark.parametrize(
@@ -79,13 +78,6 @@ def test_a_mistake_in_a_topic_filter_has_a_position_and_a_reason(
 def test_a_selector_has_the_length_limit_of_a_topic() -> None:
     with pytest.raises(SelectorError, match="longer than 65535"):
         Filter.parse("#", "a = '" + "x" * 65_536 + "'")
-
-
-def test_a_topic_to_publish_on_has_no_wildcard() -> None:
-    check_topic("a/b")
-    for topic in ("a/+", "#", ""):
-        with pytest.raises(SelectorError):
-            check_topic(topic)
 
 
 def test_a_blank_selector_is_none() -> None:

@@ -146,9 +146,10 @@ class IndexesAgree(RuleBasedStateMachine):
     @rule(asked=st.lists(filters, min_size=3, max_size=3))
     def ask(self, asked: list[Filter]) -> None:
         for filter in (*asked, *self.held):
-            above, below = self.cover.covering(filter), self.cover.covered_by(filter)
+            above, below = self.cover.covering(filter), self.cover.covered_by_at_most(filter, None)
             assert above == self.plain.covering(filter)
             assert below == self.plain.covered_by(filter)
+            assert below is not None
             assert set(above) == {one for one in self.held if one.covers(filter)}
             assert set(below) == {one for one in self.held if filter.covers(one)}
 

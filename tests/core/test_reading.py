@@ -9,6 +9,7 @@ from roamq.core.events import BrokerId, ClientId
 from roamq.core.local_queue import admit_later, close_local_queue, open_local_queue
 from roamq.core.read_elsewhere import skip_to
 from roamq.core.reading import NOTHING_AHEAD, above, is_ahead, joined, rows_of, settle
+from tests.support.contexts import next_to_send
 from tests.support.events import event
 
 ORIGIN = BrokerId("o")
@@ -63,7 +64,7 @@ def test_a_client_reads_every_event_once_whatever_it_acknowledges_and_wherever_i
             come = sequence
             if here.is_new(event(sequence)):
                 here.admit(event(sequence))
-        while here.next_to_send() is not None:
+        while next_to_send(here) is not None:
             pass
         sent = [held.event.id for held in here.stored]
         for acknowledged in data.draw(st.permutations(sent)) if data.draw(st.booleans()) else ():
@@ -92,6 +93,6 @@ def test_a_client_reads_every_event_once_whatever_it_acknowledges_and_wherever_i
     for sequence in range(come + 1, last + 1):
         if here.is_new(event(sequence)):
             here.admit(event(sequence))
-    while (held := here.next_to_send()) is not None:
+    while (held := next_to_send(here)) is not None:
         read.append(held.event.id.sequence)
     assert sorted(read) == list(range(1, last + 1))

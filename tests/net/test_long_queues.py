@@ -25,6 +25,7 @@ from roamq.schemes.messages.handover import StoredEvents
 from roamq.schemes.parts.transfers import PART_EVENTS
 from tests.net.fleet import Fleet
 from tests.net.live import PlainClient, port_of, running, write_network
+from tests.support.contexts import next_to_send
 from tests.support.waiting import eventually
 
 LONG = 3 * EVENTS_AT_ONCE + 1
@@ -161,7 +162,7 @@ def test_acknowledgements_in_any_order_are_taken_as_one_by_one(seed: int) -> Non
             number += 1
             event_id = EventId(BrokerId("b"), number)
             context.admit(Event(id=event_id, topic="t"))
-            if chance.random() < 0.9 and context.next_to_send() is not None:
+            if chance.random() < 0.9 and next_to_send(context) is not None:
                 flying.append(context.stored[context.in_flight - 1].event.id)
         known = [EventId(BrokerId("b"), chance.randint(0, number + 1)), *flying[-3:]]
         event_id = chance.choice(known)

@@ -10,7 +10,7 @@ import pytest
 from roamq.core.errors import ConfigError
 from roamq.pipeline.schemas import RunRow, SummaryRow
 from roamq.report.charts import COLOURS, DRAW, INK, _lies, _looks, draw, lines
-from roamq.report.exhibits import JUDGED, Cell, Figure, Kind, Section, Series, Table
+from roamq.report.exhibits import JUDGED, Cell, ChartKind, Figure, Section, Series, Table
 from roamq.report.html import render
 from roamq.report.numbers import cell, looks_of, short_number, with_interval
 from roamq.report.page import Page, ScoreRow, read_page, write_page
@@ -70,7 +70,7 @@ class Outside(HTMLParser):
 
 
 @pytest.mark.parametrize("kind", few(["line", "bar", "stack", "cdf", "step"]))
-def test_every_kind_of_figure_is_an_inline_drawing_in_the_pages_colours(kind: Kind) -> None:
+def test_every_kind_of_figure_is_an_inline_drawing_in_the_pages_colours(kind: ChartKind) -> None:
     svg = draw(replace(FIGURE, kind=kind))
 
     assert svg.startswith('<svg role="img" aria-label="Overhead &lt;average> &amp; more"')
@@ -163,7 +163,7 @@ def test_an_eleventh_series_does_not_look_like_the_first() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bar", "stack"])
-def test_long_names_stand_beside_bars_that_lie_on_their_side(kind: Kind) -> None:
+def test_long_names_stand_beside_bars_that_lie_on_their_side(kind: ChartKind) -> None:
     from matplotlib.figure import Figure as Canvas
 
     names = [f"prefetching+on-device {n}" for n in range(10)]

@@ -5,16 +5,15 @@ import pytest
 from roamq.sim.engine import Engine
 
 
-def test_actions_run_by_time_then_priority_then_order_of_scheduling() -> None:
+def test_actions_run_by_time_then_order_of_scheduling() -> None:
     engine = Engine()
     ran: list[object] = []
     engine.at(2.0, ran.append, "late")
+    engine.at(1.0, ran.append, "first")
     engine.at(1.0, ran.append, "second")
-    engine.at(1.0, ran.append, "third")
-    engine.at_priority(1.0, -1, ran.append, "first")
 
-    assert engine.run() == 4
-    assert ran == ["first", "second", "third", "late"]
+    assert engine.run() == 3
+    assert ran == ["first", "second", "late"]
     assert engine.now == 2.0
 
 

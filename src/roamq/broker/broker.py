@@ -4,7 +4,7 @@ Inputs are the `on_...` methods; effects go to the `Host`. Nothing here waits, r
 the same object runs in the simulator and behind sockets, and a seed replays any fault.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from roamq.broker.contexts import Contexts
@@ -93,6 +93,11 @@ class MobilityScheme(Protocol):
     def may_keep(self, context: Context) -> bool: ...
 
 
+def learns_nothing(broker: "Broker", message: Message) -> bool:
+    """A message that nobody handles is for whoever drives the broker."""
+    return False
+
+
 class Broker:
     """One broker of the network. `build.build_broker` puts it together."""
 
@@ -106,9 +111,12 @@ class Broker:
         scheme: MobilityScheme,
         *,
         first_number: int = 0,
+        learns: "Callable[[Broker, Message], bool]" = learns_nothing,
     ) -> None:
+        """`learns`: called with a message that nobody handles, it may find somebody who does; True if it did."""
         self.me = me
         self.host = host
+        self._learns = learns
         self.router = router
         self.contexts = contexts
         self.mailbox = mailbox
@@ -224,7 +232,7 @@ class Broker:
                 return message
             if message.to != self.me:
                 self.host.send(self.router.next_hop(message.to), message)
-            elif self.mailbox.handles(message.message):
+            elif self.mailbox.handles(message.message) or self._learns(self, message.message):
                 self.mailbox.receive(message.sender, message.message)
             else:
                 return message

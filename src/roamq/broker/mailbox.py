@@ -11,10 +11,6 @@ Handler = Callable[[BrokerId, Any], None]
 """Takes the broker that sent a message, and the message."""
 
 
-def _learns_nothing(message: Message) -> bool:
-    return False
-
-
 class Mailbox:
     """Sends messages of one broker's scheme and hands those that come to their handlers."""
 
@@ -26,28 +22,21 @@ class Mailbox:
         self.router = router
         self._handlers: dict[type[Message], Handler] = {}
         self._returned: dict[type[Message], Handler] = {}
-        self._learn: Callable[[Message], bool] = _learns_nothing
 
     def handle(self, message_type: type[Message], handler: Handler) -> None:
         """Messages of this type go to `handler` from now on. A scheme may put its own in place of a part's."""
         self._handlers[message_type] = handler
 
     def handles(self, message: Message) -> bool:
-        return message.__class__ in self._handlers or self._learn(message)
+        return message.__class__ in self._handlers
 
     def receive(self, sender: BrokerId, message: Message) -> None:
         handler = self._handlers.get(message.__class__)
-        if handler is None and self._learn(message):
-            handler = self._handlers[message.__class__]
         assert handler is not None, f"{message} from {sender} is for nobody"
         handler(sender, message)
 
-    def learn_with(self, learn: Callable[[Message], bool]) -> None:
-        """A message that nobody handles is shown to `learn`, which may find somebody: True if it did."""
-        self._learn = learn
-
     def handlers(self) -> dict[type[Message], Handler]:
-        """Who handles what, as it is now."""
+        """The handler of each type of message, as it is now."""
         return dict(self._handlers)
 
     def handle_returned(self, message_type: type[Message], handler: Handler) -> None:

@@ -265,13 +265,6 @@ class Context:
         """What has come here and waits for older events."""
         return chain(self.local_queue or (), *(self.late or {}).values())
 
-    def next_to_send(self) -> Held | None:
-        """The first stored event that is not in flight; it is counted as in flight from now on."""
-        if self.in_flight >= len(self.stored) or self.in_flight >= self.window:
-            return None
-        self.in_flight += 1
-        return self.stored[self.in_flight - 1]
-
     def acknowledge(self, event_id: EventId) -> bool:
         """The client has consumed `event_id`. The position advances in the order of delivery only.
 

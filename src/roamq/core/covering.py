@@ -67,14 +67,11 @@ class CoverIndex:
                 found += node.rest
         return [other for other in found if _covers(other, filter)]
 
-    def covered_by(self, filter: Filter) -> list[Filter]:
-        """The filters that this one covers, itself included if it is there; topics that cover others come first."""
-        found = self.covered_by_at_most(filter, None)
-        assert found is not None
-        return found
-
     def covered_by_at_most(self, filter: Filter, nodes: int | None) -> list[Filter] | None:
-        """`covered_by`, or None if more than `nodes` of the trie would have to be looked at."""
+        """The filters that this one covers, itself included if it is there; topics that cover others come first.
+
+        None if more than `nodes` of the trie would have to be looked at.
+        """
         levels, has_rest = _without_rest(filter.levels)
         included = self._trie.included(levels, rest=has_rest, at_most=nodes)
         if included is None:

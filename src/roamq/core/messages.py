@@ -28,10 +28,10 @@ def filter_bytes(filter: Filter) -> int:
     return len(str(filter))
 
 
-Carried = Event | Filter | EventId | BrokerId
+Content = Event | Filter | EventId | BrokerId
 
 
-def weight(carried: Carried) -> int:
+def weight(carried: Content) -> int:
     """What a thing that messages carry weighs, in bytes."""
     if isinstance(carried, Event):
         return carried.size_bytes
@@ -51,7 +51,7 @@ class Message:
     """What each event it carries costs the brokers at both ends: a `transfer`, a `forward`, or nothing extra."""
 
     @property
-    def carried(self) -> tuple[Carried, ...]:
+    def carried(self) -> tuple[Content, ...]:
         if not self.carries:
             return ()
         value = getattr(self, self.carries)

@@ -19,14 +19,6 @@ LENGTH_MAX_BYTES = 65_535
 """[MQTT-4.7.3-3]; selectors have the same limit."""
 
 
-def check_topic(topic: str) -> None:
-    """Raise `SelectorError` unless an event may be published on `topic`."""
-    _check_text(topic, "a topic")
-    for wildcard in "+#":
-        if (position := topic.find(wildcard)) >= 0:  # [MQTT-3.3.2-2]
-            raise SelectorError(f"a topic has no wildcard {wildcard!r}", text=topic, position=position)
-
-
 def parse_topic_filter(text: str) -> Levels:
     """Read a topic filter into its normalised levels, or raise `SelectorError`."""
     _check_text(text, "a topic filter")

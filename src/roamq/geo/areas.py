@@ -4,7 +4,6 @@ Areas are given cell by cell or as polygons, or made from the brokers' positions
 broker, which is the Voronoi diagram of the positions drawn in cells.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,10 +14,7 @@ from scipy.spatial import cKDTree
 
 from roamq.core.errors import ConfigError
 from roamq.core.events import BrokerId
-from roamq.geo.cells import Cell, Place, Plane, adjacent, center, disk, distance_m, is_cell, pitch_m
-
-CELLS_PER_AREA = (50, 100)
-"""[PRE] section 2.1: "each LA, consisting of many cells (about 50 to 100)"."""
+from roamq.geo.cells import Cell, Place, Plane, adjacent, center, disk, is_cell, pitch_m
 
 BorderCellTable = Mapping[Cell, tuple[BrokerId, ...]]
 """BCT: border cell -> the event servers of the areas beyond it, its NES."""
@@ -120,23 +116,6 @@ class LocationAreas:
         """BCT of one event server ([PRE] section 2.3): cells at most `rings` steps from another area."""
         table = {cell: self.beyond(cell, rings) for cell in self.cells(broker)}
         return {cell: neighbors for cell, neighbors in table.items() if neighbors}
-
-
-def suitable_resolution(positions: Mapping[BrokerId, Place]) -> int:
-    """The size of cells for which areas come closest to 50 to 100 cells."""
-    low, high = CELLS_PER_AREA
-    wanted = math.log(math.sqrt(low * high))
-
-    def misses_by(resolution: int) -> float:
-        areas = LocationAreas.voronoi(positions, resolution)
-        mean = len(areas.broker_of) / len(positions)
-        return abs(math.log(max(mean, 0.1)) - wanted)
-
-    spacing = min(
-        (distance_m(a, b) for a in positions.values() for b in positions.values() if a != b), default=3000.0
-    )
-    close = min(range(16), key=lambda resolution: abs(math.log(spacing / (8 * pitch_m(resolution)))))
-    return min(range(max(0, close - 1), min(15, close + 1) + 1), key=misses_by)
 
 
 def _middle(places: Iterable[Place]) -> Place:

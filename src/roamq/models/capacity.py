@@ -104,8 +104,6 @@ class CapacityPlan:
     """Of the busiest broker."""
     transit_share: float
     """The share of the events at the busiest broker that no client there wants."""
-    path_brokers: int
-    """Brokers that the longest path passes."""
     response_s: float | None
     """None if the brokers are saturated."""
     response_s_at_share: float | None
@@ -185,7 +183,6 @@ def evaluate(demand: Demand, brokers: int, buffer_events: int | None = None) -> 
         clients_per_broker_busy=busy,
         broker_utilisation=utilisation,
         transit_share=max(0.0, 1 - wanted_here / float(passing[busiest])),
-        path_brokers=len(path),
         response_s=mean_s,
         response_s_at_share=at_share_s,
         client_buffer_events=buffer_events,

@@ -157,7 +157,7 @@ def _fit(name: str, lengths: Floats, whole: Bools, curve: Survival) -> Fit:
     )
 
 
-Search = Callable[[float, Floats, Bools], tuple[Floats, float]]
+LikelihoodSearch = Callable[[float, Floats, Bools], tuple[Floats, float]]
 """Called with all time by the number of ends, lengths and which are whole; returns parameters and log-likelihood."""
 
 
@@ -198,7 +198,7 @@ def _hyperexponential(mean: float, lengths: Floats, whole: Bools) -> tuple[Float
     return np.array([1 / (1 + math.exp(-free[0])), *np.exp(free[1:])]), value
 
 
-_SEARCHES: Final[dict[str, Search]] = {
+_SEARCHES: Final[dict[str, LikelihoodSearch]] = {
     "exponential": _exponential,
     "weibull": _weibull,
     "lognormal": _lognormal,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-Answer = Callable[[float], float | None]
+ResponseAt = Callable[[float], float | None]
 
 Z_95: Final = 1.959964
 
@@ -25,7 +25,7 @@ class Solution:
 
 
 def meet_target(
-    answer: Answer,
+    answer: ResponseAt,
     target: float,
     *,
     low: float,

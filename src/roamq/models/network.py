@@ -116,7 +116,7 @@ def compose_path(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class PublisherToSubscriber:
     """The rate and the response time from one publisher to one subscriber."""
 
     publisher: str
@@ -214,7 +214,7 @@ class PubSubNetwork:
             demands_s=self.demands_s,
         )
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[PublisherToSubscriber]:
         """Every publisher and subscriber that share a topic."""
         answers = []
         for publisher in self.publishers:
@@ -225,7 +225,7 @@ class PubSubNetwork:
                 path = self.path(publisher, subscriber)
                 names = tuple(centre.name for centre in path.saturated)
                 answers.append(
-                    Pair(
+                    PublisherToSubscriber(
                         publisher=publisher.name,
                         subscriber=subscriber.name,
                         rate=rate,

@@ -27,9 +27,6 @@ class Estimate(NamedTuple):
         """The whole width; infinite where one seed tells nothing."""
         return self.high - self.low
 
-    def excludes(self, value: float) -> bool:
-        return not self.low <= value <= self.high
-
     def __str__(self) -> str:
         return self.told(3)
 

@@ -112,7 +112,7 @@ class PlacesEnded(NamedTuple):
     """What was stored for the client, and is not to be delivered."""
 
 
-News = Ready | Detached | Foreign | Joined | Over | Kept | Unwanted | SharesDue | PlacesEnded
+HostNews = Ready | Detached | Foreign | Joined | Over | Kept | Unwanted | SharesDue | PlacesEnded
 
 
 class LiveHost:
@@ -130,7 +130,7 @@ class LiveHost:
         self.traffic = LinkTraffic(me)
         self.done: list[tuple[ClientId, EventId, Connection]] = []
         """Events that need no acknowledgement: the client has consumed them when the input is over."""
-        self.news: list[News] = []
+        self.news: list[HostNews] = []
         """What the machine has to look after when the input is over."""
         self._told_at = 0.0
         self._told_bytes: Counter[BrokerId] = Counter()

@@ -6,9 +6,9 @@ from roamq.net.clients.sessions import Sessions
 from roamq.net.host import (
     Detached,
     Foreign,
+    HostNews,
     Joined,
     Kept,
-    News,
     Over,
     PlacesEnded,
     Ready,
@@ -29,7 +29,7 @@ class NewsDesk:
         self._sessions = sessions
         self._memberships = memberships
 
-    def heed(self, told: News) -> Admitted | None:
+    def heed(self, told: HostNews) -> Admitted | None:
         """Look after it. Gives the client that may come in now, and what it has sent meanwhile, if there is one."""
         if isinstance(told, Ready):
             return self._admission.answer(told.client)

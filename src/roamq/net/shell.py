@@ -29,7 +29,7 @@ from roamq.net.durable.secrets import leave_out_second_connect, without_password
 from roamq.net.durable.writing import JournalWriter
 from roamq.net.ops.options import Durability
 from roamq.net.outputs import Login, Staged, UserIdentity
-from roamq.net.surroundings import Client, LoginDesk, Neighbours, Verdict, Watcher
+from roamq.net.surroundings import Client, LoginDesk, LoginVerdict, Neighbours, Watcher
 
 log = logging.getLogger("roamq.shell")
 T = TypeVar("T")
@@ -344,7 +344,7 @@ class Shell:
         if client is None:
             self.verdicts.forget(login.connection)
 
-    def _authenticated(self, login: Login, verdict: Verdict) -> None:
+    def _authenticated(self, login: Login, verdict: LoginVerdict) -> None:
         if not verdict:
             self.counts["login_refused"] += 1
             log.info("login refused: client %r, user %r", login.client, without_token(login.username))

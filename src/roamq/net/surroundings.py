@@ -8,7 +8,7 @@ from roamq.core.events import BrokerId
 from roamq.net.links.protocol import Frame
 from roamq.net.outputs import Login, Outputs, UserIdentity
 
-Verdict = bool | UserIdentity
+LoginVerdict = bool | UserIdentity
 
 
 class Client(Protocol):
@@ -34,7 +34,7 @@ class Client(Protocol):
 class LoginDesk(Protocol):
     """Checks who a client is, as the shell sees it."""
 
-    def check(self, login: Login) -> "Verdict | asyncio.Future[Verdict]":
+    def check(self, login: Login) -> "LoginVerdict | asyncio.Future[LoginVerdict]":
         """Whether the client may come in, and as whom, or a future that will say so."""
 
 

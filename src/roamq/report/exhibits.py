@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-Kind = Literal["line", "bar", "stack", "cdf", "step"]
+ChartKind = Literal["line", "bar", "stack", "cdf", "step"]
 Cell = str | float | int | bool | None
 
 JUDGED: Final = "judged"
@@ -45,7 +45,7 @@ class Figure:
     """One figure, its axes and the sentence under it. The table behind it is made from its series."""
 
     title: str
-    kind: Kind
+    kind: ChartKind
     x_label: str
     y_label: str
     series: Sequence[Series]

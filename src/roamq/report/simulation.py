@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from roamq.pipeline.schemas import RunRow, SummaryRow
-from roamq.report.exhibits import Figure, Kind, Section, Series, Table
+from roamq.report.exhibits import ChartKind, Figure, Section, Series, Table
 from roamq.report.numbers import cell, with_interval
 from roamq.report.page import Page
 
@@ -226,7 +226,7 @@ def _traffic(summary: Sequence[SummaryRow], schemes: Sequence[str]) -> Section:
 
 
 def _figure(
-    title: str, kind: Kind, x_label: str, y_label: str, series: Sequence[Series], caption: str
+    title: str, kind: ChartKind, x_label: str, y_label: str, series: Sequence[Series], caption: str
 ) -> Figure:
     shown = [curve for curve in series if len(curve.x)]
     return Figure(title=title, kind=kind, x_label=x_label, y_label=y_label, series=shown, caption=caption)

@@ -20,6 +20,9 @@ class Beside:
         """Other options hold from now on."""
         self.scheme.options = options
 
+    def set_wanted(self, is_wanted: bool) -> None:
+        """Some class of clients has this scheme from now on, or none."""
+
     def insists(self, client: ClientId, old_broker: BrokerId | None) -> bool:
         """Would the client's context be missed here if another scheme were told that the client has connected?"""
         return False

@@ -25,7 +25,6 @@ from roamq.core.messages import Message
 from roamq.core.ports import TimerKey
 from roamq.schemes.base import Scheme, SchemeOptions
 from roamq.schemes.labels import MeaningByScheme, SchemeMailbox, put_under
-from roamq.schemes.logging import Logging
 from roamq.schemes.messages.classes import Classed
 from roamq.schemes.messages.handover import ContextRequest
 from roamq.schemes.parts.handover import HandOver, handlers_of
@@ -134,8 +133,7 @@ class ByClass:
         self.handover.late.is_used = all(scheme.may_be_late for scheme in self.schemes.values())
         wanted = set(self.labels.values())
         for label, scheme in self.schemes.items():
-            if isinstance(scheme, Logging):
-                scheme.logged.uses[:] = ["always"] if label in wanted else []
+            scheme.beside.set_wanted(label in wanted)
         if any(scheme.means_places for scheme in self.schemes.values()):
             self.contexts.watched.meaning = MeaningByScheme(
                 self.me, lambda context: self.of(context).means_places

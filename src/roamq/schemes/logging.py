@@ -158,6 +158,10 @@ class LoggingBeside(Beside):
         if options.log_size != self.scheme.log.maxlen:
             self.scheme.log = self.scheme.logged.log = deque(self.scheme.log, maxlen=options.log_size)
 
+    def set_wanted(self, is_wanted: bool) -> None:
+        """Without a client of its own it needs no log."""
+        self.scheme.logged.uses[:] = ["always"] if is_wanted else []
+
     def puts_together(self, client: ClientId, transfer: Epoch) -> bool:
         """Whatever the client is under here, the broker that it comes from may have made an offer."""
         return (client, transfer) in self.scheme.offered

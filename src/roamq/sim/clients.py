@@ -293,7 +293,7 @@ class SimClient:
     def receive(self, connection: int, event: Event, how: str, is_settled: bool = False) -> None:
         """An event came over the last hop; if the connection it was sent on is gone, it did not.
 
-        `is_settled`: the broker knows already that it does (`SimHost.hand_at_once`).
+        `is_settled`: the broker knows already that it does (`SimHost.deliver_at_once`).
         """
         host = self.host
         if connection != self.connection or host is None:

@@ -1,8 +1,8 @@
 """The engine: a heap of callbacks in virtual time.
 
 Written here because the general engines pay for generators and event objects on every step; this one is a
-heap of tuples (benchmarks/engine.py measures it against SimPy). Equal times run in order of priority, then in
-order of scheduling, so a run is the same on every machine.
+heap of tuples (benchmarks/engine.py measures it against SimPy). Equal times run in order of scheduling, so a run is
+the same on every machine.
 """
 
 import gc
@@ -13,9 +13,6 @@ from itertools import count
 from typing import Any, Final
 
 Action = Callable[..., Any]
-
-PRIORITY_STEP = 1 << 60
-"""Priority and order of scheduling are one number, so that the heap compares two fields and not three."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 20)
 
@@ -32,7 +29,7 @@ def seldom_collected() -> Iterator[None]:
 
 
 class Engine:
-    """Virtual time. `at` and `after` schedule; `run` executes in order of (time, priority, counter)."""
+    """Virtual time. `at` and `after` schedule; `run` executes in order of (time, counter)."""
 
     __slots__ = ("_heap", "_next", "now", "turn")
 
@@ -51,10 +48,6 @@ class Engine:
     def after(self, delay: float, action: Action, *args: Any) -> None:
         """Run `action(*args)` in `delay` seconds."""
         heappush(self._heap, (self.now + delay, self._next(), action, args))
-
-    def at_priority(self, time: float, priority: int, action: Action, *args: Any) -> None:
-        """Like `at`; among actions of the same time a lower priority runs first, and `at` has priority 0."""
-        heappush(self._heap, (time, self._next() + priority * PRIORITY_STEP, action, args))
 
     def run(self, until: float = float("inf")) -> int:
         """Execute everything up to and including `until`; returns how many actions ran."""

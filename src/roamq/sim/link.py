@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from roamq.sim.network import Network, SimHost
 
 
-class Frame(NamedTuple):
+class Piece(NamedTuple):
     """A piece of a message on its way. The last piece brings the message."""
 
     message: Routed
@@ -49,7 +49,7 @@ class Link:
         self.options = options
         self.rng = rng
         self.cut = False
-        self.waiting: deque[Message | Event | Frame] = deque()
+        self.waiting: deque[Message | Event | Piece] = deque()
         self._free_at = 0.0
         self._last_arrival = 0.0
         self._plain = options.is_plain
@@ -69,7 +69,7 @@ class Link:
         else:
             engine.at(self._arrival(now, size), self.arrive, message)
 
-    def pass_on(self, frame: Frame) -> None:
+    def pass_on(self, frame: Piece) -> None:
         """A frame came to the broker at this end, and goes on."""
         if frame.is_first:
             self._count(frame.message)
@@ -105,7 +105,7 @@ class Link:
         self._last_arrival = max(self._last_arrival, start + options.delay_s + jitter)
         return self._last_arrival
 
-    def arrive(self, message: Message | Event | Frame) -> None:
+    def arrive(self, message: Message | Event | Piece) -> None:
         target = self.target
         if self.cut or self.waiting or not target.alive:
             self.waiting.append(message)
@@ -117,21 +117,21 @@ class Link:
         while self.waiting and not self.cut and self.target.alive:
             self._hand_in(self.waiting.popleft())
 
-    def _hand_in(self, message: Message | Event | Frame) -> None:
-        if not isinstance(message, Frame):
+    def _hand_in(self, message: Message | Event | Piece) -> None:
+        if not isinstance(message, Piece):
             self.target.receive(self.source, message)
         elif self._goes_on(message):
             self.target.link_towards(message.message.to).pass_on(message)
         elif message.is_last:
             self.target.receive(self.source, message.message)
 
-    def _goes_on(self, frame: Frame) -> bool:
+    def _goes_on(self, frame: Piece) -> bool:
         """A broker that takes time for its work takes it for whole messages."""
         return frame.message.to != self.target.me and not self.target.takes_time
 
 
-def frames_of(message: Routed, size: int, frame_bytes: int) -> Iterator[Frame]:
+def frames_of(message: Routed, size: int, frame_bytes: int) -> Iterator[Piece]:
     """A message of `size` bytes in frames, all but the last of them full."""
     for begin in range(0, size, frame_bytes):
         end = min(begin + frame_bytes, size)
-        yield Frame(message, end - begin, is_first=begin == 0, is_last=end == size)
+        yield Piece(message, end - begin, is_first=begin == 0, is_last=end == size)

@@ -432,9 +432,11 @@ class Network:
         last_hop: LastHopOptions,
         service: ServiceOptions | None,
         last_hop_rng: random.Random,
+        hops: Callable[[BrokerId, BrokerId], int],
         client_class: Callable[[ClientId], str] = lambda client: "",
     ) -> None:
-        """`client_class`: the class of a client, where the scenario has classes."""
+        """`hops`: how many links apart two brokers are; `client_class`: the class of a client, where the scenario has
+        classes."""
         self.engine = engine
         self.recorder = recorder
         self.last_hop = last_hop
@@ -446,7 +448,7 @@ class Network:
         self.express = False
         """Unicast messages take all their hops at once: the same times and counts for a fraction of the work. Only
         where links are plain, brokers take no time and nothing breaks, so that no hop can differ from the next."""
-        self.hops: Callable[[BrokerId, BrokerId], int]
+        self.hops = hops
         self.client_class = client_class
         self.link_delay_s = 0.0
         self._factory: Callable[[SimHost, int], Broker]

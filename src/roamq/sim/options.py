@@ -219,4 +219,4 @@ class RecordOptions(Options, frozen=True):
     buffer_s: Annotated[Seconds, doc("how often buffer levels are written; 0 for never")] = 0.0
 
 
-Table = dict[str, Any]
+TomlTable = dict[str, Any]

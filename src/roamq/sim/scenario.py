@@ -45,7 +45,7 @@ from roamq.sim.options import (
     SchemeOfClass,
     Seconds,
     ServiceOptions,
-    Table,
+    TomlTable,
     doc,
 )
 from roamq.sim.oracle import PlannedMoves
@@ -60,7 +60,7 @@ class Scenario(Options, frozen=True):
 
     name: Annotated[str, doc("what the scenario is called in results")] = "scenario"
     description: Annotated[str, doc("one line for people")] = ""
-    scheme: Annotated[Table, doc("the mobility scheme by name, and its options")] = msgspec.field(
+    scheme: Annotated[TomlTable, doc("the mobility scheme by name, and its options")] = msgspec.field(
         default_factory=lambda: {"name": "standard"}
     )
     clients: Annotated[int, Meta(ge=0), doc("number of subscribers")] = 20
@@ -74,10 +74,10 @@ class Scenario(Options, frozen=True):
     link: LinkOptions = LinkOptions()
     last_hop: LastHopOptions = LastHopOptions()
     service: ServiceOptions | None = None
-    mobility: Annotated[Table, doc("the mobility model by name, and its parameters")] = msgspec.field(
+    mobility: Annotated[TomlTable, doc("the mobility model by name, and its parameters")] = msgspec.field(
         default_factory=lambda: {"model": "three-state"}
     )
-    workload: Annotated[Table, doc("the workload by name, and its parameters")] = msgspec.field(
+    workload: Annotated[TomlTable, doc("the workload by name, and its parameters")] = msgspec.field(
         default_factory=lambda: {"model": "groups"}
     )
     visited: Annotated[bool, doc("every client has been at every broker before the run begins")] = False
@@ -218,7 +218,7 @@ def workload_of(scenario: Scenario, source: Source | None = None) -> workload.Wo
     return model
 
 
-def _model(table: Table, models: Mapping[str, type[Any]], field: str, source: Source) -> Any:
+def _model(table: TomlTable, models: Mapping[str, type[Any]], field: str, source: Source) -> Any:
     name = str(table.get("model"))
     if name not in models:
         place = source.place(f"{field}.model")
@@ -275,13 +275,13 @@ class Simulation:
             last_hop=scenario.last_hop,
             service=scenario.service,
             last_hop_rng=self.stream("last hop"),
+            hops=cache(self.topology.distance),
         )
         self.checkers = Checkers(self.network)
         self._by_id: dict[ClientId, SimClient] = {}
         world = world_of(scenario, self.topology)
         self.region = world.region
         self.oracle = PlannedMoves(self._by_id, world.leaves, self.topology.brokers)
-        self.network.hops = cache(self.topology.distance)
         self.network.express = (
             scenario.link.is_plain
             and scenario.service is None

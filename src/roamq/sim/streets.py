@@ -23,7 +23,7 @@ from roamq.geo.routes import Junction, RouteMap
 from roamq.sim.mobility import Mobility, Step, World, mobility_model
 from roamq.sim.options import Options, Seconds, doc
 
-Share = Annotated[float, Meta(ge=0, le=1)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
 
 
 class MapOptions(Options, frozen=True):
@@ -33,8 +33,8 @@ class MapOptions(Options, frozen=True):
         int, Meta(ge=5, le=12), doc("size of the cells: H3 resolution, 9 is 350 m across")
     ] = 9
     block_m: Annotated[float, Meta(gt=0), doc("length of a block between two streets")] = 400.0
-    jitter: Annotated[Share, doc("how far junctions stray from a perfect grid, in blocks")] = 0.2
-    closed: Annotated[Share, doc("share of the streets that are closed")] = 0.15
+    jitter: Annotated[Fraction, doc("how far junctions stray from a perfect grid, in blocks")] = 0.2
+    closed: Annotated[Fraction, doc("share of the streets that are closed")] = 0.15
     seed: Annotated[int, doc("which city of this kind; the same in all runs of a scenario")] = 1
     border_rings: Annotated[int, Meta(ge=1), doc("how many cells deep a border is; 1: with a way out")] = 1
 
@@ -112,12 +112,12 @@ class Streets(Mobility, frozen=True):
         8.0,
         16.0,
     )
-    stop: Annotated[Share, doc("probability of a stop at a junction")] = 0.05
+    stop: Annotated[Fraction, doc("probability of a stop at a junction")] = 0.05
     stop_s: Annotated[Seconds, doc("mean duration of a stop")] = 60.0
-    turn_back: Annotated[Share, doc("probability, at a junction, of giving up the trip and going back")] = (
-        0.01
-    )
-    off: Annotated[Share, doc("probability, at a junction, of switching off while travelling on")] = 0.01
+    turn_back: Annotated[
+        Fraction, doc("probability, at a junction, of giving up the trip and going back")
+    ] = 0.01
+    off: Annotated[Fraction, doc("probability, at a junction, of switching off while travelling on")] = 0.01
     off_s: Annotated[Seconds, doc("mean time switched off")] = 60.0
     gap_s: Annotated[Seconds, doc("between leaving one area's broker and reaching the next one's")] = 0.0
     ways: Annotated[

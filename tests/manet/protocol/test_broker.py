@@ -9,9 +9,9 @@ from roamq.manet.protocol.messages import (
     Alive,
     BridgeStatus,
     BrokerCandidate,
+    EventCopies,
     EventPublication,
     Greeting,
-    Handover,
     Interest,
     Introduction,
     IntroductionReply,
@@ -183,7 +183,7 @@ def test_the_whole_contact() -> None:
 
     receive(source, reply)
     _, _, handover = host(source).sent()[-1]
-    assert handover == Handover(1, ((wanted, Role.CARRIER, frozenset({2, 3})),))
+    assert handover == EventCopies(1, ((wanted, Role.CARRIER, frozenset({2, 3})),))
 
     receive(carrier, handover, path=(0, HOP, BRIDGE, FOREIGN))
     assert host(carrier).sent()[-1] == (FOREIGN, 0, Receipt(1))

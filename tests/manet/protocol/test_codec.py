@@ -18,9 +18,9 @@ from roamq.manet.protocol.messages import (
     BridgeStatus,
     BrokerCandidate,
     Candidates,
+    EventCopies,
     EventPublication,
     Greeting,
-    Handover,
     Interest,
     Introduction,
     IntroductionReply,
@@ -90,8 +90,8 @@ BODIES: dict[type[Body], st.SearchStrategy[Body]] = {
     BridgeStatus: st.builds(BridgeStatus, COUNTS, COUNTS, NUMBERS),
     Greeting: GREETINGS,
     Reply: REPLIES,
-    Handover: st.builds(
-        Handover, COUNTS, tuples_of(st.tuples(EVENTS, ROLES, st.frozensets(COUNTS, max_size=3)))
+    EventCopies: st.builds(
+        EventCopies, COUNTS, tuples_of(st.tuples(EVENTS, ROLES, st.frozensets(COUNTS, max_size=3)))
     ),
     Receipt: st.builds(Receipt, COUNTS),
     Introduction: st.builds(Introduction, GREETINGS, CHANCES),

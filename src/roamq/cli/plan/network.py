@@ -13,7 +13,7 @@ from roamq.cli.suggest import did_you_mean
 from roamq.report.exhibits import Cell, Figure, Series, Table
 
 if TYPE_CHECKING:
-    from roamq.models.network import Pair, PubSubNetwork
+    from roamq.models.network import PublisherToSubscriber, PubSubNetwork
 
 PAIRS_SHOWN: Final = 60
 PAIRS_WITH_BURSTS: Final = 20
@@ -155,7 +155,7 @@ def _unheard(spec: NetworkSpec) -> list[str]:
     ]
 
 
-def _slowest_with_bursts(network: "PubSubNetwork", pairs: "Sequence[Pair]") -> set[int]:
+def _slowest_with_bursts(network: "PubSubNetwork", pairs: "Sequence[PublisherToSubscriber]") -> set[int]:
     """The places of the slowest pairs whose publisher disconnects."""
     mobile = {peer.name for peer in network.publishers if peer.t_off_s > 0}
     places = [

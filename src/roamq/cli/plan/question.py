@@ -27,7 +27,7 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 
 Presets = Mapping[str, Mapping[str, Any]]
 
-Learned = Callable[[Mapping[str, Any]], dict[str, Any]]
+LearnedFields = Callable[[Mapping[str, Any]], dict[str, Any]]
 """From the values given, `warehouse` among them, to the fields that the pipeline's tables can fill."""
 
 
@@ -44,7 +44,7 @@ def asks(
     name: str,
     question: type[Q],
     presets: Presets | None = None,
-    learned: Learned | None = None,
+    learned: LearnedFields | None = None,
     unused: Unused | None = None,
     measures: Measures | None = None,
 ) -> Callable[[Callable[[Q, str | None], Answer]], click.Command]:
@@ -128,7 +128,7 @@ def read(
     config: Path | None,
     preset: dict[str, Any],
     options: dict[str, Any],
-    learned: Learned | None = None,
+    learned: LearnedFields | None = None,
     unused: Unused | None = None,
     varied: str | None = None,
 ) -> Q:

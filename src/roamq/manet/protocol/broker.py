@@ -20,9 +20,9 @@ from roamq.manet.protocol.messages import (
     Beacon,
     Body,
     BridgeStatus,
+    EventCopies,
     EventPublication,
     Greeting,
-    Handover,
     Interest,
     Introduction,
     IntroductionReply,
@@ -267,9 +267,9 @@ class MobileBroker:
             return
         contact.handed = tuple(event.id for event, _, _ in copies)
         self.host.set_timer(("contact", self.region, contact.number), self.parameters.contact_timeout_s)
-        self.node.send(contact.peer, Handover(contact.number, tuple(copies)), ahead=contact.route.hops)
+        self.node.send(contact.peer, EventCopies(contact.number, tuple(copies)), ahead=contact.route.hops)
 
-    def on_handover(self, handover: Handover, path: tuple[NodeId, ...]) -> None:
+    def on_event_copies(self, handover: EventCopies, path: tuple[NodeId, ...]) -> None:
         for event, role, found in handover.copies:
             if not self.buffer.met(event.id):
                 self.spreading.accepted(event.id, role, found)
@@ -299,7 +299,7 @@ class MobileBroker:
         if (
             contact is not None
             and packet.target == contact.peer
-            and isinstance(packet.body, Greeting | Introduction | Handover)
+            and isinstance(packet.body, Greeting | Introduction | EventCopies)
         ):
             self._contact_failed()
 
@@ -337,7 +337,7 @@ HANDLERS: dict[type[Body], Callable[[MobileBroker, Any, tuple[NodeId, ...]], Non
     BridgeStatus: MobileBroker.on_bridge_status,
     Greeting: MobileBroker.on_greeting,
     Reply: MobileBroker.on_reply,
-    Handover: MobileBroker.on_handover,
+    EventCopies: MobileBroker.on_event_copies,
     Receipt: MobileBroker.on_receipt,
     Introduction: MobileBroker.on_introduction,
     IntroductionReply: MobileBroker.on_introduction_reply,

@@ -27,9 +27,9 @@ from roamq.manet.protocol.messages import (
     BridgeStatus,
     BrokerCandidate,
     Candidates,
+    EventCopies,
     EventPublication,
     Greeting,
-    Handover,
     Interest,
     Introduction,
     IntroductionReply,
@@ -233,13 +233,13 @@ def _read_introduction_reply(
     return IntroductionReply(Reply(*reply), predictabilities)
 
 
-def _pack_handover(handover: Handover) -> tuple[Any, ...]:
+def _pack_event_copies(handover: EventCopies) -> tuple[Any, ...]:
     copies = [(_event(event), _ROLE_INDEX[role], to_find) for event, role, to_find in handover.copies]
     return (handover.contact, copies)
 
 
-def _read_handover(contact: int, copies: tuple[Any, ...]) -> Handover:
-    return Handover(
+def _read_event_copies(contact: int, copies: tuple[Any, ...]) -> EventCopies:
+    return EventCopies(
         contact, tuple((_read_event(event), _ROLES[role], to_find) for event, role, to_find in copies)
     )
 
@@ -286,10 +286,10 @@ _BY_CODE: Final[dict[int, _Form]] = {
     ),
     11: _form(Reply, ReplyArray, _pack_reply),
     12: _form(
-        Handover,
+        EventCopies,
         tuple[Count, tuple[tuple[EventArray, RoleIndex, frozenset[Count]], ...]],
-        _pack_handover,
-        _read_handover,
+        _pack_event_copies,
+        _read_event_copies,
     ),
     13: _form(Receipt, tuple[Count], lambda body: (body.contact,)),
     14: _form(

@@ -172,7 +172,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class EventCopies:
     """P to Q: the events that Q wants, each with Q's role and the destinations that Q should find as a carrier."""
 
     kind: ClassVar[str] = "event"
@@ -213,7 +213,7 @@ Body = (
     | BridgeStatus
     | Greeting
     | Reply
-    | Handover
+    | EventCopies
     | Receipt
     | Introduction
     | IntroductionReply

@@ -18,7 +18,7 @@ from roamq.net.clients.connections import Connection, Connections
 from roamq.net.clients.mqtt.codec import Connect, ReasonCode
 from roamq.net.clients.mqtt.inputs import ClientInput, ConnectRequested
 from roamq.net.clients.mqtt.outbound import PACKET_ID_MAX
-from roamq.net.clients.mqtt.state import RETAINED, SESSION_BYTES, SessionState, will_bytes
+from roamq.net.clients.mqtt.state import RETAINED, SessionState
 from roamq.net.clients.mqtt.subscriptions import SubscriptionSet
 from roamq.net.clients.quota import NO_ROOM, SessionQuota
 from roamq.net.clients.sessions import ANOTHERS, Sessions
@@ -290,18 +290,6 @@ class Admission:
         for filter in [filter for filter in context.filters if filter not in wanted]:
             self._broker.on_unsubscribe(client, filter)
 
-    def _has_room_for(self, client: ClientId, connect: Connect, previous: BrokerId | None) -> bool:
-        """Whether the quota of sessions lets the client in; a session that is here, or moves here, counts already."""
-        context = self._broker.contexts.get(client)
-        is_here = context is not None and context.mode is not PASSIVE
-        if is_here or (not connect.clean_start and previous is not None):
-            return True
-        now, cost_bytes = self._host.time, SESSION_BYTES + will_bytes(connect.will)
-        has_room = self._quota.has_room(now) and self._quota.has_room_for(cost_bytes, now)
-        if has_room:
-            self._quota.begin()
-        return has_room
-
     def _bound_reached(self, client: ClientId, connect: Connect, previous: BrokerId | None) -> str | None:
         """The quota that keeps the client out. A client's word alone that its session is at a broker that is down does
         not claim it when too much waits for that broker; sessions that are known to be there are claimed."""
@@ -314,7 +302,9 @@ class Admission:
             return "outbox_messages_bytes_max"
         if claimed is not None and self._broker.scheme.parts.left_behind() >= self._quota.left_behind_max:
             return "left_behind_max"
-        return None if self._has_room_for(client, connect, previous) else "sessions_max"
+        is_moving = not connect.clean_start and previous is not None
+        may_begin = is_moving or self._quota.begin_for(client, connect.will, host.time)
+        return None if may_begin else "sessions_max"
 
     def _previous_broker(self, client: ClientId, connect: Connect) -> BrokerId | None:
         """The broker where the client was last.

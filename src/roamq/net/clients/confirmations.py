@@ -24,7 +24,7 @@ LINGERING_MAX: Final = 2_000
 what that broker assigned to earlier ones has to find its way without this broker."""
 
 Fence = Mapping[BrokerId, int]
-Answer = tuple[Connection, Suback] | tuple[BrokerId, Message]
+HeldAnswer = tuple[Connection, Suback] | tuple[BrokerId, Message]
 """A SUBACK for a client, or a word for the broker that a client visits."""
 
 
@@ -38,9 +38,9 @@ class Confirmations:
         self._router = broker.router
         self._asked: Fence | None = None
         """What was asked and is not answered by all."""
-        self._answers: list[Answer] = []
+        self._answers: list[HeldAnswer] = []
         """SUBACKs that go out when it is."""
-        self._next: list[Answer] = []
+        self._next: list[HeldAnswer] = []
         """SUBACKs that came after it."""
         self._unreached: set[BrokerId] = set()
         """Brokers that did not answer in time, and have not since."""

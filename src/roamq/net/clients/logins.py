@@ -35,7 +35,7 @@ GUESSERS_MAX: Final = 10_000
 GUESSED_CHARACTERS_MAX: Final = 128
 """So much of a user name is remembered of a wrong guess; it may have 65,535 bytes."""
 
-Verdict = bool | UserIdentity
+LoginVerdict = bool | UserIdentity
 """Whether the client is who it says, or who it is."""
 Guesser = tuple[str, str]
 """An address and the user it tries to be."""
@@ -43,7 +43,7 @@ Guesser = tuple[str, str]
 
 class _WaitingLogin(NamedTuple):
     login: Login
-    verdict: "asyncio.Future[Verdict]"
+    verdict: "asyncio.Future[LoginVerdict]"
 
 
 class Logins:
@@ -78,7 +78,7 @@ class Logins:
         self._tokens = tokens
         self._listeners = {listener.name: listener for listener in listeners}
 
-    def check(self, login: Login) -> "Verdict | asyncio.Future[Verdict]":
+    def check(self, login: Login) -> "LoginVerdict | asyncio.Future[LoginVerdict]":
         """Whether the client may come in, and as whom; a future if a thread has to find out."""
         users = self._users
         listener = self._listeners[login.listener]
@@ -122,7 +122,7 @@ class Logins:
             mine >= self._waiting_max // (len(self._by_address) + 1) or self._waiting >= 2 * self._waiting_max
         )
 
-    def _given_up(self, waiting: _WaitingLogin, done: "asyncio.Future[Verdict]") -> None:
+    def _given_up(self, waiting: _WaitingLogin, done: "asyncio.Future[LoginVerdict]") -> None:
         """The client is gone: its login has no place in the queue, and its password none in the memory."""
         address, user = address_of(waiting.login), waiting.login.username or ""
         by_user = self._by_address.get(address)
@@ -142,7 +142,7 @@ class Logins:
             self._running += 1
             login, users, tokens = waiting.login, self._users, self._tokens
             assert login.password is not None
-            work: Callable[[], Verdict]
+            work: Callable[[], LoginVerdict]
             if tokens is not None and self._is_token(login):
                 work = partial(tokens.verify, login.password, login.username)
                 then = partial(self._token_checked, tokens, waiting)
@@ -183,10 +183,12 @@ class Logins:
         else:
             del self._by_address[address]
 
-    def _token_checked(self, tokens: Tokens, waiting: _WaitingLogin, done: "asyncio.Future[Verdict]") -> None:
+    def _token_checked(
+        self, tokens: Tokens, waiting: _WaitingLogin, done: "asyncio.Future[LoginVerdict]"
+    ) -> None:
         """A signature cannot be guessed, so that nobody waits for a wrong one to be forgiven."""
         self._running -= 1
-        found: Verdict = False
+        found: LoginVerdict = False
         error = None if done.cancelled() else done.exception()
         if isinstance(error, TokenError):
             log.info("token refused: client %r at %s: %s", waiting.login.client, waiting.login.peer, error)
@@ -209,7 +211,7 @@ class Logins:
         known = self._tokens
         return known is tokens or (known is not None and identity.credential in known.options.credentials())
 
-    def _checked(self, users: Users, waiting: _WaitingLogin, done: "asyncio.Future[Verdict]") -> None:
+    def _checked(self, users: Users, waiting: _WaitingLogin, done: "asyncio.Future[LoginVerdict]") -> None:
         self._running -= 1
         login = waiting.login
         is_right = not done.cancelled() and done.exception() is None and done.result() is True
@@ -239,7 +241,7 @@ class Logins:
             self._guesses.popitem(last=False)
 
 
-def _by_certificate(login: Login) -> Verdict:
+def _by_certificate(login: Login) -> LoginVerdict:
     """Who the client is by its certificate; a user name is optional, and must be the same."""
     user = login.certified
     if not isinstance(user, CertifiedUser):

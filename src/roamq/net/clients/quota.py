@@ -4,6 +4,8 @@ from typing import Final
 
 from roamq.broker.contexts import Contexts
 from roamq.core.context import Mode
+from roamq.core.events import ClientId
+from roamq.net.clients.mqtt.codec import Will
 from roamq.net.clients.mqtt.state import SESSION_BYTES, SessionState, will_bytes
 
 RECOUNT_S: Final = 1.0
@@ -74,6 +76,12 @@ class SessionQuota:
                     total += will_bytes(session.will)
         return total
 
-    def begin(self) -> None:
-        """A session begins."""
-        self._sessions += 1
+    def begin_for(self, client: ClientId, will: Will | None, now: float) -> bool:
+        """Count a session that begins for the client. False: there is no room; one that is here counts already."""
+        context = self._contexts.get(client)
+        if context is not None and context.mode is not Mode.PASSIVE:
+            return True
+        has_room = self.has_room(now) and self.has_room_for(SESSION_BYTES + will_bytes(will), now)
+        if has_room:
+            self._sessions += 1
+        return has_room

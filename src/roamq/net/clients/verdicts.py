@@ -5,16 +5,16 @@ from collections.abc import Callable
 from functools import partial
 
 from roamq.net.outputs import Login, UserIdentity
-from roamq.net.surroundings import LoginDesk, Verdict
+from roamq.net.surroundings import LoginDesk, LoginVerdict
 
 
 class Verdicts:
     """Asks the login desk, and passes on what it says."""
 
-    def __init__(self, desk: LoginDesk, say: Callable[[Login, Verdict], None]) -> None:
+    def __init__(self, desk: LoginDesk, say: Callable[[Login, LoginVerdict], None]) -> None:
         self._desk = desk
         self._say = say
-        self._awaited: dict[int, asyncio.Future[Verdict] | None] = {}
+        self._awaited: dict[int, asyncio.Future[LoginVerdict] | None] = {}
         """Connection -> the verdict that its login waits for; None if the one that is given does not count."""
 
     def ask(self, login: Login) -> None:
@@ -38,7 +38,7 @@ class Verdicts:
             if verdict is not None and verdict.done():
                 self._awaited[connection] = None
 
-    def _given(self, login: Login, verdict: "asyncio.Future[Verdict]") -> None:
+    def _given(self, login: Login, verdict: "asyncio.Future[LoginVerdict]") -> None:
         if login.connection not in self._awaited or verdict.cancelled():
             return  # the client went when the verdict was given, or before
         if self._awaited.pop(login.connection) is None:

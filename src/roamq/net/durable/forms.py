@@ -282,9 +282,9 @@ PARTS: Final[dict[type, tuple[str, frozenset[str]]]] = {
     Requests: ("requests", _NOTHING),
     Permits: ("permits", _NOTHING),
     NewsDesk: ("news", _NOTHING),
-    Broker: ("broker", _but("me")),
-    Mailbox: ("mailbox", _but("me", "_handlers", "_returned", "_learn")),
-    SchemeMailbox: ("scheme_mailbox", _but("me", "_handlers", "_returned", "_learn", "label", "suffix")),
+    Broker: ("broker", _but("me", "_learns")),
+    Mailbox: ("mailbox", _but("me", "_handlers", "_returned")),
+    SchemeMailbox: ("scheme_mailbox", _but("me", "_handlers", "_returned", "label", "suffix")),
     ByClass: (
         "schemes",
         _but("me", "schemes", "_make", "_speaker", "_shared", "_handlers"),

@@ -16,8 +16,8 @@ from roamq.core.context import Epoch
 from roamq.core.events import BrokerId, ClientId
 from roamq.core.messages import Message
 
-State = Literal["joined", "left", "forgotten"]
-_RANKS: Final[dict[State, int]] = {"joined": 0, "left": 1, "forgotten": 2}
+MemberState = Literal["joined", "left", "forgotten"]
+_RANKS: Final[dict[MemberState, int]] = {"joined": 0, "left": 1, "forgotten": 2}
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """When it was admitted, in microseconds: which of its lives in the network this is. 0 for one of the core."""
     at: tuple[BrokerId, ...]
     """The brokers of the core that it is linked with."""
-    state: State = "joined"
+    state: MemberState = "joined"
     reference: str = ""
     """What clients that are sent there are told."""
     position: tuple[float, float] | None = None

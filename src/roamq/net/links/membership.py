@@ -25,9 +25,9 @@ from roamq.net.links.members import (
     Farewell,
     FarewellHeard,
     Member,
+    MemberState,
     NetworkTold,
     Returned,
-    State,
     published_ever,
     version_of,
 )
@@ -158,7 +158,7 @@ class Membership:
             return ()
         return tuple(self.members[one].mark for one in self.edges_in_between if one in beside)
 
-    def departing(self, name: str, state: State) -> Member:
+    def departing(self, name: str, state: MemberState) -> Member:
         """The change by which a broker leaves or is forgotten; raises ValueError if it cannot."""
         broker = BrokerId(name)
         known = self.members.get(broker)

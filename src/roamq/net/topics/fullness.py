@@ -1,6 +1,6 @@
 """Sessions and stores that are nearly full, here and at other brokers: what would go there is refused where it enters.
 
-The upper eighth of a session's bound and of the store's is kept for what is on its way (`Contexts.keep_reserve`). The
+The upper eighth of a session's bound and of the store's is kept for what is on its way (`Room.reserve_bytes`). The
 first message from another broker that lands in it is stored, and its origin is told not to take more for that session:
 it answers such a PUBLISH of QoS 1 or 2 with 0x97 until it is told that there is room again. So a message that was
 acknowledged is dropped only if the reserve does not take what one origin sends in the time of a round trip.

@@ -4,7 +4,7 @@ A broker that begins anew, with an empty folder or an old one, is told by its ne
 newer, so it may be told several times and in any order.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -108,8 +108,6 @@ class Tables:
         """Neighbours that this broker has told so: it tells them again when it knows more."""
         self.since = since
         """When this life began, or when it forgot something."""
-        self.tell_all_retained: Callable[[BrokerId], None]
-        """Tells a broker what is retained, in shares (`Telling`)."""
 
     def tell(self, neighbour: BrokerId) -> None:
         """Tell a neighbour that has forgotten."""

@@ -47,7 +47,7 @@ ASK_TIMER: Final = "ask_late"
 ASK_AFTER_S: Final = 60.0
 """A broker that awaits events asks so often whether they are still to come: who owes them may have lost its store."""
 
-Gone = tuple[ClientId, Epoch, BrokerId]
+GoneContext = tuple[ClientId, Epoch, BrokerId]
 """A context that has gone, but for what comes late: its client, the transfer, and the broker that it went to."""
 GivenUp = tuple[ClientId, Epoch]
 """A copy that nobody waits for: its client, and the transfer."""
@@ -109,7 +109,7 @@ class LateParts(Part):
         """What becomes of claims that brokers have not answered, if this one is started again."""
         self.is_used = is_used
         """Whether the scheme lets contexts go without what comes late."""
-        self.pending = self.owing = dict[Gone, Owing]()
+        self.pending = self.owing = dict[GoneContext, Owing]()
         self._by_context: dict[Context, Owing] = {}
         self._before: dict[tuple[BrokerId, BrokerId], dict[Context, Owing]] = {}
         """New broker and origin -> what waits for fences of that broker to pass for that origin, in their order: one
@@ -118,7 +118,7 @@ class LateParts(Part):
         self.given_up: dict[GivenUp, frozenset[BrokerId] | None] = {}
         """Copies of contexts that nobody here waits for any more -> the origins of which something is still to come;
         None while that is not known."""
-        self._of_client: dict[ClientId, set[Gone | GivenUp]] | None = None
+        self._of_client: dict[ClientId, set[GoneContext | GivenUp]] | None = None
         """Client -> what is owed and given up of its contexts; None before anybody has asked, and is not stored."""
         self.late: Counter[BrokerId] = Counter()
         """Origin -> how many contexts are owed events of it: nobody else waits for those."""
@@ -249,17 +249,17 @@ class LateParts(Part):
             if not self.late[origin]:
                 del self.late[origin]
 
-    def _enter(self, key: Gone | GivenUp) -> None:
+    def _enter(self, key: GoneContext | GivenUp) -> None:
         if self._of_client is not None:
             self._of_client.setdefault(key[0], set()).add(key)
 
-    def _strike(self, key: Gone | GivenUp) -> None:
+    def _strike(self, key: GoneContext | GivenUp) -> None:
         if self._of_client is not None and (keys := self._of_client.get(key[0])) is not None:
             keys.discard(key)
             if not keys:
                 del self._of_client[key[0]]
 
-    def _keys_of(self, client: ClientId) -> list[Gone | GivenUp]:
+    def _keys_of(self, client: ClientId) -> list[GoneContext | GivenUp]:
         if self._of_client is None:
             self._of_client = {}
             for gone in self.owing:
