@@ -29,6 +29,53 @@ def test_a_sentence_is_judged_by_the_whole_interval(measured: Estimate | None, f
     assert Wanted(at_least=0.7, at_most=0.9).judge(measured) is found
 
 
+@pytest.mark.parametrize(
+    ("wanted", "measured", "found"),
+    [
+        (
+            Wanted(below=1.0),
+            between(0.3, 0.99),
+            Holds.UNDECIDED,
+        ),  # as wide as it can be without touching the bound
+        (Wanted(below=1.0), between(0.92, 0.98), Holds.YES),
+        (Wanted(above=1.0), between(1.01, 2.8), Holds.UNDECIDED),
+        (Wanted(above=1.0), between(3.4, 4.6), Holds.YES),  # far away: its width matters less
+        (Wanted(at_most=1.0), between(1.01, 2.8), Holds.UNDECIDED),
+        (Wanted(below=0.0), between(-1.9, -0.1), Holds.UNDECIDED),  # a bound of 0 tells no scale
+        (Wanted(below=0.0, widest=2.0), between(-1.9, -0.1), Holds.YES),
+        (Wanted(at_least=0.5, at_most=1.5), between(0.51, 1.49), Holds.YES),
+        (Wanted(at_least=0.5, at_most=1.5, widest=0.5), between(0.51, 1.49), Holds.UNDECIDED),
+    ],
+)
+def test_an_interval_that_decides_has_a_largest_width(
+    wanted: Wanted, measured: Estimate, found: Holds
+) -> None:
+    assert wanted.judge(measured) is found
+
+
+def test_of_many_sentences_one_does_not_fail_by_chance() -> None:
+    """Four seeds, and an interval that just misses its range: one of 24 such is expected to by chance alone."""
+    near = interval([1.06, 1.10, 1.12, 1.16])
+    alone, one_of_many = Judgement(), Judgement()
+    for judgement, number in ((alone, 0), (one_of_many, 23)):
+        for _ in range(number):
+            judgement.says("another", exactly(1.0), at_least=0.8, at_most=1.02)
+        judgement.says("about 1", near, at_least=0.8, at_most=1.02)
+
+    assert alone.verdict is Verdict.DIFFERS
+    assert one_of_many.verdict is Verdict.UNDECIDED
+    assert "widened for 24 counted sentences" in one_of_many.table().note
+
+
+def test_what_fails_by_far_fails_among_many() -> None:
+    judgement = Judgement()
+    for _ in range(23):
+        judgement.says("another", exactly(1.0), at_least=0.9, at_most=1.1)
+    judgement.says("about 1", interval([2.06, 2.10, 2.12, 2.16]), at_least=0.9, at_most=1.1)
+
+    assert judgement.verdict is Verdict.DIFFERS
+
+
 def test_a_strict_bound_excludes_itself() -> None:
     assert Wanted(below=1.0).judge(exactly(1.0)) is Holds.NO
     assert Wanted(at_most=1.0).judge(exactly(1.0)) is Holds.YES
@@ -94,7 +141,7 @@ def test_a_claim_that_holds_in_some_settings_depends_and_names_what_decides() ->
 
     assert judgement.verdict is Verdict.DEPENDS
     assert "transfer ms decides, between 8 and 14" in judgement.why()
-    assert judgement.sentences[0].verdict == "depends"
+    assert judgement.found(judgement.sentences[0]) == "depends"
 
 
 def test_sentences_must_hold_together_in_one_setting() -> None:
@@ -209,7 +256,7 @@ def test_a_reason_tells_where_a_sentence_fails_from_where_it_is_open() -> None:
     measured = {
         "set A": Estimate(2.0, 1.9, 2.1),
         "set B": Estimate(1.8, 1.7, 1.9),
-        "set C": Estimate(1.2, 0.8, 1.6),
+        "set C": Estimate(1.2, 0.9, 1.5),
         "set D": Estimate(0.8, 0.7, 0.9),
     }
     judgement.says("it is low", measured, below=1.0)

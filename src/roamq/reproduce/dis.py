@@ -78,31 +78,22 @@ def logged_jobs(quick: bool) -> list[Job]:
 def said_of_figure_3(counted: Counted) -> list[Said]:
     of, most = counted.average, counted.most
 
-    def grows(scheme: str) -> Callable[[Model], Estimate]:
-        steps = [*itertools.pairwise(populations(counted.quick))]
+    def growth(scheme: str, few: int, many: int) -> Callable[[Model], Estimate]:
+        return lambda model: ratio(of(scheme, model, many), of(scheme, model, few))
 
-        def smallest_step(model: Model) -> Estimate:
-            found = (
-                ratio(of(scheme, model, b), of(scheme, model, a), comparisons=len(steps)) for a, b in steps
-            )
-            return min(found, key=lambda step: step.low)
-
-        return smallest_step
-
+    rises = [
+        Said(
+            text=f"commute: {scheme} rises with the population, from {few} to {many}",
+            wanted=Wanted(above=1.0),
+            measure=growth(scheme, few, many),
+            uses=("hop", "end_h"),
+        )
+        for scheme in ("standard", "home-broker")
+        for few, many in itertools.pairwise(populations(counted.quick))
+    ]
     return [
         about_standard(counted)[0],
-        Said(
-            text="commute: standard rises with the population",
-            wanted=Wanted(above=1.0),
-            measure=grows("standard"),
-            uses=("hop", "end_h"),
-        ),
-        Said(
-            text="commute: home broker rises with the population",
-            wanted=Wanted(above=1.0),
-            measure=grows("home-broker"),
-            uses=("hop", "end_h"),
-        ),
+        *rises,
         Said(
             text="commute: logging is below standard",
             wanted=Wanted(below=1.0),

@@ -67,8 +67,12 @@ def all_sentences_in_every_model(evidence: Evidence) -> Outcome:
     """Which models fit the fitted figures, and in which of these the held-out sentences hold together."""
     counted = Counted(evidence, all_jobs(evidence.quick))
     said = all_said(counted)
+    counted_said = sum(not sentence.fitted for sentence in said)
     found = {
-        sentence.text: {s: sentence.wanted.judge(m) for s, m in sentence.over(ALL).items()}
+        sentence.text: {
+            s: sentence.wanted.judge(m, comparisons=1 if sentence.fitted else counted_said)
+            for s, m in sentence.over(ALL).items()
+        }
         for sentence in said
     }
     fits = feasible(about_standard(counted))
@@ -76,7 +80,7 @@ def all_sentences_in_every_model(evidence: Evidence) -> Outcome:
     best = max(score(said, found, model) for model in ALL)
     return judgement.outcome(
         f"{len(fits)} of {len(ALL)} models fit the {sum(s.fitted for s in said)} fitted figures; the best model "
-        f"meets {best[1]} of {sum(not s.fitted for s in said)} held-out sentences",
+        f"meets {best[1]} of {counted_said} held-out sentences",
         note=decides({m.setting(EVERYTHING): "fits" if m in fits else "rejected" for m in ALL}),
         tables=[scores(said, found, fits)],
     )

@@ -79,7 +79,7 @@ def said_of_shares(counted: Counted) -> list[Said]:
         *said,
         Said(
             text="pervasive: even more for prefetching (percentage points above standard)",
-            wanted=Wanted(above=0.0),
+            wanted=Wanted(above=0.0, widest=100 * ABOUT),
             measure=lambda model: difference(
                 of("pervasive", "prefetching", model), of("pervasive", "standard", model)
             ),

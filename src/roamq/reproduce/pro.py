@@ -39,6 +39,9 @@ SLIGHTLY: Final = 0.05
 """What the paper's "slightly" may be at most: it says so of 0.8 to 2.8%."""
 SLIGHTLY_POINTS: Final = 2.0
 """The same of a loss or a share of duplicates, in percentage points: the paper says so of 0.07 to 1.9."""
+MORE: Final = Wanted(above=0.0, widest=SLIGHTLY_POINTS)
+LESS: Final = Wanted(below=0.0, widest=SLIGHTLY_POINTS)
+"""Of percentage points, which must be known as well as to tell what is slight."""
 SLIGHTLY_FEWER: Final = Wanted(below=0.0, at_least=-SLIGHTLY_POINTS)
 FLAT: Final = Wanted(at_least=0.75, at_most=1.33)
 """What "approximately similar" may be: Table 3 has 0.95 to 1.12 between the smallest and the largest population."""
@@ -217,11 +220,11 @@ def table_3_loss(evidence: Evidence) -> Outcome:
                         a: difference(loss(a, other, pattern, n), loss(a, "proactive", pattern, n))
                         for a in sets
                     },
-                    above=0.0,
+                    MORE,
                 )
         for scheme, says, wanted in (
-            ("proactive", "falls", Wanted(below=0.0)),
-            ("reactive", "rises", Wanted(above=0.0)),
+            ("proactive", "falls", LESS),
+            ("reactive", "rises", MORE),
         ):
             for fewer, more in steps:  # "gradually": with every step
                 judgement.says(
@@ -290,7 +293,7 @@ def table_4_duplication(evidence: Evidence) -> Outcome:
             judgement.says(
                 f"reactive repeats some at {n}, {pattern}",
                 {a: interval([*repeated(a, "reactive", pattern, n).values()]) for a in sets},
-                above=0.0,
+                MORE,
             )
             judgement.says(
                 f"durable repeats more than reactive at {n}, {pattern} (percentage points)",
@@ -298,7 +301,7 @@ def table_4_duplication(evidence: Evidence) -> Outcome:
                     a: difference(repeated(a, "durable", pattern, n), repeated(a, "reactive", pattern, n))
                     for a in sets
                 },
-                above=0.0,
+                MORE,
             )
     # With 10 subscribers Table 4 has more under NBR, of both: the paper contradicts itself.
     for n in sizes[1:]:

@@ -11,7 +11,7 @@ from roamq.report.exhibits import Cell as TableCell
 from roamq.report.exhibits import Figure, Series, Table
 from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.judging import Judgement, Wanted
-from roamq.reproduce.pro import SLIGHTLY, beside, load_of_the_center, spread, table_figure
+from roamq.reproduce.pro import MORE, SLIGHTLY, beside, load_of_the_center, spread, table_figure
 from roamq.reproduce.pro_identify import TARGETS
 from roamq.reproduce.pro_judging import UNKNOWN, Fitted, mean_of
 from roamq.reproduce.pro_runs import (
@@ -241,7 +241,7 @@ def figure_7_handoff_frequency(evidence: Evidence) -> Outcome:
     judgement.says(
         "fewer handoffs raise the loss of reactive (percentage points)",
         {a: difference(*both(a, "reactive", "loss_pct")) for a in sets},
-        above=0.0,
+        MORE,
     )
     gain = {
         s: spread([100 * (ratio(*both(a, s, "throughput")).mean - 1) for a in sets], "+.1f") for s in SCHEMES

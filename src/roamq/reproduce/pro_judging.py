@@ -148,7 +148,9 @@ def deciding(judgement: Judgement) -> str:
     for sentence in judgement.sentences:
         if sentence.calibrated:
             continue
-        judged = {name: sentence.judged(name) for name in sentence.measured if name in named_sets()}
+        judged = {
+            name: judgement.judged(sentence, name) for name in sentence.measured if name in named_sets()
+        }
         yes, no = ([n for n, holds in judged.items() if holds is which] for which in (Holds.YES, Holds.NO))
         if yes and no:
             found = separating([named_sets()[n] for n in yes], [named_sets()[n] for n in no])
