@@ -210,20 +210,42 @@ def test_published_values_and_ours_are_drawn_together() -> None:
     judgement.says("about 0.8", between(0.76, 0.84), about(0.8))
     judgement.says("falls", between(-2, -1), below=0.0)
 
-    [figure] = judgement.outcome("0.8").figures
+    figure, allowed = judgement.outcome("0.8").figures
 
     published, ours = figure.series
+    assert list(allowed.series[0].x) == ["falls"]
     assert (published.published, list(published.x), list(published.y)) == (True, ["about 0.8"], [1.0])
+    assert list(published.low or ()) == pytest.approx([0.9])
     assert list(ours.y) == pytest.approx([1.0])
     assert ours.high is not None
     assert list(ours.high) == pytest.approx([1.05])
 
 
-def test_a_range_that_the_paper_does_not_print_is_not_drawn_as_its_value() -> None:
+def test_a_printed_range_is_drawn_over_its_middle() -> None:
     judgement = Judgement()
-    judgement.says("slightly lower", between(-0.5, -0.3), below=0.0, at_least=-2.0)
+    judgement.says("37 to 42%", between(35.55, 39.5), Wanted(at_least=37.0, at_most=42.0, is_printed=True))
 
-    assert judgement.outcome("").figures == []
+    [figure] = judgement.outcome("").figures
+
+    published, ours = figure.series
+    assert [*(published.low or ()), *(published.high or ())] == pytest.approx([37 / 39.5, 42 / 39.5])
+    assert [*(ours.low or ()), *(ours.high or ())] == pytest.approx([0.9, 1.0])
+
+
+def test_what_the_paper_says_without_a_number_is_drawn_as_what_it_allows() -> None:
+    judgement = Judgement()
+    judgement.says("slightly lower", between(-0.5, -0.25), below=0.0, at_least=-2.0)
+    judgement.says("higher", between(3.0, 5.0), above=1.0)
+    judgement.says("lower", between(1.5, 2.0), below=1.0)
+    judgement.says("not measured", None, below=1.0)
+
+    [figure] = judgement.outcome("").figures
+
+    allowed, ours = figure.series
+    assert list(ours.x) == ["slightly lower", "higher", "lower"]
+    assert list(allowed.low or ()) == [0.0, 0.0, 0.0], "what a sentence allows begins at its bound"
+    assert list(ours.low or ()) == pytest.approx([0.5, 0.5, -1.0])
+    assert list(ours.high or ()) == pytest.approx([1.0, 1.0, -0.5])
 
 
 def test_several_settings_of_a_sentence_are_one_bar() -> None:

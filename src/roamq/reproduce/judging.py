@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from roamq.models.paired import Estimate
-from roamq.report.exhibits import JUDGED, Cell, Figure, Series, Table
+from roamq.report.exhibits import JUDGED, Cell, Figure, Table
+from roamq.reproduce.judging_figures import allowed_beside, printed_beside
 from roamq.reproduce.registry import Outcome, Verdict
 from roamq.reproduce.settings import decides, within
 
@@ -36,6 +37,7 @@ SENTENCES_TOLD: Final = 3
 NOT_HERE: Final = "not measured in these runs"
 
 CALIBRATED: Final = "calibrated on"
+CONDITION: Final = "condition of the paper"
 
 DIGITS: Final = 3
 """Of a measured value, unless its bounds lie so close together that more are needed to tell them apart."""
@@ -61,6 +63,8 @@ class Wanted:
     below: float = math.inf
     at_most: float = math.inf
     named: float | None = None
+    is_printed: bool = False
+    """Whether the paper prints the bounds themselves, as in "37 to 42%"."""
     widest: float | None = None
     """An interval that decides is no wider than this, or than its mean is away from the nearest bound. Without it: the
     range between two bounds, or half of a single one. A bound of 0 tells no scale: there it must be given, or the
@@ -123,6 +127,8 @@ class Sentence:
     measured: Mapping[str, Estimate | None]
     calibrated: bool = False
     """Whether a parameter was fitted on it: it is shown, and does not count."""
+    is_condition: bool = False
+    """Whether the paper says it of its own experiment, as what its results hold under: shown, not counted."""
 
     def at(self, setting: str) -> Estimate | None:
         """What was measured in this setting; a sentence may depend on some of its parameters, or on none.
@@ -162,6 +168,7 @@ class Judgement:
         wanted: Wanted | None = None,
         *,
         calibrated: bool = False,
+        is_condition: bool = False,
         **bounds: float,
     ) -> None:
         """Add a sentence. `None` was not measured, as what `--quick` leaves out: it stays undecided.
@@ -171,7 +178,9 @@ class Judgement:
         assert wanted or bounds, f"{text}: a sentence says where its quantity lies"
         by_setting = measured if isinstance(measured, Mapping) else {"": measured}
         assert by_setting, f"{text}: measured in no setting"
-        self.sentences.append(Sentence(text, wanted or Wanted(**bounds), dict(by_setting), calibrated))
+        self.sentences.append(
+            Sentence(text, wanted or Wanted(**bounds), dict(by_setting), calibrated, is_condition)
+        )
 
     @property
     def settings(self) -> list[str]:
@@ -181,7 +190,7 @@ class Judgement:
 
     @property
     def _counted(self) -> list[Sentence]:
-        return [sentence for sentence in self.sentences if not sentence.calibrated]
+        return [s for s in self.sentences if not (s.calibrated or s.is_condition)]
 
     def judged(self, sentence: Sentence, setting: str) -> Holds:
         """What is said of a sentence in one setting; that it fails must be told from chance in all counted ones."""
@@ -189,8 +198,8 @@ class Judgement:
 
     def found(self, sentence: Sentence) -> str:
         """What is said of a sentence over its settings."""
-        if sentence.calibrated:
-            return CALIBRATED
+        if sentence.calibrated or sentence.is_condition:
+            return CALIBRATED if sentence.calibrated else CONDITION
         found = {self.judged(sentence, setting) for setting in sentence.measured}
         return str(found.pop()) if len(found) == 1 else "depends"
 
@@ -243,6 +252,15 @@ class Judgement:
         calibrated = [sentence.says for sentence in self.sentences if sentence.calibrated]
         if calibrated:
             parts.append(f"not counted, because parameters were fitted on it: {', '.join(calibrated)}")
+        for sentence in self.sentences:
+            unmet = [
+                s
+                for s in sentence.measured
+                if sentence.is_condition and self.judged(sentence, s) is not Holds.YES
+            ]
+            if unmet:
+                quoted = _quoted(sentence, self.judged(sentence, unmet[0]), unmet)
+                parts.append(f"a condition of the paper's own, not counted, {quoted}")
         return "; ".join(parts)
 
     def _decides(self) -> str:
@@ -288,6 +306,7 @@ class Judgement:
             "depends": ("depends on the setting", "depend on the setting"),
             Holds.UNDECIDED: ("is undecided", "are undecided"),
             CALIBRATED: ("was calibrated on", "were calibrated on"),
+            CONDITION: ("is a condition of the paper's own", "are conditions of the paper's own"),
         }
         told = [
             f"{found[which]} {one if found[which] == 1 else more}"
@@ -314,40 +333,8 @@ class Judgement:
         ]
 
     def beside(self) -> list[Figure]:
-        """Published values and ours in one figure, each over the published one; none if no sentence names a value."""
-        scaled_of: dict[str, Estimate] = {}
-        for sentence in self.sentences:
-            told = [m for m in sentence.measured.values() if m is not None and math.isfinite(m.width)]
-            if sentence.wanted.named and told:
-                over_all = (
-                    math.fsum(m.mean for m in told) / len(told),
-                    min(m.low for m in told),
-                    max(m.high for m in told),
-                )
-                scaled_of[sentence.says] = Estimate(*(value / sentence.wanted.named for value in over_all))
-        if not scaled_of:
-            return []
-        names, scaled = list(scaled_of), list(scaled_of.values())
-        return [
-            Figure(
-                title="What the paper says in numbers, and what we measured",
-                kind="bar",
-                x_label="",
-                y_label="over the published value",
-                series=[
-                    Series(name="value", x=names, y=[1.0] * len(names), published=True),
-                    Series(
-                        name="value",
-                        x=names,
-                        y=[one.mean for one in scaled],
-                        low=[one.low for one in scaled],
-                        high=[one.high for one in scaled],
-                    ),
-                ],
-                caption="Each value is divided by the published one, so that all fit on one axis. Over several "
-                "settings: the mean, and whiskers from the lowest to the highest end of their intervals.",
-            )
-        ]
+        """What the paper says and what we measured, drawn together: where it prints a number, and where it does not."""
+        return [*printed_beside(self.sentences), *allowed_beside(self.sentences)]
 
     def outcome(self, ours: str, note: str = "", **exhibits: Any) -> Outcome:
         """The verdict with its reason. `note` is what else a run computed that a reader should know."""
