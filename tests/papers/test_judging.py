@@ -223,7 +223,7 @@ def test_published_values_and_ours_are_drawn_together() -> None:
 
 def test_a_printed_range_is_drawn_over_its_middle() -> None:
     judgement = Judgement()
-    judgement.says("37 to 42%", between(35.55, 39.5), Wanted(at_least=37.0, at_most=42.0, is_printed=True))
+    judgement.says("37 to 42%", between(35.55, 39.5), Wanted(at_least=37.0, at_most=42.0, named=39.5))
 
     [figure] = judgement.outcome("").figures
 

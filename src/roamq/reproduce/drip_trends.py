@@ -55,15 +55,11 @@ def judge_trends(
 ) -> None:
     """The three sentences of Figure 3, each at every point of the grid: how a quantity goes with m and k, and that it
     is below SF."""
-    for axis, wanted, of in (
-        ("m, at every k", with_m, lambda one: one.with_m),
-        ("k, at every m", with_k, lambda one: one.with_k),
-    ):
-        judgement.says(
-            f"{'falls' if wanted is FALLS else 'grows'} with {axis} (ratio, where it does so least)",
-            {name: least_so(of(one).values(), wanted) for name, one in found.items()},
-            wanted,
-        )
+    along_m = {name: least_so(one.with_m.values(), with_m) for name, one in found.items()}
+    along_k = {name: least_so(one.with_k.values(), with_k) for name, one in found.items()}
+    for axis, wanted, measured in (("m, at every k", with_m, along_m), ("k, at every m", with_k, along_k)):
+        verb = "falls" if wanted is FALLS else "grows"
+        judgement.says(f"{verb} with {axis} (ratio, where it does so least)", measured, wanted)
     judgement.says(
         "stays below SF, at every k and m (ratio, the largest)",
         {name: least_so(one.to_sf.values(), FALLS) for name, one in found.items()},

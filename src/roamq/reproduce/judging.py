@@ -55,7 +55,7 @@ class Holds(enum.StrEnum):
 class Wanted:
     """Where a quantity must lie; `above` and `below` exclude the bound itself.
 
-    `named` is the value that the paper prints, if it prints one: figures show it beside ours.
+    `named` is the value that the paper prints, or the middle of a range that it prints: figures show it beside ours.
     """
 
     above: float = -math.inf
@@ -63,8 +63,6 @@ class Wanted:
     below: float = math.inf
     at_most: float = math.inf
     named: float | None = None
-    is_printed: bool = False
-    """Whether the paper prints the bounds themselves, as in "37 to 42%"."""
     widest: float | None = None
     """An interval that decides is no wider than this, or than its mean is away from the nearest bound. Without it: the
     range between two bounds, or half of a single one. A bound of 0 tells no scale: there it must be given, or the

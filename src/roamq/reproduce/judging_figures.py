@@ -27,13 +27,11 @@ def printed_beside(sentences: "Sequence[Sentence]") -> list[Figure]:
     """Published values and ours, each over the published one; of a printed range, over its middle."""
     drawn: dict[str, Drawn] = {}
     for sentence in sentences:
-        value, ours = printed(sentence.wanted), over_settings(sentence)
+        value, ours = sentence.wanted.named, over_settings(sentence)
         if value and ours:
             low, high = (end if math.isfinite(end) else value for end in sentence.wanted.ends)
             allowed = sorted((low / value, high / value))
-            drawn[sentence.says] = Drawn(
-                (allowed[0], allowed[1]), 1.0, _mapped(ours, lambda one, v=value: one / v)
-            )
+            drawn[sentence.says] = Drawn((allowed[0], allowed[1]), 1.0, ours.scaled(1 / value))
     return _figure(
         drawn,
         "What the paper says in numbers, and what we measured",
@@ -49,7 +47,7 @@ def allowed_beside(sentences: "Sequence[Sentence]") -> list[Figure]:
     drawn: dict[str, Drawn] = {}
     for sentence in sentences:
         ours = over_settings(sentence)
-        if printed(sentence.wanted) or ours is None or not any(map(math.isfinite, sentence.wanted.ends)):
+        if sentence.wanted.named or ours is None or not any(map(math.isfinite, sentence.wanted.ends)):
             continue
         inside = _inside(sentence.wanted)
         low, high = sentence.wanted.ends
@@ -71,11 +69,6 @@ def allowed_beside(sentences: "Sequence[Sentence]") -> list[Figure]:
     )
 
 
-def printed(wanted: "Wanted") -> float | None:
-    """The value that the paper prints, or the middle of the range that it prints."""
-    return sum(wanted.ends) / 2 if wanted.is_printed else wanted.named
-
-
 def over_settings(sentence: "Sentence") -> Estimate | None:
     """The mean over all settings, and the lowest and the highest end of their intervals, if there are any."""
     told = [m for m in sentence.measured.values() if m is not None and math.isfinite(m.width)]
@@ -90,11 +83,6 @@ def _inside(wanted: "Wanted") -> Callable[[float], float]:
     """How far a value lies inside the nearest bound; negative outside."""
     low, high = wanted.ends
     return lambda value: min(value - low, high - value)
-
-
-def _mapped(ours: Estimate, to: Callable[[float], float]) -> Estimate:
-    low, high = sorted((to(ours.low), to(ours.high)))
-    return Estimate(to(ours.mean), low, high)
 
 
 def _figure(drawn: dict[str, Drawn], title: str, axis: str, caption: str) -> list[Figure]:
