@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from roamq.models.paired import difference, exactly, interval, ratio
+from roamq.models.paired import Estimate, difference, exactly, interval, ratio
 
 
 def test_one_seed_has_no_interval() -> None:
@@ -34,3 +34,14 @@ def test_what_a_seed_does_to_both_cancels() -> None:
     assert ratio({1: 2.0, 2: 4.0}, {1: 1.0, 2: 2.0}) == exactly(2.0)
     nothing = ratio({1: 2.0}, {1: 0.0})
     assert nothing.low <= 0.0 <= nothing.high
+
+
+def test_an_interval_is_widened_for_those_that_must_hold_together_with_it() -> None:
+    values = [1.0, 2.0, 3.0, 4.5]
+
+    once, nine = interval(values), interval(values, comparisons=9)
+
+    assert once.widened(9) == nine
+    assert nine.widened(4) == nine, "it is wide enough already"
+    assert exactly(2.0).widened(100) == exactly(2.0)
+    assert Estimate(1.0, 0.0, 2.0).widened(10).high == pytest.approx(1 + 2.807034 / 1.959964)

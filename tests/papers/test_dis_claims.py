@@ -4,7 +4,7 @@ import pytest
 
 from roamq.core.records import MULTICAST
 from roamq.pipeline.jobs import Job
-from roamq.reproduce import dis, dis_identify, dis_parts, dis_random, dis_sets
+from roamq.reproduce import dis, dis_identify, dis_open, dis_parts, dis_random, dis_sets, dis_timeline
 from roamq.reproduce.dis_runs import SCHEMES
 from roamq.reproduce.evidence import ScriptedEvidence, Value
 from roamq.reproduce.registry import Verdict
@@ -130,14 +130,14 @@ def timeline(job: Job, metric: str) -> dict[str, float]:
 
 
 def test_figure_5_follows_the_transfers_and_ends_with_them() -> None:
-    outcome = dis.cost_over_time_in_commute(measured(timeline))
+    outcome = dis_timeline.cost_over_time_in_commute(measured(timeline))
     assert outcome.verdict is Verdict.REPRODUCED, outcome.why
 
     def lingering(job: Job, metric: str) -> dict[str, float]:
         found = timeline(job, metric)
         return {b: v + 50 for b, v in found.items()} if metric == "unicast_hops_in_bin" else found
 
-    assert dis.cost_over_time_in_commute(measured(lingering)).verdict is Verdict.DIFFERS
+    assert dis_timeline.cost_over_time_in_commute(measured(lingering)).verdict is Verdict.DIFFERS
 
 
 def city(job: Job, metric: str) -> dict[str, float] | float:
@@ -317,7 +317,7 @@ def test_the_share_of_subscription_migration_is_checked_by_scenario() -> None:
 
     contrary = dis_parts.share_of_subscription_migration(measured(with_events))
     assert contrary.verdict is Verdict.DIFFERS
-    assert "almost fully due to migration and a constant part (share of events): 0.3" in contrary.why
+    assert "almost fully due to migration and a constant part (events): 0.3" in contrary.why
     shares["pervasive"] = 20.0
     assert dis_parts.share_of_subscription_migration(measured(value)).verdict is Verdict.DIFFERS
 
@@ -348,10 +348,57 @@ def test_the_model_is_compared_with_counted_messages() -> None:
 
 def test_claims_share_their_runs() -> None:
     figure_6 = {job.run_id for job in dis.random_jobs(False)}
-    assert len(figure_6) == len(SCHEMES) * (2 * 5 + 2 * 3)
+    assert len(figure_6) == len(SCHEMES) * 4 * 5
     assert {job.run_id for job in dis_parts.model_jobs(False)} <= figure_6
     log_of_1000 = [job for job in dis_random.drawn_log_sizes(False) if "scheme.log_size" not in job.params]
     assert {job.run_id for job in log_of_1000} <= figure_6
+
+
+def test_commute_has_ten_seeds_where_it_is_judged_and_everything_else_five() -> None:
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for job in dis_identify.all_jobs(False):
+        seeds.setdefault((job.scenario, job.params["clients"]), set()).add(job.seed)
+
+    ten = {where for where, numbers in seeds.items() if numbers == set(range(1, 11))}
+    assert ten == {("commute", "200"), ("commute", "800")}
+    assert all(numbers == set(range(1, 6)) for where, numbers in seeds.items() if where not in ten)
+
+
+def test_all_sentences_of_the_section_are_scored_in_every_model() -> None:
+    evidence = measured(evening)
+    counted = dis_open.Counted(evidence, dis_identify.all_jobs(False))
+
+    said = " ".join(sentence.text for sentence in dis_identify.all_said(counted, evidence))
+
+    for part in (
+        "follows the number of transfers",
+        "at most 10% of the clients",
+        "negligible in pervasive",
+        "commute: logging spends less than 1%",
+        "commute: prefetching in the peak almost 3 times its average",
+        "pervasive: only subscriptions contribute to the overhead of logging",
+    ):
+        assert part in said
+
+
+def test_pervasive_differs_if_events_contribute_to_the_overhead() -> None:
+    """[DIS] section 5.2.4: "Only subscriptions and unsubscriptions contribute to the overhead"."""
+
+    def value(job: Job, metric: str) -> dict[str, float] | float:
+        if job.scenario != "pervasive":
+            return city(job, metric)
+        if metric != "hops_of_kind":
+            return by_hops(job, metric, 1.0 + (job.scheme == "home-broker"))
+        if job.scheme == "home-broker":
+            return {"forward": 2000.0}
+        return {"context": 900.0, "stored_event": 1000.0 * events}
+
+    events = 0.01
+    assert dis.average_overhead_in_pervasive(measured(value)).verdict is Verdict.REPRODUCED
+    events = 0.2
+    outcome = dis.average_overhead_in_pervasive(measured(value))
+    assert outcome.verdict is Verdict.DIFFERS
+    assert "only subscriptions contribute to the overhead of standard" in outcome.why
 
 
 def test_quick_runs_are_few_and_small() -> None:

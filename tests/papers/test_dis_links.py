@@ -95,6 +95,6 @@ def test_dis_links_is_not_the_paper_s() -> None:
 def test_dis_links_makes_few_runs_with_paired_seeds() -> None:
     jobs = link_jobs()
 
-    assert len(jobs) == len({job.run_id for job in jobs}) == 18
-    assert {job.seed for job in jobs} == {1, 2, 3}
+    assert len(jobs) == len({job.run_id for job in jobs}) == 30
+    assert {job.seed for job in jobs} == {1, 2, 3, 4, 5}
     assert all(job.payload["link"]["frame_bytes"] == 1500 for job in jobs)

@@ -30,7 +30,9 @@ from roamq.reproduce.registry import Verdict, select
 Measure = Callable[[Setting], float]
 
 
-def regions(measure: Measure, quick: bool = False, noise: float = 0.0) -> ScriptedEvidence:
+def regions(
+    measure: Measure, quick: bool = False, noise: float = 0.0, done_shift: float = 0.0
+) -> ScriptedEvidence:
     """Runs whose coverage and delay are a function of the setting, and everything else is one half."""
     kinds = ("all", "event", "hello", "beacon", "contact", "broker", "node")
     own = {drip_runs.COVERAGE, drip_runs.COVERAGE_IN_THE_END, drip_runs.DELAY}
@@ -46,6 +48,7 @@ def regions(measure: Measure, quick: bool = False, noise: float = 0.0) -> Script
             values = {(metric, entity): measured for metric in own for entity in kinds}
             values |= {(metric, entity): 0.5 for metric in other for entity in kinds}
             values |= {(metric, "all"): value for metric, value in destinations(measured).items()}
+            values |= {(drip_meetings.DONE, str(p)): done_shift + p / 100 for p in drip_meetings.QUARTILES}
             values[drip_runs.RESTRICTED, "all"] = 0.5 * measured + 0.5 * 60.0
             values |= {(drip_runs.DETECTED_POPULATION, entity): size for entity, size in population.items()}
             found += [
@@ -177,8 +180,46 @@ def test_delay_is_judged_with_and_without_what_was_not_delivered() -> None:
         regions(lambda one: 1.0 if one.scheme == "sf" else delay_as_published(one))
     )
     assert fast_sf.verdict is Verdict.DIFFERS
-    assert "stays below SF, at k=10, m=1" in fast_sf.why
+    assert "stays below SF, at every k and m" in fast_sf.why
     assert "16384 bytes" in fast_sf.why
+
+
+def test_the_radio_can_decide_whether_figure_3_holds() -> None:
+    def measure(one: Setting) -> float:
+        return 0.1 if one.scheme == "sf" and one.channel is None else delay_as_published(one)
+
+    outcome = drip_delay.delivery_delay(regions(measure))
+
+    assert outcome.verdict is Verdict.DEPENDS
+    assert "radio=802.11" in outcome.why
+
+
+def test_figure_3_is_run_on_802_11_at_the_ends_of_its_axes() -> None:
+    runs = [
+        (Setting.from_payload(dict(job.payload)), job.seed)
+        for jobs in (drip.coverage_jobs(False), drip_runs.figure_3_jobs(5, False))
+        for job in jobs
+    ]
+    shared = [(one, seed) for one, seed in runs if one.channel is not None]
+
+    assert len(shared) == 2 * 6 * 5, "two figures, four points of the grid and SF at two, five seeds"
+    assert {one.parameters.k for one, _ in shared} == {10, 40}
+    assert {one.parameters.m for one, _ in shared if one.scheme == "drip"} == {1, 4}
+    assert {one.warm_up_s + one.publishing_s + one.drain_s for one, _ in shared} == {80.0}
+
+
+def test_the_distribution_of_eq_1_is_judged() -> None:
+    def judged(shift: float) -> set[str]:
+        evidence = regions(lambda one: 2.0 * one.parameters.k / one.parameters.m, done_shift=shift)
+        results = drip_runs.Results(evidence, drip_meetings.meeting_jobs(quick=False))
+        judgement = Judgement()
+        drip_meetings.Meetings(results, quick=False).judge(judgement)
+        return {
+            str(row[-1]) for row in judgement.table().rows if "Eq. 1 gives the distribution" in str(row[0])
+        }
+
+    assert judged(0.01) == {"holds"}
+    assert judged(0.2) == {"does not hold"}
 
 
 def test_the_choice_of_brokers_is_judged_at_every_k() -> None:

@@ -29,6 +29,53 @@ def test_a_sentence_is_judged_by_the_whole_interval(measured: Estimate | None, f
     assert Wanted(at_least=0.7, at_most=0.9).judge(measured) is found
 
 
+@pytest.mark.parametrize(
+    ("wanted", "measured", "found"),
+    [
+        (
+            Wanted(below=1.0),
+            between(0.3, 0.99),
+            Holds.UNDECIDED,
+        ),  # as wide as it can be without touching the bound
+        (Wanted(below=1.0), between(0.92, 0.98), Holds.YES),
+        (Wanted(above=1.0), between(1.01, 2.8), Holds.UNDECIDED),
+        (Wanted(above=1.0), between(3.4, 4.6), Holds.YES),  # far away: its width matters less
+        (Wanted(at_most=1.0), between(1.01, 2.8), Holds.UNDECIDED),
+        (Wanted(below=0.0), between(-1.9, -0.1), Holds.UNDECIDED),  # a bound of 0 tells no scale
+        (Wanted(below=0.0, widest=2.0), between(-1.9, -0.1), Holds.YES),
+        (Wanted(at_least=0.5, at_most=1.5), between(0.51, 1.49), Holds.YES),
+        (Wanted(at_least=0.5, at_most=1.5, widest=0.5), between(0.51, 1.49), Holds.UNDECIDED),
+    ],
+)
+def test_an_interval_that_decides_has_a_largest_width(
+    wanted: Wanted, measured: Estimate, found: Holds
+) -> None:
+    assert wanted.judge(measured) is found
+
+
+def test_of_many_sentences_one_does_not_fail_by_chance() -> None:
+    """Four seeds, and an interval that just misses its range: one of 24 such is expected to by chance alone."""
+    near = interval([1.06, 1.10, 1.12, 1.16])
+    alone, one_of_many = Judgement(), Judgement()
+    for judgement, number in ((alone, 0), (one_of_many, 23)):
+        for _ in range(number):
+            judgement.says("another", exactly(1.0), at_least=0.8, at_most=1.02)
+        judgement.says("about 1", near, at_least=0.8, at_most=1.02)
+
+    assert alone.verdict is Verdict.DIFFERS
+    assert one_of_many.verdict is Verdict.UNDECIDED
+    assert "widened for 24 counted sentences" in one_of_many.table().note
+
+
+def test_what_fails_by_far_fails_among_many() -> None:
+    judgement = Judgement()
+    for _ in range(23):
+        judgement.says("another", exactly(1.0), at_least=0.9, at_most=1.1)
+    judgement.says("about 1", interval([2.06, 2.10, 2.12, 2.16]), at_least=0.9, at_most=1.1)
+
+    assert judgement.verdict is Verdict.DIFFERS
+
+
 def test_a_strict_bound_excludes_itself() -> None:
     assert Wanted(below=1.0).judge(exactly(1.0)) is Holds.NO
     assert Wanted(at_most=1.0).judge(exactly(1.0)) is Holds.YES
@@ -94,7 +141,7 @@ def test_a_claim_that_holds_in_some_settings_depends_and_names_what_decides() ->
 
     assert judgement.verdict is Verdict.DEPENDS
     assert "transfer ms decides, between 8 and 14" in judgement.why()
-    assert judgement.sentences[0].verdict == "depends"
+    assert judgement.found(judgement.sentences[0]) == "depends"
 
 
 def test_sentences_must_hold_together_in_one_setting() -> None:
@@ -163,20 +210,42 @@ def test_published_values_and_ours_are_drawn_together() -> None:
     judgement.says("about 0.8", between(0.76, 0.84), about(0.8))
     judgement.says("falls", between(-2, -1), below=0.0)
 
-    [figure] = judgement.outcome("0.8").figures
+    figure, allowed = judgement.outcome("0.8").figures
 
     published, ours = figure.series
+    assert list(allowed.series[0].x) == ["falls"]
     assert (published.published, list(published.x), list(published.y)) == (True, ["about 0.8"], [1.0])
+    assert list(published.low or ()) == pytest.approx([0.9])
     assert list(ours.y) == pytest.approx([1.0])
     assert ours.high is not None
     assert list(ours.high) == pytest.approx([1.05])
 
 
-def test_a_range_that_the_paper_does_not_print_is_not_drawn_as_its_value() -> None:
+def test_a_printed_range_is_drawn_over_its_middle() -> None:
     judgement = Judgement()
-    judgement.says("slightly lower", between(-0.5, -0.3), below=0.0, at_least=-2.0)
+    judgement.says("37 to 42%", between(35.55, 39.5), Wanted(at_least=37.0, at_most=42.0, named=39.5))
 
-    assert judgement.outcome("").figures == []
+    [figure] = judgement.outcome("").figures
+
+    published, ours = figure.series
+    assert [*(published.low or ()), *(published.high or ())] == pytest.approx([37 / 39.5, 42 / 39.5])
+    assert [*(ours.low or ()), *(ours.high or ())] == pytest.approx([0.9, 1.0])
+
+
+def test_what_the_paper_says_without_a_number_is_drawn_as_what_it_allows() -> None:
+    judgement = Judgement()
+    judgement.says("slightly lower", between(-0.5, -0.25), below=0.0, at_least=-2.0)
+    judgement.says("higher", between(3.0, 5.0), above=1.0)
+    judgement.says("lower", between(1.5, 2.0), below=1.0)
+    judgement.says("not measured", None, below=1.0)
+
+    [figure] = judgement.outcome("").figures
+
+    allowed, ours = figure.series
+    assert list(ours.x) == ["slightly lower", "higher", "lower"]
+    assert list(allowed.low or ()) == [0.0, 0.0, 0.0], "what a sentence allows begins at its bound"
+    assert list(ours.low or ()) == pytest.approx([0.5, 0.5, -1.0])
+    assert list(ours.high or ()) == pytest.approx([1.0, 1.0, -0.5])
 
 
 def test_several_settings_of_a_sentence_are_one_bar() -> None:
@@ -209,7 +278,7 @@ def test_a_reason_tells_where_a_sentence_fails_from_where_it_is_open() -> None:
     measured = {
         "set A": Estimate(2.0, 1.9, 2.1),
         "set B": Estimate(1.8, 1.7, 1.9),
-        "set C": Estimate(1.2, 0.8, 1.6),
+        "set C": Estimate(1.2, 0.9, 1.5),
         "set D": Estimate(0.8, 0.7, 0.9),
     }
     judgement.says("it is low", measured, below=1.0)

@@ -53,7 +53,7 @@ def as_printed(job: Job, metric: str) -> float | Mapping[str, float]:
         "duplication_pct": PUBLISHED_DUPLICATION[key],
         "handoff_s_at": {"40": handoffs[0], "60": handoffs[1]},
         "latency_s_mean": latency,
-        "transferred_pct": 40.0,
+        "transferred_pct": 1.0 if job.scheme == "proactive" else 40.0,
         **dict.fromkeys(("busy_pct", "processing_s", "broker_throughput"), brokers),
         **dict.fromkeys(("buffer_message_s", "buffer_copies_per_message", "handoff_s_p50"), 1.0),
     }
@@ -164,6 +164,65 @@ def test_processors_above_what_the_paper_allows_are_told() -> None:
 
     assert "need at least 17% of its service times to be waiting" in pro.table_2_throughput(busy).why
     assert "busy for at most 70% of the time" in pro.table_2_throughput(told()).why
+
+
+def test_the_processors_are_a_condition_of_the_paper_and_do_not_count() -> None:
+    """[PRO] section 5.1.3: "kept below 75%"."""
+    busy = ScriptedEvidence(
+        lambda job, metric: {"b1": 90.0} if metric == "busy_pct" else as_printed(job, metric)
+    )
+
+    outcome = pro.table_4_duplication(busy)
+
+    assert outcome.verdict is Verdict.REPRODUCED
+    assert (
+        "a condition of the paper's own, not counted, does not hold with set A: brokers are busy"
+        in outcome.why
+    )
+    assert "2 are conditions" not in str(outcome.tables[0].note)
+    assert "is a condition of the paper's own" in outcome.tables[0].note
+
+
+@pytest.mark.parametrize(
+    ("check", "scheme", "metric", "value", "says"),
+    [
+        (
+            pro_figures.figure_5_overhead,
+            "proactive",
+            "transferred_pct",
+            20.0,
+            "pro-active has almost no message overhead at 200",
+        ),
+        (
+            pro_figures.figure_6_handoff_latency,
+            "reactive",
+            "handoff_s_at",
+            {"40": 1.2, "60": 0.4},
+            "reactive's handoffs are by far the slowest (60%, over proactive)",
+        ),
+    ],
+)
+def test_sentences_of_sections_5_2_1_and_5_2_2_can_fail(
+    check: Callable[[ScriptedEvidence], Any], scheme: str, metric: str, value: Any, says: str
+) -> None:
+    def changed(job: Job, asked: str) -> Any:
+        is_it = (asked, job.scheme, job.params["clients"]) == (metric, scheme, "200")
+        return value if is_it else as_printed(job, asked)
+
+    outcome = check(ScriptedEvidence(changed, rows=lambda transform, jobs: []))
+
+    assert outcome.verdict is Verdict.DIFFERS
+    assert says in outcome.why
+
+
+def test_table_4_wants_no_significant_difference_where_it_contradicts_itself() -> None:
+    def changed(job: Job, metric: str) -> float | None:
+        return 15.0 if metric == "duplication_pct" and cell(job) == ("durable", "NBR", 10) else None
+
+    outcome = pro.table_4_duplication(told(changed))
+
+    assert outcome.verdict is Verdict.DIFFERS
+    assert "no significant difference of durable under NBR at 10" in outcome.why
 
 
 @pytest.mark.parametrize(

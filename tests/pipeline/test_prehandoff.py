@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from roamq.core.records import Record
-from roamq.pipeline.prehandoff import just_in_time, normal_handoff_delay, prehandoff_metrics
+from roamq.pipeline.prehandoff import arrivals, just_in_time, normal_handoff_delay, prehandoff_metrics
 from roamq.pipeline.schemas import RECORDS, RUNS
 
 pytestmark = pytest.mark.spark
@@ -133,3 +133,43 @@ def test_the_set_up_time_is_that_of_the_attempt(spark: SparkSession) -> None:
     found = just_in_time(spark.createDataFrame(rows, schema=RECORDS), runs.where("run_id = 'r1'"))
 
     assert {row["bin"]: row["just_in_time"] for row in found.collect()} == {10.0: 1.0, 0.8: 0.0}
+
+
+def test_a_set_up_that_was_cut_off_takes_longer_than_its_client_travelled(spark: SparkSession) -> None:
+    """One set-up of the pair takes 2 s, one 6 s: a client that comes after 3 s to nothing has had one of the longer."""
+
+    def attempt(at: float, client: str, number: int, setup_s: float) -> list[Record]:
+        return [
+            noted(at, "b1", client, "b2", "requested", number),
+            noted(at + setup_s, "b2", client, "b1", "ready", number),
+            noted(at + 9.0, "b2", client, "b1", "hit", number),
+        ]
+
+    def early(at: float, client: str, number: int, travel_s: float) -> list[Record]:
+        return [
+            noted(at, "b1", client, "b2", "requested", number),
+            noted(at + travel_s, "b2", client, "b1", "unready", number),
+        ]
+
+    records = [
+        *attempt(20.0, "c1", 1, 2.0),
+        *attempt(40.0, "c2", 2, 6.0),
+        *early(60.0, "c3", 3, 3.0),
+        *early(80.0, "c4", 4, 7.0),  # longer than any that was completed
+    ]
+    run = ("r1", "city", "prehandoff", 7, {"d": "1"}, "m:f", 10.0, 110.0, "ok", None, "", 0.1, 9)
+    rows = [("r1", n, *row) for n, row in enumerate(records)]
+    came = {
+        row["client"]: row
+        for row in arrivals(
+            spark.createDataFrame(rows, schema=RECORDS), spark.createDataFrame([run], schema=RUNS)
+        ).collect()
+    }
+
+    assert (came["c3"]["setup_s"], came["c3"]["is_early"]) == (pytest.approx(6.0), True)
+    assert (came["c4"]["setup_s"], came["c4"]["is_early"]) == (None, True)
+    assert (came["c1"]["setup_s"], came["c1"]["is_early"]) == (pytest.approx(2.0), False)
+    found = just_in_time(
+        spark.createDataFrame(rows, schema=RECORDS), spark.createDataFrame([run], schema=RUNS)
+    )
+    assert {row["bin"]: row["handoffs"] for row in found.collect()} == {0.4: 1, 0.8: 1, 1.5: 1, 3.0: 1}

@@ -172,3 +172,19 @@ def test_destinations_are_timed_from_when_the_source_has_the_event(spark: SparkS
     assert found["destinations_found_s", "all"] == (6.0 + 1.0) / 2
     assert found["destinations_harmonic", "all"] == (1.5 + 1.0) / 2
     assert found["destinations_printed", "all"] == (2.5 + 1.0) / 2
+
+
+def test_equation_1_is_held_against_when_the_last_destination_was_found(spark: SparkSession) -> None:
+    """One destination each, found after 1, 2, 3 and 10 s, 4 on average: Eq. 1 gives 22, 39, 53 and 92% by then."""
+    records = [
+        one
+        for sequence, found_s in enumerate((1.0, 2.0, 3.0, 10.0), start=1)
+        for one in (
+            copied(0.0, "n0", sequence=sequence, role="source"),
+            copied(found_s, "n3", sequence=sequence, role="destination"),
+        )
+    ]
+
+    found = metrics_of(spark, records)
+
+    assert [found["destinations_found_share", percent] for percent in ("25", "50", "75")] == [0.25, 0.5, 0.75]

@@ -281,8 +281,8 @@ def jackknife(whole: float, without: Sequence[float]) -> Estimate:
     error = math.sqrt((groups - 1) / groups * float(((values - values.mean()) ** 2).sum()))
     reach = student_quantile((1 + CONFIDENCE) / 2, groups - 1) * error
     if not is_positive:
-        return Estimate(whole, whole - reach, whole + reach)
-    return Estimate(whole, whole * math.exp(-reach), whole * math.exp(min(reach, 50.0)))
+        return Estimate(whole, whole - reach, whole + reach, groups - 1)
+    return Estimate(whole, whole * math.exp(-reach), whole * math.exp(min(reach, 50.0)), groups - 1)
 
 
 def observed(histories: Sequence[ClientHistory]) -> dict[str, float]:

@@ -5,8 +5,8 @@ does to both cancels, and a difference that every seed shows is told from a chan
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from roamq.models.quantiles import student_quantile
 
@@ -15,17 +15,42 @@ PLAIN_BELOW = 1e6
 """Smaller numbers are written without an exponent."""
 
 
-class Estimate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Estimate:
     """A mean and the ends of its confidence interval. One seed alone has no interval: its ends are infinite."""
 
     mean: float
     low: float
     high: float
+    freedom: float = field(default=math.inf, compare=False)
+    """Degrees of freedom of the Student's t that gave the interval; infinite for a normal one."""
+    comparisons: int = field(default=1, compare=False)
+    """For how many intervals that hold together it is wide enough (Bonferroni)."""
 
     @property
     def width(self) -> float:
         """The whole width; infinite where one seed tells nothing."""
         return self.high - self.low
+
+    def __iter__(self) -> Iterator[float]:
+        """The mean and both ends."""
+        yield from (self.mean, self.low, self.high)
+
+    def widened(self, comparisons: int) -> "Estimate":
+        """The interval that holds together with so many; itself, if it is wide enough for them already."""
+        if comparisons <= self.comparisons or not 0 < self.width < math.inf:
+            return self
+        wide, narrow = (reach(self.freedom, count) for count in (comparisons, self.comparisons))
+        return replace(
+            self,
+            low=self.mean - (self.mean - self.low) * wide / narrow,
+            high=self.mean + (self.high - self.mean) * wide / narrow,
+            comparisons=comparisons,
+        )
+
+    def scaled(self, factor: float) -> "Estimate":
+        """The same in another unit; the factor is positive."""
+        return replace(self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
 
     def __str__(self) -> str:
         return self.told(3)
@@ -44,6 +69,11 @@ def _plain(value: float, digits: int) -> str:
     return f"{float(text):.0f}" if "e+" in text and abs(value) < PLAIN_BELOW else text
 
 
+def reach(freedom: float, comparisons: int = 1, confidence: float = CONFIDENCE) -> float:
+    """How many standard errors an interval reaches to either side."""
+    return student_quantile(1 - (1 - confidence) / (2 * comparisons), freedom)
+
+
 def interval(values: Sequence[float], *, comparisons: int = 1, confidence: float = CONFIDENCE) -> Estimate:
     """The mean of independent values with its interval by Student's t.
 
@@ -56,9 +86,8 @@ def interval(values: Sequence[float], *, comparisons: int = 1, confidence: float
     if freedom == 0:
         return Estimate(mean, -math.inf, math.inf)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / freedom)
-    t = student_quantile(1 - (1 - confidence) / (2 * comparisons), freedom)
-    half = t * deviation / math.sqrt(len(values))
-    return Estimate(mean, mean - half, mean + half)
+    half = reach(freedom, comparisons, confidence) * deviation / math.sqrt(len(values))
+    return Estimate(mean, mean - half, mean + half, freedom, comparisons)
 
 
 def exactly(value: float) -> Estimate:

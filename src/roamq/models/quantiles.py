@@ -2,11 +2,12 @@
 most answers of `roamq plan`.
 """
 
+import math
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, bdtrik, stdtrit
+from scipy.special import bdtr, bdtrik, ndtri, stdtrit
 
 ROUNDING: Final = 1e-13
 
@@ -23,5 +24,6 @@ def binomial_quantile(share: float, trials: int, chance: ArrayLike) -> NDArray[n
 
 
 def student_quantile(share: float, freedom: float) -> float:
-    """The value that Student's t with such degrees of freedom stays below with probability `share`."""
-    return float(stdtrit(freedom, share))
+    """The value that Student's t with such degrees of freedom stays below with probability `share`. With infinitely
+    many, it is the normal distribution."""
+    return float(ndtri(share) if math.isinf(freedom) else stdtrit(freedom, share))

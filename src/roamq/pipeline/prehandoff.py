@@ -21,6 +21,9 @@ PAIR = ["run_id", "last_server", "new_server"]
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Lower edges of the bins of travel time over set-up time; the last one is open."""
 
+JUST_EARLY = 0.9
+"""Travel time over set-up time of a client that came before the set-up was completed, where all others took less."""
+
 PING_PONG_S = 60.0
 """A client that is back, or expected again, within this time went to and fro."""
 
@@ -61,10 +64,14 @@ def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
 
     The travel time begins with the last request that was neither cancelled nor used before, and the set-up time is that
     of the same attempt: where links are loaded or delays vary, no two are alike. The set-up of a client that came much
-    too early is never completed; it is taken to be the mean of its pair of servers.
+    too early is never completed: all that is known is that it would have taken longer than the client travelled. It is
+    taken to be the mean of those set-ups of its pair of servers that did take longer. Where none did, `setup_s` is null
+    and `is_early` tells the same.
     """
     made = attempts(records)
-    setup = made.groupBy(*PAIR).agg(F.avg(F.col("ready_s") - F.col("requested_s")).alias("pair_setup_s"))
+    completed = made.where(F.col("ready_s").isNotNull()).select(
+        *PAIR, (F.col("ready_s") - F.col("requested_s")).alias("other_setup_s")
+    )
     came = (
         in_window(records, runs)
         .where((F.col("kind") == "prehandoff") & F.col("detail").isin("hit", "unready", "missed"))
@@ -101,14 +108,32 @@ def arrivals(records: DataFrame, runs: DataFrame) -> DataFrame:
     is_its_first = F.col("came_s").between(F.col("first_from_s"), F.col("first_until_s"))
     for name in who:
         is_its_first &= F.col(name) == F.col(f"first_{name}")
+    is_cut = F.col("travel_s").isNotNull() & F.col("own_setup_s").isNull()
+    came_so = [*PAIR, "client", "came_s"]
+    longer = (
+        travelled.where(is_cut)
+        .select(*came_so, "travel_s")
+        .join(completed, PAIR)
+        .where(F.col("other_setup_s") > F.col("travel_s"))
+        .groupBy(*came_so)
+        .agg(F.avg("other_setup_s").alias("longer_setup_s"))
+    )
     return (
-        travelled.join(setup, PAIR, "left")
+        travelled.join(longer, came_so, "left")
         .join(first, is_its_first, "left")
-        .withColumn("setup_s", F.coalesce("own_setup_s", "pair_setup_s"))
+        .withColumn("setup_s", F.coalesce("own_setup_s", "longer_setup_s"))
+        .withColumn("is_early", is_cut)
         .drop(
-            "own_setup_s", "pair_setup_s", "first_from_s", "first_until_s", *(f"first_{name}" for name in who)
+            *("own_setup_s", "longer_setup_s", "first_from_s", "first_until_s"),
+            *(f"first_{name}" for name in who),
         )
     )
+
+
+def _travel_over_setup() -> Column:
+    """Travel time over set-up time; a little below 1 where no more is known than that it is below."""
+    is_unknown = F.col("is_early") & F.col("setup_s").isNull()
+    return F.when(is_unknown, F.lit(JUST_EARLY)).otherwise(F.col("travel_s") / F.col("setup_s"))
 
 
 def _ends(records: DataFrame) -> DataFrame:
@@ -143,7 +168,7 @@ def _first_messages(records: DataFrame) -> DataFrame:
 
 def just_in_time(records: DataFrame, runs: DataFrame) -> DataFrame:
     """By bin of travel time over set-up time: handoffs, the share just in time, and the delay in set-up times."""
-    ratio = F.col("travel_s") / F.col("setup_s")
+    ratio = _travel_over_setup()
     compared = arrivals(records, runs).where(ratio.isNotNull()).withColumn("ratio", ratio)
     relative = F.col("delay_s") / F.col("setup_s")
     return (
@@ -163,7 +188,7 @@ def just_in_time(records: DataFrame, runs: DataFrame) -> DataFrame:
 def timeliness_by_seed(records: DataFrame, runs: DataFrame) -> DataFrame:
     """By seed and bin of travel time over set-up time, `EDGES`: handoffs, how many were just in time, and the sum of
     the delays in set-up times, over `delays` handoffs that had one."""
-    ratio = F.col("travel_s") / F.col("setup_s")
+    ratio = _travel_over_setup()
     compared = arrivals(records, runs).where(ratio.isNotNull())
     relative = F.col("delay_s") / F.col("setup_s")
     return (

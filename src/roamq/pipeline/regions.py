@@ -117,13 +117,41 @@ def destinations_found(records: DataFrame) -> DataFrame:
         F.max("found_s").alias("last_s"),
         F.sum(1 / F.col("rank")).alias("harmonic"),
     )
-    return _unpivoted(
+    means = _unpivoted(
         events.groupBy("run_id").agg(
             (F.sum("sum_s") / F.sum("n")).alias("destination_found_s"),
             F.avg("last_s").alias("destinations_found_s"),
             F.avg("harmonic").alias("destinations_harmonic"),
             F.avg((F.col("n") * F.col("n") + 3 * F.col("n")) / 4).alias("destinations_printed"),
         )
+    )
+    return means.unionByName(_done_by_equation_1(events))
+
+
+EQUATION_1 = (25, 50, 75)
+"""Percentages at which the distribution of Eq. 1 is held against records."""
+
+
+def _done_by_equation_1(events: DataFrame) -> DataFrame:
+    """The share of events whose last destination was found when Eq. 1, (1 - exp(-lambda m t))^n, gives a share of so
+    many percent (the entity): `destinations_found_share`. 1/(lambda m) is the mean time to find a destination.
+    """
+    of_run = Window.partitionBy("run_id")
+    mean_s = F.sum("sum_s").over(of_run) / F.sum("n").over(of_run)
+    given = F.pow(1 - F.exp(-F.col("last_s") / mean_s), F.col("n"))
+    shares = (
+        events.withColumn("given", given)
+        .groupBy("run_id")
+        .agg(
+            *(
+                F.avg((F.col("given") <= percent / 100).cast("int")).alias(str(percent))
+                for percent in EQUATION_1
+            )
+        )
+    )
+    names = tuple(map(str, EQUATION_1))
+    return shares.unpivot("run_id", names, "entity", "value").withColumn(
+        "metric", F.lit("destinations_found_share")
     )
 
 

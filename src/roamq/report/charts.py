@@ -113,7 +113,7 @@ def draw(figure: Figure) -> str:
         for name, place in figure.marks.items():
             axes.axvline(place, color=INK, alpha=0.5, linewidth=1, linestyle=":")
             axes.annotate(
-                name, (place, 1), xycoords=("data", "axes fraction"), fontsize=8, ha="left", va="top"
+                name, (place, 1), xycoords=("data", "axes fraction"), fontsize=9, ha="left", va="top"
             )
         if len(figure.series) > 1 or figure.series[0].published:
             _legend(axes)
@@ -271,7 +271,12 @@ def _legend(axes: "Axes") -> None:
 
 
 def _from_zero(axes: "Axes", figure: Figure, lying: bool = False) -> None:
-    if not figure.y_log and all(y >= 0 for series in figure.series for y in series.y):
+    ends = [
+        y
+        for series in figure.series
+        for y in (*series.y, *((series.low or ()) if figure.kind == "bar" else ()))
+    ]
+    if not figure.y_log and min(ends, default=0.0) >= 0:
         top = None if any(y > 0 for series in figure.series for y in series.y) else 1
         if lying:
             axes.set_xlim(0, top)

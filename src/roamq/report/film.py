@@ -7,7 +7,9 @@ from roamq.report.exhibits import Film
 STYLE = """
 .film { max-width: 40rem; margin: 1.25rem 0; }
 .film .frame { display: none; } .film .frame.shown { display: block; }
-.film svg { width: 100%; height: auto; display: block; border-radius: 10px; border: 1px solid var(--line); }
+.film .drawn { overflow-x: auto; }
+.film svg { width: 100%; min-width: 32rem; height: auto; display: block; border-radius: 10px; }
+.film svg { border: 1px solid var(--line); }
 .film .said { min-height: 3em; margin: .5rem 0; }
 .film .controls { display: flex; gap: .8rem; align-items: center; }
 .film input { flex: 1; accent-color: var(--accent); }
@@ -35,7 +37,8 @@ for (const film of document.querySelectorAll(".film:not(.still)")) {
 def film_markup(film: Film) -> str:
     """The film as a block of HTML. The page adds `STYLE` and `SCRIPT` once; without scripts the first frame shows."""
     frames = "".join(
-        f'<div class="frame{" shown" if place == 0 else ""}">{svg}<p class="said">{escape(text)}</p></div>'
+        f'<div class="frame{" shown" if place == 0 else ""}"><div class="drawn">{svg}</div>'
+        f'<p class="said">{escape(text)}</p></div>'
         for place, (svg, text) in enumerate(zip(film.frames, film.texts, strict=True))
     )
     title = escape(film.title)

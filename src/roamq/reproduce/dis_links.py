@@ -21,7 +21,7 @@ from roamq.pipeline.jobs import Job
 from roamq.pipeline.schemas import MetricRow
 from roamq.pipeline.under_way import BIN_S, latency_over_time, transfers_under_way
 from roamq.report.exhibits import Cell, Figure, Series, Table
-from roamq.reproduce.dis import correlation
+from roamq.reproduce.dis_timeline import correlation
 from roamq.reproduce.evidence import Evidence, Seeds
 from roamq.reproduce.judging import Judgement, about
 from roamq.reproduce.registry import Outcome, Verdict, claim
@@ -32,7 +32,7 @@ SCENARIO: Final = "commute-links"
 SCHEMES: Final = ("standard", "logging", "prefetching")
 KBITS: Final = (20, 40)
 """Bandwidths of links between brokers, in kbit/s, for payloads of 100 bytes."""
-SEEDS: Final = 3
+SEEDS: Final = 5
 CLIENTS: Final = 800
 COST: Final = 6.0
 """Of a run for each client, beside the other runs of [DIS]: it lists its deliveries."""

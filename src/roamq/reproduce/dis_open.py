@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from roamq.models.paired import Estimate, interval
 from roamq.pipeline.jobs import Job
-from roamq.reproduce.dis_runs import SEEDS, populations, runs
+from roamq.reproduce.dis_runs import ENDS_SEEDS, SEEDS, populations, runs
 from roamq.reproduce.evidence import Evidence, Seeds
 from roamq.reproduce.judging import Holds, Judgement, Wanted
 from roamq.reproduce.settings import text_of
@@ -92,7 +92,8 @@ def fit_jobs(quick: bool) -> list[Job]:
         return runs("commute", ["standard"], most, quick=True) + runs(
             "random", ["standard"], most, quick=True
         )
-    return [*runs("commute", ["standard"], most, quick=False), *at_edges("random", [("standard", most)])]
+    commute = runs("commute", ["standard"], most, quick=False, seeds=ENDS_SEEDS)
+    return [*commute, *at_edges("random", [("standard", most)])]
 
 
 # --- counting ------------------------------------------------------------------------------------------------
@@ -252,6 +253,11 @@ class Said:
     fitted: bool = False
     in_quick: bool = True
     """Whether it means something at the smaller populations of `--quick`."""
+
+    def over_all(self) -> Estimate:
+        """What is measured, of a sentence that depends on no parameter."""
+        assert not self.uses, f"{self.text}: it is measured in a model"
+        return self.measure(Model())
 
     def over(self, models: Iterable[Model]) -> dict[str, Estimate]:
         """What is measured in these models; once for those that it cannot tell apart."""

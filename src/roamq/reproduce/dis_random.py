@@ -22,7 +22,7 @@ from roamq.reproduce.dis_open import (
     fit_jobs,
     judged,
 )
-from roamq.reproduce.dis_runs import FEWER_SEEDS, SCHEMES, Values, populations, runs, seeds_at
+from roamq.reproduce.dis_runs import SCHEMES, Values, populations, runs
 from roamq.reproduce.dis_why import endless_jobs, endless_table, gap, outermost, sweep_jobs, sweep_table
 from roamq.reproduce.evidence import Evidence, Seeds
 from roamq.reproduce.judging import ABOUT, Wanted, about
@@ -184,10 +184,9 @@ def growth_table(values: Values) -> Table:
 
 
 LEVELLING = (
-    "Regular traffic is T up and down the tree, which stops growing when every leaf has somebody for every kind of "
-    "event, and d for each subscriber; transfers are u for each. So the ratio is u N / (T + d N), and 1 / ratio a "
-    "straight line in 1 / N, fitted to the four largest populations; the last column is the N at which it comes to "
-    "nine tenths of its limit. What a home broker forwards is not regular: its d is next to nothing."
+    "The curve u N / (T + d N), in which 1 / ratio is straight in 1 / N, fitted to the four largest populations: as if "
+    "regular traffic had a part T that does not grow with the subscribers and a part d for each, and transfers were u "
+    "for each. The last column is the N at which it comes to nine tenths of its limit."
 )
 
 
@@ -218,7 +217,7 @@ def drawn_localities(quick: bool) -> list[Job]:
 def locality_jobs(quick: bool) -> list[Job]:
     return [
         *drawn_localities(quick),
-        *([] if quick else at_edges("random", FIGURE_7, seeds=FEWER_SEEDS)),
+        *([] if quick else at_edges("random", FIGURE_7)),
         *fit_jobs(quick),
     ]
 
@@ -305,14 +304,14 @@ def drawn_log_sizes(quick: bool) -> list[Job]:
         job
         for clients in populations(quick)
         for size in LOG_SIZES
-        for job in runs("random", ["logging"], log_size(clients, size), quick=quick, seeds=seeds_at(clients))
+        for job in runs("random", ["logging"], log_size(clients, size), quick=quick)
     ]
 
 
 def log_size_jobs(quick: bool) -> list[Job]:
     return [
         *drawn_log_sizes(quick),
-        *([] if quick else at_edges("random", FIGURE_8, seeds=FEWER_SEEDS)),
+        *([] if quick else at_edges("random", FIGURE_8)),
         *fit_jobs(quick),
     ]
 

@@ -19,8 +19,9 @@ SCHEMES: Final = ("standard", "logging", "prefetching", "home-broker")
 POPULATIONS: Final = (200, 400, 600, 800)
 QUICK_POPULATIONS: Final = (50, 100)
 SEEDS: Final = 5
-FEWER_SEEDS: Final = 3
-"""For what curves need between their ends, and for long sweeps: schemes are compared seed by seed all the same."""
+ENDS_SEEDS: Final = 10
+"""Of commute at its smallest and its largest population: what its figures are judged by. The evenings of one scheme
+differ more than the runs of other scenarios do."""
 QUICK_SEEDS: Final = 2
 """Two give an interval, if a wide one: what is far from its bound is decided, the rest is not."""
 
@@ -65,13 +66,15 @@ def by_population(scenario: str, quick: bool, schemes: Iterable[str] = SCHEMES) 
     return [
         job
         for clients in populations(quick)
-        for job in runs(scenario, schemes, {"clients": str(clients)}, quick=quick, seeds=seeds_at(clients))
+        for job in runs(
+            scenario, schemes, {"clients": str(clients)}, quick=quick, seeds=seeds_at(scenario, clients)
+        )
     ]
 
 
-def seeds_at(clients: int) -> int:
-    """How many seeds a population has: sentences are about the smallest and the largest, or about every step."""
-    return FEWER_SEEDS if clients in POPULATIONS[1:-1] else SEEDS
+def seeds_at(scenario: str, clients: int) -> int:
+    """How many seeds a population has."""
+    return ENDS_SEEDS if scenario == "commute" and clients in (POPULATIONS[0], POPULATIONS[-1]) else SEEDS
 
 
 class Value(NamedTuple):

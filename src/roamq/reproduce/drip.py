@@ -23,14 +23,12 @@ from roamq.reproduce.drip_runs import (
     Results,
     beyond_the_paper,
     figure_3,
-    figure_3_settings,
+    figure_3_jobs,
     grid,
     jobs_of,
-    judge_trends,
     setting,
-    told,
-    trends,
 )
+from roamq.reproduce.drip_trends import FALLS, GROWS, Measure, by_setting, judge_trends, told, trends_table
 from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.judging import Judgement
 from roamq.reproduce.registry import Outcome, claim
@@ -40,9 +38,8 @@ BUFFER_SEEDS = 3
 
 
 def coverage_jobs(quick: bool) -> list[Job]:
-    paper = jobs_of(figure_3_settings(4, quick), grid(quick).seeds)
     return (
-        paper
+        figure_3_jobs(4, quick)
         + jobs_of(buffer_settings(quick), grid(quick).seeds if quick else BUFFER_SEEDS)
         + jobs_of(growth_settings(quick), 1)
     )
@@ -52,20 +49,26 @@ def coverage_jobs(quick: bool) -> list[Job]:
 def broker_coverage(evidence: Evidence) -> Outcome:
     quick = evidence.quick
     results = Results(evidence, coverage_jobs(quick))
-    found = {
-        "when it is delivered": trends(lambda chosen: results.seeds(chosen, COVERAGE), 4, quick),
-        "in the end": trends(lambda chosen: results.seeds(chosen, COVERAGE_IN_THE_END), 4, quick),
+    measures: dict[str, Measure] = {
+        "when it is delivered": lambda chosen: results.seeds(chosen, COVERAGE),
+        "in the end": lambda chosen: results.seeds(chosen, COVERAGE_IN_THE_END),
     }
-    judgement = Judgement()
-    judge_trends(judgement, found, with_m="grows", with_k="falls", quick=quick)
+    found = by_setting(measures, 4, quick)
+    judgement = Judgement(complete=not quick)
+    judge_trends(judgement, found, with_m=GROWS, with_k=FALLS)
     wanted_by = results.mean(setting(grid(quick).ks[0], 4, quick=quick), WANTED_BY)
     return judgement.outcome(
-        "; ".join(f"{name}: {told(one, quick)}" for name, one in found.items()),
+        "; ".join(f"{name}: {told(one, quick, name.rpartition('=')[2])}" for name, one in found.items()),
         note=f"on average {wanted_by:.1f} subscribers want an event",
         figures=[
             figure_3(results, COVERAGE, "broker coverage", "Figure 3(a): broker coverage, l = 4", 4, quick)
         ],
-        tables=[beyond_the_paper(results, 4, quick), buffers(results, quick), growth(results, quick)],
+        tables=[
+            trends_table(found),
+            beyond_the_paper(results, 4, quick),
+            buffers(results, quick),
+            growth(results, quick),
+        ],
         films=[one_event(quick)],
     )
 

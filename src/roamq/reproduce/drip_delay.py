@@ -18,14 +18,12 @@ from roamq.reproduce.drip_runs import (
     Results,
     beyond_the_paper,
     figure_3,
-    figure_3_settings,
+    figure_3_jobs,
     grid,
     jobs_of,
-    judge_trends,
     setting,
-    told,
-    trends,
 )
+from roamq.reproduce.drip_trends import FALLS, GROWS, Measure, by_setting, judge_trends, told, trends_table
 from roamq.reproduce.evidence import Evidence
 from roamq.reproduce.judging import Judgement
 from roamq.reproduce.registry import Outcome, claim
@@ -35,7 +33,7 @@ CONTENDED_SEEDS = 2
 
 def delay_jobs(quick: bool) -> list[Job]:
     contended = [chosen for pair in contended_settings(quick) for chosen in pair]
-    return jobs_of(figure_3_settings(5, quick), grid(quick).seeds) + jobs_of(contended, CONTENDED_SEEDS)
+    return figure_3_jobs(5, quick) + jobs_of(contended, CONTENDED_SEEDS)
 
 
 def contended_settings(quick: bool) -> list[tuple[Setting, Setting]]:
@@ -57,20 +55,20 @@ def contended_settings(quick: bool) -> list[tuple[Setting, Setting]]:
 def delivery_delay(evidence: Evidence) -> Outcome:
     quick = evidence.quick
     results = Results(evidence, delay_jobs(quick))
-
-    found = {
-        "deliveries alone": trends(lambda chosen: results.seeds(chosen, DELAY), 5, quick),
-        "undelivered counted at 60 s": trends(lambda chosen: results.seeds(chosen, RESTRICTED), 5, quick),
+    measures: dict[str, Measure] = {
+        "deliveries alone": lambda chosen: results.seeds(chosen, DELAY),
+        "undelivered counted at 60 s": lambda chosen: results.seeds(chosen, RESTRICTED),
     }
-    judgement = Judgement()
-    judge_trends(judgement, found, with_m="falls", with_k="grows", quick=quick)
+    found = by_setting(measures, 5, quick)
+    judgement = Judgement(complete=not quick)
+    judge_trends(judgement, found, with_m=FALLS, with_k=GROWS)
     return judgement.outcome(
-        "; ".join(f"{name}: {told(one, quick)}" for name, one in found.items()),
+        "; ".join(f"{name}: {told(one, quick, name.rpartition('=')[2])}" for name, one in found.items()),
         note=sf_words(results, quick),
         figures=[
             figure_3(results, DELAY, "delivery delay, s", "Figure 3(b): delivery delay, l = 5", 5, quick)
         ],
-        tables=[beyond_the_paper(results, 5, quick), *contended_table(results, quick)],
+        tables=[trends_table(found), beyond_the_paper(results, 5, quick), *contended_table(results, quick)],
     )
 
 

@@ -11,14 +11,18 @@ from collections.abc import Mapping
 from statistics import fmean, linear_regression
 from typing import Final, NamedTuple
 
-from roamq.models.paired import Estimate, ratio
+from roamq.models.paired import Estimate, interval, ratio
 from roamq.pipeline.jobs import Job
 from roamq.report.exhibits import Cell, Figure, Series, Table
 from roamq.reproduce.drip_runs import Results, grid, jobs_of, setting
-from roamq.reproduce.judging import Judgement, about
+from roamq.reproduce.judging import Judgement, Wanted, about
 
 L: Final = 5
 FOUND, ALL_FOUND = "destination_found_s", "destinations_found_s"
+DONE: Final = "destinations_found_share"
+QUARTILES: Final = (25, 50, 75)
+OFF: Final = 0.05
+"""How far a share of events may be from the one that Eq. 1 gives."""
 FACTORS: Final = {"H_l/(m lambda)": "destinations_harmonic", "Eq. 2": "destinations_printed"}
 """Formula -> the metric that it is a multiple of."""
 
@@ -64,6 +68,13 @@ class Meetings:
             for m in self.ms
         }
 
+        self.done = {
+            (k, m, percent): results.seeds(setting(k, L, m, quick=quick), DONE, str(percent))
+            for k in self.ks
+            for m in self.ms
+            for percent in QUARTILES
+        }
+
     @property
     def power(self) -> float:
         """b of 1/lambda(k) = a k^b, by a regression of the logarithms."""
@@ -75,12 +86,24 @@ class Meetings:
         return ratio(found.by_formula[formula], found.measured_s, comparisons=len(self.found))
 
     def judge(self, judgement: Judgement) -> None:
+        for k in self.ks:
+            for percent in QUARTILES:
+                judgement.says(
+                    f"Eq. 1 gives the distribution in DRIP's runs at {percent}%, k={k} (share of events, mean over m)",
+                    interval([*self.share_done(k, percent).values()]),
+                    Wanted(at_least=percent / 100 - OFF, at_most=percent / 100 + OFF, named=percent / 100),
+                )
         for k, m in self.found:
             judgement.says(
                 f"Eq. 2 gives the delay of DRIP's runs, k={k}, m={m} (ratio)",
                 self.over_measured(k, m, "Eq. 2"),
                 about(1.0),
             )
+
+    def share_done(self, k: int, percent: int) -> dict[int, float]:
+        """The share of events whose destinations had all been found when Eq. 1 gives `percent`, mean over m."""
+        by_m = [self.done[k, m, percent] for m in self.ms]
+        return {seed: fmean(one[seed] for one in by_m) for seed in by_m[0]}
 
     def told(self) -> str:
         """1/lambda(k) as fitted, and the command that goes on from it."""
@@ -113,6 +136,25 @@ class Meetings:
             ],
             rows=rows,
             note="An event has the destinations of all its subscribers, of whom there are about five.",
+        )
+
+    def distribution(self) -> Figure:
+        shares = [percent / 100 for percent in QUARTILES]
+        return Figure(
+            title=f"Eq. 1 beside DRIP's own runs, l = {L}, mean over m",
+            kind="line",
+            x_label="share of events that have reached all destinations, by Eq. 1",
+            y_label="share in the runs by then",
+            series=[
+                Series(name="as Eq. 1 says", x=shares, y=shares, published=True),
+                *(
+                    Series(
+                        name=f"k={k}", x=shares, y=[fmean(self.share_done(k, p).values()) for p in QUARTILES]
+                    )
+                    for k in self.ks
+                ),
+            ],
+            caption="1/(lambda m) is the mean time in which a destination was found in the same run.",
         )
 
     def figure(self) -> Figure:

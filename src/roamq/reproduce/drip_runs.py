@@ -4,17 +4,18 @@ Runs of one seed share movements, subscriptions and events; only the protocol di
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from roamq.manet.protocol.ports import Parameters
+from roamq.manet.simulation.contention import Channel
 from roamq.manet.simulation.experiment import Setting, run_job
-from roamq.models.paired import Estimate, interval, ratio
+from roamq.models.paired import Estimate, interval
 from roamq.pipeline.jobs import AFTER_THE_RUN, Job, Runner
 from roamq.report.exhibits import Cell, Figure, Series, Table
 from roamq.reproduce.evidence import Evidence
-from roamq.reproduce.judging import Judgement, Wanted
 
 
 def position_files(payload: Mapping[str, Any]) -> Sequence[str]:
@@ -70,9 +71,53 @@ def grid(quick: bool) -> Grid:
     return QUICK if quick else FULL
 
 
-def setting(k: int, l: int, m: int = 1, *, scheme: str = "drip", quick: bool) -> Setting:  # noqa: E741
+class Radio(NamedTuple):
+    """A radio, with what of Figure 3 is run on it."""
+
+    channel: Channel | None
+    ks: tuple[int, ...]
+    ms: tuple[int, ...]
+    seeds: int
+
+
+def radios(quick: bool) -> dict[str, Radio]:
+    """What the paper's "IEEE 802.11" in a network whose delay follows the distance may be. Runs on a shared channel
+    take several times as long to simulate: there are fewer of them, at the ends of the axes, and shorter ones."""
+    one = grid(quick)
+    free = Radio(None, one.ks, one.ms, one.seeds)
+    return (
+        {"free": free}
+        if quick
+        else {
+            "free": free,
+            "802.11": Radio(Channel(), one.ks[:: len(one.ks) - 1], one.ms[:: len(one.ms) - 1], 5),
+        }
+    )
+
+
+WARM_UP_S, PUBLISHING_S, DRAIN_S = 20.0, 30.0, 30.0
+"""On 802.11."""
+
+
+def on_channel(one: Setting, channel: Channel | None) -> Setting:
+    """The same on a radio; shorter on one that is shared."""
+    if channel is None:
+        return one
+    return replace(one, channel=channel, warm_up_s=WARM_UP_S, publishing_s=PUBLISHING_S, drain_s=DRAIN_S)
+
+
+def setting(
+    k: int,
+    l: int,  # noqa: E741
+    m: int = 1,
+    *,
+    scheme: str = "drip",
+    quick: bool,
+    channel: Channel | None = None,
+) -> Setting:
     """The paper's setting with these k, l and m. SF has no m; it runs with m = 1 and ignores it."""
-    return Setting(scheme=scheme, parameters=Parameters(k=k, l=l, m=m), publishing_s=grid(quick).publishing_s)
+    one = Setting(scheme=scheme, parameters=Parameters(k=k, l=l, m=m), publishing_s=grid(quick).publishing_s)
+    return on_channel(one, channel)
 
 
 def jobs_of(settings: Iterable[Setting], seeds: int) -> list[Job]:
@@ -147,75 +192,18 @@ class Results:
         )
 
 
-class Trends(NamedTuple):
-    """How a quantity moves over the grid of Figure 3, seed by seed: along m, along k, and against SF."""
-
-    with_m: dict[int, Estimate]
-    """k -> the value at the largest m over that at the smallest."""
-    with_k: dict[int, Estimate]
-    """m -> the value at the largest k over that at the smallest."""
-    to_sf: dict[tuple[int, int], Estimate]
-    """k and m -> the value over SF's."""
+def figure_3_settings(l: int, quick: bool, radio: str = "free") -> list[Setting]:  # noqa: E741
+    channel, ks, ms, _ = radios(quick)[radio]
+    drip = [setting(k, l, m, quick=quick, channel=channel) for k in ks for m in ms]
+    return drip + [setting(k, l, scheme="sf", quick=quick, channel=channel) for k in ks]
 
 
-Measure = Callable[[Setting], dict[int, float]]
-
-
-def trends(measure: Measure, l: int, quick: bool) -> Trends:  # noqa: E741
-    """`measure` gives a quantity of a setting, seed by seed."""
-    ks, ms = grid(quick).ks, grid(quick).ms
-    value = {(k, m): measure(setting(k, l, m, quick=quick)) for k in ks for m in ms}
-    epidemic = {k: measure(setting(k, l, scheme="sf", quick=quick)) for k in ks}
-    every = len(ks) * len(ms)
-    return Trends(
-        with_m={k: ratio(value[k, ms[-1]], value[k, ms[0]], comparisons=len(ks)) for k in ks},
-        with_k={m: ratio(value[ks[-1], m], value[ks[0], m], comparisons=len(ms)) for m in ms},
-        to_sf={(k, m): ratio(value[k, m], epidemic[k], comparisons=every) for k in ks for m in ms},
-    )
-
-
-def judge_trends(
-    judgement: Judgement, found: Mapping[str, Trends], *, with_m: str, with_k: str, quick: bool
-) -> None:
-    """The three sentences of Figure 3: how a quantity goes with m and k (`falls` or `grows`), and that it is below SF.
-
-    `found` has the trends for every way to measure the quantity.
-    """
-    wanted = {"falls": Wanted(below=1.0), "grows": Wanted(above=1.0)}
-    ks, ms = grid(quick).ks, grid(quick).ms
-    for k in ks:
-        judgement.says(
-            f"{with_m} with m, at k={k} (ratio)",
-            {name: one.with_m[k] for name, one in found.items()},
-            wanted[with_m],
-        )
-    for m in ms:
-        judgement.says(
-            f"{with_k} with k, at m={m} (ratio)",
-            {name: one.with_k[m] for name, one in found.items()},
-            wanted[with_k],
-        )
-    for k in ks:
-        for m in ms:
-            judgement.says(
-                f"stays below SF, at k={k}, m={m} (ratio)",
-                {name: one.to_sf[k, m] for name, one in found.items()},
-                below=1.0,
-            )
-
-
-def told(found: Trends, quick: bool) -> str:
-    """The trends as ranges over the grid."""
-    ks, ms = grid(quick).ks, grid(quick).ms
-    changes = ([one.mean - 1 for one in some.values()] for some in (found.with_m, found.with_k, found.to_sf))
-    along_m, along_k, to_sf = map(spread, changes)
-    return f"{along_m} from m={ms[0]} to {ms[-1]}, {along_k} from k={ks[0]} to {ks[-1]}, {to_sf} against SF"
-
-
-def figure_3_settings(l: int, quick: bool) -> list[Setting]:  # noqa: E741
-    ks, ms = grid(quick).ks, grid(quick).ms
-    drip = [setting(k, l, m, quick=quick) for k in ks for m in ms]
-    return drip + [setting(k, l, scheme="sf", quick=quick) for k in ks]
+def figure_3_jobs(l: int, quick: bool) -> list[Job]:  # noqa: E741
+    return [
+        job
+        for name, radio in radios(quick).items()
+        for job in jobs_of(figure_3_settings(l, quick, name), radio.seeds)
+    ]
 
 
 def figure_3(results: Results, metric: str, y_label: str, title: str, l: int, quick: bool) -> Figure:  # noqa: E741

@@ -38,8 +38,6 @@ SELECTION_M = 2
 RADIOS: Final[dict[str, Channel | None]] = {"free": None, "802.11": Channel()}
 SEEDS: Final = {"free": 20, "802.11": 5}
 """A second on 802.11 takes six times as long to simulate, so its runs are fewer, and shorter too."""
-WARM_UP_S, PUBLISHING_S, DRAIN_S = 20.0, 30.0, 30.0
-"""With 802.11."""
 
 
 class Reading(NamedTuple):
@@ -68,13 +66,9 @@ def pairs_of(reading: Reading, quick: bool) -> list[SelectionPair]:
     m = grid(quick).ms[0] if quick else SELECTION_M
     channel = RADIOS[reading.radio]
     chosen = [
-        replace(setting(k, 5, m, quick=quick), detects=reading.detects, channel=channel)
+        replace(setting(k, 5, m, quick=quick, channel=channel), detects=reading.detects)
         for k in grid(quick).ks
     ]
-    if channel is not None:
-        chosen = [
-            replace(one, warm_up_s=WARM_UP_S, publishing_s=PUBLISHING_S, drain_s=DRAIN_S) for one in chosen
-        ]
     return [SelectionPair(one, replace(one, selection="random")) for one in chosen]
 
 

@@ -1,8 +1,9 @@
 """How a claim is judged: sentence by sentence, by intervals over paired seeds, for every setting that the paper allows.
 
 A claim stands for several sentences of its paper. Each sentence says where a measured quantity must lie. It holds if
-the whole interval of the quantity lies there, fails if the whole interval lies elsewhere, and is undecided otherwise:
-an interval that is too wide decides nothing. What a paper does not print may have several values; a sentence is then
+the whole interval of the quantity lies there, fails if the whole interval lies elsewhere, and is undecided otherwise.
+An interval that is too wide decides nothing, and one that fails is widened for the number of sentences: of many, one
+would fail by chance. What a paper does not print may have several values; a sentence is then
 measured for each of them (`settings`), and the claim is judged for each.
 
     judgement = Judgement()
@@ -22,7 +23,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from roamq.models.paired import Estimate
-from roamq.report.exhibits import JUDGED, Cell, Figure, Series, Table
+from roamq.report.exhibits import JUDGED, Cell, Figure, Table
+from roamq.reproduce.judging_figures import allowed_beside, printed_beside
 from roamq.reproduce.registry import Outcome, Verdict
 from roamq.reproduce.settings import decides, within
 
@@ -35,6 +37,7 @@ SENTENCES_TOLD: Final = 3
 NOT_HERE: Final = "not measured in these runs"
 
 CALIBRATED: Final = "calibrated on"
+CONDITION: Final = "condition of the paper"
 
 DIGITS: Final = 3
 """Of a measured value, unless its bounds lie so close together that more are needed to tell them apart."""
@@ -52,7 +55,7 @@ class Holds(enum.StrEnum):
 class Wanted:
     """Where a quantity must lie; `above` and `below` exclude the bound itself.
 
-    `named` is the value that the paper prints, if it prints one: figures show it beside ours.
+    `named` is the value that the paper prints, or the middle of a range that it prints: figures show it beside ours.
     """
 
     above: float = -math.inf
@@ -60,21 +63,40 @@ class Wanted:
     below: float = math.inf
     at_most: float = math.inf
     named: float | None = None
+    widest: float | None = None
+    """An interval that decides is no wider than this, or than its mean is away from the nearest bound. Without it: the
+    range between two bounds, or half of a single one. A bound of 0 tells no scale: there it must be given, or the
+    distance of the mean alone counts."""
 
-    def judge(self, measured: Estimate | None) -> Holds:
-        if measured is None or math.isnan(measured.mean):
+    def judge(self, measured: Estimate | None, *, comparisons: int = 1) -> Holds:
+        """Whether a quantity lies there. That it does not must be told from chance in so many `comparisons`: one
+        sentence that fails makes a claim differ, while all must hold to make it reproduced."""
+        if measured is None or math.isnan(measured.mean) or not self._is_narrow(measured):
             return Holds.UNDECIDED
         low, high = measured.low, measured.high
         if low > self.above and low >= self.at_least and high < self.below and high <= self.at_most:
             return Holds.YES
+        joint = measured.widened(comparisons)
+        low, high = joint.low, joint.high
         if high <= self.above or high < self.at_least or low >= self.below or low > self.at_most:
             return Holds.NO
         return Holds.UNDECIDED
 
+    def _is_narrow(self, measured: Estimate) -> bool:
+        bounds = [bound for bound in self.ends if math.isfinite(bound)]
+        distance = min((abs(measured.mean - bound) for bound in bounds), default=math.inf)
+        scale = bounds[1] - bounds[0] if len(bounds) == 2 else 0.5 * abs(bounds[0]) if bounds else math.inf
+        return measured.width <= max(distance, scale if self.widest is None else self.widest)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The lower and the upper bound; infinite where there is none."""
+        return max(self.above, self.at_least), min(self.below, self.at_most)
+
     @property
     def digits(self) -> int:
         """How many digits tell a value that lies between the bounds from one that does not."""
-        low, high = max(self.above, self.at_least), min(self.below, self.at_most)
+        low, high = self.ends
         if not 0 < high - low < math.inf:
             return DIGITS
         return max(DIGITS, 1 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low))))
@@ -103,9 +125,8 @@ class Sentence:
     measured: Mapping[str, Estimate | None]
     calibrated: bool = False
     """Whether a parameter was fitted on it: it is shown, and does not count."""
-
-    def judged(self, setting: str) -> Holds:
-        return self.wanted.judge(self.at(setting))
+    is_condition: bool = False
+    """Whether the paper says it of its own experiment, as what its results hold under: shown, not counted."""
 
     def at(self, setting: str) -> Estimate | None:
         """What was measured in this setting; a sentence may depend on some of its parameters, or on none.
@@ -115,13 +136,6 @@ class Sentence:
         if setting in self.measured:
             return self.measured[setting]
         return next((measured for part, measured in self.measured.items() if within(part, setting)), None)
-
-    @property
-    def verdict(self) -> str:
-        found = {self.judged(setting) for setting in self.measured}
-        if self.calibrated:
-            return CALIBRATED
-        return str(found.pop()) if len(found) == 1 else "depends"
 
     def ours(self, setting: str) -> str:
         """What was measured, with its interval, in as many digits as its bounds need."""
@@ -152,6 +166,7 @@ class Judgement:
         wanted: Wanted | None = None,
         *,
         calibrated: bool = False,
+        is_condition: bool = False,
         **bounds: float,
     ) -> None:
         """Add a sentence. `None` was not measured, as what `--quick` leaves out: it stays undecided.
@@ -161,7 +176,9 @@ class Judgement:
         assert wanted or bounds, f"{text}: a sentence says where its quantity lies"
         by_setting = measured if isinstance(measured, Mapping) else {"": measured}
         assert by_setting, f"{text}: measured in no setting"
-        self.sentences.append(Sentence(text, wanted or Wanted(**bounds), dict(by_setting), calibrated))
+        self.sentences.append(
+            Sentence(text, wanted or Wanted(**bounds), dict(by_setting), calibrated, is_condition)
+        )
 
     @property
     def settings(self) -> list[str]:
@@ -171,11 +188,22 @@ class Judgement:
 
     @property
     def _counted(self) -> list[Sentence]:
-        return [sentence for sentence in self.sentences if not sentence.calibrated]
+        return [s for s in self.sentences if not (s.calibrated or s.is_condition)]
+
+    def judged(self, sentence: Sentence, setting: str) -> Holds:
+        """What is said of a sentence in one setting; that it fails must be told from chance in all counted ones."""
+        return sentence.wanted.judge(sentence.at(setting), comparisons=max(1, len(self._counted)))
+
+    def found(self, sentence: Sentence) -> str:
+        """What is said of a sentence over its settings."""
+        if sentence.calibrated or sentence.is_condition:
+            return CALIBRATED if sentence.calibrated else CONDITION
+        found = {self.judged(sentence, setting) for setting in sentence.measured}
+        return str(found.pop()) if len(found) == 1 else "depends"
 
     def _at(self, setting: str) -> Holds:
         """Whether all sentences hold together in one setting."""
-        found = {sentence.judged(setting) for sentence in self._counted}
+        found = {self.judged(sentence, setting) for sentence in self._counted}
         if Holds.NO in found:
             return Holds.NO
         return Holds.UNDECIDED if Holds.UNDECIDED in found or not found else Holds.YES
@@ -205,8 +233,8 @@ class Judgement:
         if verdict is Verdict.DEPENDS:
             parts.append(self._decides())
         for sentence in self._counted:
-            fails = [s for s in sentence.measured if sentence.judged(s) is Holds.NO]
-            left_open = [s for s in sentence.measured if sentence.judged(s) is Holds.UNDECIDED]
+            fails = [s for s in sentence.measured if self.judged(sentence, s) is Holds.NO]
+            left_open = [s for s in sentence.measured if self.judged(sentence, s) is Holds.UNDECIDED]
             if verdict is Verdict.DIFFERS:  # what the others leave open decides nothing any more
                 left_open = []
             if fails:
@@ -222,6 +250,15 @@ class Judgement:
         calibrated = [sentence.says for sentence in self.sentences if sentence.calibrated]
         if calibrated:
             parts.append(f"not counted, because parameters were fitted on it: {', '.join(calibrated)}")
+        for sentence in self.sentences:
+            unmet = [
+                s
+                for s in sentence.measured
+                if sentence.is_condition and self.judged(sentence, s) is not Holds.YES
+            ]
+            if unmet:
+                quoted = _quoted(sentence, self.judged(sentence, unmet[0]), unmet)
+                parts.append(f"a condition of the paper's own, not counted, {quoted}")
         return "; ".join(parts)
 
     def _decides(self) -> str:
@@ -244,7 +281,7 @@ class Judgement:
                 sentence.says + (f" ({setting})" if setting else ""),
                 str(sentence.wanted),
                 sentence.ours(setting),
-                CALIBRATED if sentence.calibrated else str(sentence.judged(setting)),
+                CALIBRATED if sentence.calibrated else str(self.judged(sentence, setting)),
             ]
             for sentence in self.sentences
             for setting in sentence.measured
@@ -254,18 +291,20 @@ class Judgement:
             columns=["the paper says", "wanted", "ours, with its 95% interval", JUDGED],
             rows=rows,
             note=f"{self.tally()} A sentence holds if the whole interval lies where it must, and fails if the whole "
-            "interval lies elsewhere.",
+            f"interval, widened for {len(self._counted)} counted sentences, lies elsewhere. A wide "
+            "interval decides nothing.",
         )
 
     def tally(self) -> str:
         """How many sentences hold: `Of 7 sentences 5 hold, 1 does not hold, 1 depends on the setting.`"""
-        found = Counter(sentence.verdict for sentence in self.sentences)
+        found = Counter(self.found(sentence) for sentence in self.sentences)
         words = {
             Holds.YES: ("holds", "hold"),
             Holds.NO: ("does not hold", "do not hold"),
             "depends": ("depends on the setting", "depend on the setting"),
             Holds.UNDECIDED: ("is undecided", "are undecided"),
             CALIBRATED: ("was calibrated on", "were calibrated on"),
+            CONDITION: ("is a condition of the paper's own", "are conditions of the paper's own"),
         }
         told = [
             f"{found[which]} {one if found[which] == 1 else more}"
@@ -281,7 +320,7 @@ class Judgement:
             return []
         rows: list[list[Cell]] = []
         for setting in self.settings:
-            failed = [s.says for s in self._counted if s.judged(setting) is not Holds.YES]
+            failed = [s.says for s in self._counted if self.judged(s, setting) is not Holds.YES]
             rows.append([setting, str(self._at(setting)), "; ".join(failed)])
         return [
             Table(
@@ -292,40 +331,8 @@ class Judgement:
         ]
 
     def beside(self) -> list[Figure]:
-        """Published values and ours in one figure, each over the published one; none if no sentence names a value."""
-        scaled_of: dict[str, Estimate] = {}
-        for sentence in self.sentences:
-            told = [m for m in sentence.measured.values() if m is not None and math.isfinite(m.width)]
-            if sentence.wanted.named and told:
-                over_all = (
-                    math.fsum(m.mean for m in told) / len(told),
-                    min(m.low for m in told),
-                    max(m.high for m in told),
-                )
-                scaled_of[sentence.says] = Estimate(*(value / sentence.wanted.named for value in over_all))
-        if not scaled_of:
-            return []
-        names, scaled = list(scaled_of), list(scaled_of.values())
-        return [
-            Figure(
-                title="What the paper says in numbers, and what we measured",
-                kind="bar",
-                x_label="",
-                y_label="over the published value",
-                series=[
-                    Series(name="value", x=names, y=[1.0] * len(names), published=True),
-                    Series(
-                        name="value",
-                        x=names,
-                        y=[one.mean for one in scaled],
-                        low=[one.low for one in scaled],
-                        high=[one.high for one in scaled],
-                    ),
-                ],
-                caption="Each value is divided by the published one, so that all fit on one axis. Over several "
-                "settings: the mean, and whiskers from the lowest to the highest end of their intervals.",
-            )
-        ]
+        """What the paper says and what we measured, drawn together: where it prints a number, and where it does not."""
+        return [*printed_beside(self.sentences), *allowed_beside(self.sentences)]
 
     def outcome(self, ours: str, note: str = "", **exhibits: Any) -> Outcome:
         """The verdict with its reason. `note` is what else a run computed that a reader should know."""

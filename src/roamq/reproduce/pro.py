@@ -39,7 +39,13 @@ SLIGHTLY: Final = 0.05
 """What the paper's "slightly" may be at most: it says so of 0.8 to 2.8%."""
 SLIGHTLY_POINTS: Final = 2.0
 """The same of a loss or a share of duplicates, in percentage points: the paper says so of 0.07 to 1.9."""
+MORE: Final = Wanted(above=0.0, widest=SLIGHTLY_POINTS)
+LESS: Final = Wanted(below=0.0, widest=SLIGHTLY_POINTS)
+"""Of percentage points, which must be known as well as to tell what is slight."""
 SLIGHTLY_FEWER: Final = Wanted(below=0.0, at_least=-SLIGHTLY_POINTS)
+NO_DIFFERENCE: Final = Wanted(at_least=-SLIGHTLY_POINTS, at_most=SLIGHTLY_POINTS)
+"""Of the two other schemes under NBR: "have not shown a significant difference" (5.3). Where a sentence says that
+something is slightly less, that is part of it."""
 FLAT: Final = Wanted(at_least=0.75, at_most=1.33)
 """What "approximately similar" may be: Table 3 has 0.95 to 1.12 between the smallest and the largest population."""
 
@@ -217,11 +223,11 @@ def table_3_loss(evidence: Evidence) -> Outcome:
                         a: difference(loss(a, other, pattern, n), loss(a, "proactive", pattern, n))
                         for a in sets
                     },
-                    above=0.0,
+                    MORE,
                 )
         for scheme, says, wanted in (
-            ("proactive", "falls", Wanted(below=0.0)),
-            ("reactive", "rises", Wanted(above=0.0)),
+            ("proactive", "falls", LESS),
+            ("reactive", "rises", MORE),
         ):
             for fewer, more in steps:  # "gradually": with every step
                 judgement.says(
@@ -244,7 +250,13 @@ def table_3_loss(evidence: Evidence) -> Outcome:
     for n in sizes:
         for scheme in SCHEMES:
             if (scheme, n) == ("reactive", few):
-                continue  # the text says that it falls, Table 3 has 3.65 and 5.14: the paper contradicts itself
+                # The text says that it falls, Table 3 has 3.65 and 5.14: the paper contradicts itself.
+                judgement.says(
+                    f"no significant difference of {scheme} under NBR at {n} (percentage points)",
+                    {a: difference(loss(a, scheme, "NBR", n), loss(a, scheme, "RND", n)) for a in sets},
+                    NO_DIFFERENCE,
+                )
+                continue
             judgement.says(
                 f"{scheme} loses slightly less under NBR at {n} (percentage points)",
                 {a: difference(loss(a, scheme, "NBR", n), loss(a, scheme, "RND", n)) for a in sets},
@@ -290,7 +302,7 @@ def table_4_duplication(evidence: Evidence) -> Outcome:
             judgement.says(
                 f"reactive repeats some at {n}, {pattern}",
                 {a: interval([*repeated(a, "reactive", pattern, n).values()]) for a in sets},
-                above=0.0,
+                MORE,
             )
             judgement.says(
                 f"durable repeats more than reactive at {n}, {pattern} (percentage points)",
@@ -298,15 +310,18 @@ def table_4_duplication(evidence: Evidence) -> Outcome:
                     a: difference(repeated(a, "durable", pattern, n), repeated(a, "reactive", pattern, n))
                     for a in sets
                 },
-                above=0.0,
+                MORE,
             )
     # With 10 subscribers Table 4 has more under NBR, of both: the paper contradicts itself.
-    for n in sizes[1:]:
+    for n in sizes:
         for scheme in ("durable", "reactive"):
+            contradicts = n == sizes[0]
             judgement.says(
-                f"{scheme} repeats slightly less under NBR at {n} (percentage points)",
+                f"no significant difference of {scheme} under NBR at {n} (percentage points)"
+                if contradicts
+                else f"{scheme} repeats slightly less under NBR at {n} (percentage points)",
                 {a: difference(repeated(a, scheme, "NBR", n), repeated(a, scheme, "RND", n)) for a in sets},
-                SLIGHTLY_FEWER,
+                NO_DIFFERENCE if contradicts else SLIGHTLY_FEWER,
             )
     return fitted.outcome(
         judgement,

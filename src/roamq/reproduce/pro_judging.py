@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from roamq.models.paired import Estimate, interval
+from roamq.models.paired import Estimate, exactly, interval
 from roamq.report.exhibits import Cell as TableCell
 from roamq.report.exhibits import Table
 from roamq.reproduce import pro_prior
@@ -72,8 +72,14 @@ class Fitted:
         )
 
     def outcome(self, judgement: Judgement, ours: str, note: str = "", **exhibits: Any) -> Outcome:
-        """The verdict over the accepted sets. One set alone, which is what `--quick` runs, decides nothing: the claim
-        may hold with it and not with others, or the other way round."""
+        """The verdict over the accepted sets, beside the condition of section 5.1.3. One set alone, which is what
+        `--quick` runs, decides nothing: the claim may hold with it and not with others, or the other way round."""
+        judgement.says(
+            "brokers are busy for less than 75% of the time (5.1.3: processors; ours counts what a broker waits for)",
+            {name: exactly(self.busy_pct[name]) for name in self.names},
+            below=CPU_PCT,
+            is_condition=True,
+        )
         found = judgement.outcome(ours, "; ".join(filter(None, [deciding(judgement), note])), **exhibits)
         if not self.quick:
             return found
@@ -146,9 +152,11 @@ def deciding(judgement: Judgement) -> str:
     """
     told = []
     for sentence in judgement.sentences:
-        if sentence.calibrated:
+        if sentence.calibrated or sentence.is_condition:
             continue
-        judged = {name: sentence.judged(name) for name in sentence.measured if name in named_sets()}
+        judged = {
+            name: judgement.judged(sentence, name) for name in sentence.measured if name in named_sets()
+        }
         yes, no = ([n for n, holds in judged.items() if holds is which] for which in (Holds.YES, Holds.NO))
         if yes and no:
             found = separating([named_sets()[n] for n in yes], [named_sets()[n] for n in no])

@@ -27,6 +27,7 @@ class Observation:
     """Connected at this broker, on average over the run."""
     throughput: float
     """Messages per second that this broker delivered."""
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,9 @@ def observations(rows: Iterable[Mapping[str, Any]]) -> list[Observation]:
     """Rows of `schemas.METRICS`, paired by run and broker. A broker that served nobody has delivered nothing."""
     cells: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     params: dict[str, Mapping[str, str]] = {}
+    seeds: dict[str, int] = {}
     for row in rows:
-        params[row["run_id"]] = row["params"]
+        params[row["run_id"]], seeds[row["run_id"]] = row["params"], row.get("seed", 0)
         cells[row["run_id"], row["entity"]][row["metric"]] = row["value"]
     found = [
         Observation(
@@ -72,6 +74,7 @@ def observations(rows: Iterable[Mapping[str, Any]]) -> list[Observation]:
             broker=broker.upper(),
             subscribers=values.get("broker_subscribers", 0.0),
             throughput=values.get("broker_throughput", 0.0),
+            seed=seeds[run_id],
         )
         for (run_id, broker), values in cells.items()
     ]

@@ -99,7 +99,7 @@ def claim(
     beyond: Callable[[], Sequence[Job]] | None = None,
     quick: bool = True,
 ) -> Callable[[Check], Check]:
-    """Register a check. `quick=False`: too long for `--quick`, which then says `not run`."""
+    """Register a check. `quick=False`: too long for `--quick`, which leaves it undecided."""
     assert claim_id in _published, f"{claim_id} is not in published.py"
 
     def register(check: Check) -> Check:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from roamq.pipeline.session import SparkSession
 
 NO_CHECK = "no check is implemented yet"
-TOO_LONG = "takes too long for --quick"
+TOO_LONG = "takes too long for --quick, which leaves its runs out"
 FEWER = "quick runs are fewer and smaller"
 
 
@@ -196,7 +196,7 @@ def _check(claim: Claim, evidence: CampaignEvidence) -> Scored:
     if claim.check is None:
         return Scored(claim=claim, outcome=Outcome(verdict=Verdict.NOT_RUN, why=NO_CHECK))
     if evidence.quick and not claim.quick:
-        return Scored(claim=claim, outcome=Outcome(verdict=Verdict.NOT_RUN, why=TOO_LONG))
+        return Scored(claim=claim, outcome=Outcome(verdict=Verdict.UNDECIDED, why=TOO_LONG))
     began = time.perf_counter()
     try:
         outcome = claim.check(evidence)
