@@ -71,7 +71,12 @@ def a_link(**options: Any) -> tuple[Engine, Link, Sink]:
     engine, sink = Engine(), Sink()
     sink.engine = engine
     network = Network(
-        engine, Recorder(), last_hop=LastHopOptions(), service=None, last_hop_rng=random.Random(0)
+        engine,
+        Recorder(),
+        last_hop=LastHopOptions(),
+        service=None,
+        last_hop_rng=random.Random(0),
+        hops=lambda one, other: 1,
     )
     target: SimHost = sink  # type: ignore[assignment]
     return engine, Link(network, BrokerId("a"), target, LinkOptions(**options), random.Random(7)), sink

@@ -1,7 +1,7 @@
 """The model's columns in a table that has one line per scheme."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from roamq.report.numbers import NOTHING, with_interval
@@ -58,5 +58,5 @@ def model_data(model: "Mapping[str, SchemeCheck]") -> dict[str, Any]:
     }
 
 
-def _ends(estimate: Sequence[float] | None) -> list[float | None] | None:
+def _ends(estimate: Iterable[float] | None) -> list[float | None] | None:
     return None if estimate is None else [value if math.isfinite(value) else None for value in estimate]

@@ -11,7 +11,7 @@ from roamq.net.clients.passwords import hash_password
 from roamq.net.clients.verdicts import Verdicts
 from roamq.net.ops.local import local_network
 from roamq.net.outputs import Login
-from roamq.net.surroundings import Verdict
+from roamq.net.surroundings import LoginVerdict
 from tests.net.live import PlainClient, port_of, running, write_network
 
 LOGIN = Login(7, "ann", b"of ann", ClientId("phone"), "0:mqtt", "127.0.0.1:1")
@@ -21,9 +21,9 @@ class SlowDesk:
     """Says nothing until the test does."""
 
     def __init__(self) -> None:
-        self.asked: list[asyncio.Future[Verdict]] = []
+        self.asked: list[asyncio.Future[LoginVerdict]] = []
 
-    def check(self, login: Login) -> "asyncio.Future[Verdict]":
+    def check(self, login: Login) -> "asyncio.Future[LoginVerdict]":
         self.asked.append(asyncio.get_running_loop().create_future())
         return self.asked[-1]
 
@@ -34,7 +34,7 @@ async def turn() -> None:
 
 def test_a_verdict_by_the_users_of_before_is_asked_for_again() -> None:
     async def scenario() -> None:
-        desk, said = SlowDesk(), list[Verdict]()
+        desk, said = SlowDesk(), list[LoginVerdict]()
         verdicts = Verdicts(desk, lambda _, verdict: said.append(verdict))
         verdicts.ask(LOGIN)
         verdicts.users_changed()
@@ -56,7 +56,7 @@ def test_a_verdict_for_a_client_that_is_gone_is_nobodys() -> None:
     async def scenario() -> None:
         failures: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-        desk, said = SlowDesk(), list[Verdict]()
+        desk, said = SlowDesk(), list[LoginVerdict]()
         verdicts = Verdicts(desk, lambda _, verdict: said.append(verdict))
         for is_given, is_changed in ((False, False), (True, False), (True, True)):
             verdicts.ask(LOGIN)
@@ -86,7 +86,7 @@ def test_a_user_who_is_removed_in_this_moment_does_not_come_in(
             server = servers["b1"]
             check = server.logins.check
 
-            def checked(login: Login) -> "Verdict | asyncio.Future[Verdict]":
+            def checked(login: Login) -> "LoginVerdict | asyncio.Future[LoginVerdict]":
                 verdict = check(login)
                 monkeypatch.undo()
                 assert isinstance(verdict, asyncio.Future)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from roamq.core.messages import Carried, Message
+from roamq.core.messages import Content, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,7 @@ class Classed(Message):
     message: Message
 
     @property
-    def carried(self) -> tuple[Carried, ...]:
+    def carried(self) -> tuple[Content, ...]:
         return self.message.carried
 
     @property
