@@ -71,7 +71,7 @@ def grid(quick: bool) -> Grid:
     return QUICK if quick else FULL
 
 
-class Radio(NamedTuple):
+class RadioRuns(NamedTuple):
     """A radio, with what of Figure 3 is run on it."""
 
     channel: Channel | None
@@ -80,17 +80,17 @@ class Radio(NamedTuple):
     seeds: int
 
 
-def radios(quick: bool) -> dict[str, Radio]:
+def radios(quick: bool) -> dict[str, RadioRuns]:
     """What the paper's "IEEE 802.11" in a network whose delay follows the distance may be. Runs on a shared channel
     take several times as long to simulate: there are fewer of them, at the ends of the axes, and shorter ones."""
     one = grid(quick)
-    free = Radio(None, one.ks, one.ms, one.seeds)
+    free = RadioRuns(None, one.ks, one.ms, one.seeds)
     return (
         {"free": free}
         if quick
         else {
             "free": free,
-            "802.11": Radio(Channel(), one.ks[:: len(one.ks) - 1], one.ms[:: len(one.ms) - 1], 5),
+            "802.11": RadioRuns(Channel(), one.ks[:: len(one.ks) - 1], one.ms[:: len(one.ms) - 1], 5),
         }
     )
 
