@@ -1,11 +1,11 @@
 """Durable subscriptions: a context stays, active, at every broker the client has ever visited.
 
 Paper: [PRO] section 1: brokers propagate nothing between them, "at the expense of perpetually caching messages for
-inactive subscribers". The client brings its subscriptions to each broker it visits for the first time. Two consequences
-are kept here on purpose: a broker delivers events that the client has read elsewhere meanwhile (duplicates), and events
-published while the client was on its way to a broker that did not know it wait at the last broker until the client
-returns there. A bound (`buffer_bytes`) is that of the one store all subscriptions share, as a JMS broker has it; when
-the store is full, the oldest message makes room.
+inactive subscribers". The client brings its subscriptions to each broker it visits for the first time.
+Two consequences are kept here on purpose: a broker delivers events that the client has read elsewhere meanwhile
+(duplicates), and events published while the client was on its way to a broker that did not know it wait at the last
+broker until the client returns there. A bound (`buffer_bytes`) is that of the one store all subscriptions share, as a
+JMS broker has it; when the store is full, the oldest message makes room.
 """
 
 from typing import ClassVar

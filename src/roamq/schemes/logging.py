@@ -1,8 +1,9 @@
 """Logging: standard, but Broker 1 need not send the events that the new broker finds in its own log.
 
-Paper: [DIS] section 3.2.2. "All brokers maintain a log of recently received events." Assumes: as standard; events have
-ids that are unique in the whole system, as ours are. Departs: Broker 1 sends no list of ids when it has stored nothing,
-and Broker 2 none when it found nothing in its log; a list of ids counts as one message (docs/decisions/0032).
+Paper: [DIS] section 3.2.2. "All brokers maintain a log of recently received events."
+Assumes: as standard; events have ids that are unique in the whole system, as ours are.
+Departs: Broker 1 sends no list of ids when it has stored nothing, and Broker 2 none when it found nothing in its log; a
+list of ids counts as one message (docs/decisions/0032).
 """
 
 from collections import deque

@@ -1,10 +1,11 @@
 """Prefetching: standard, but steps 2 to 5 take place when the client disconnects, towards the predicted broker.
 
-Paper: [DIS] section 3.2.1; what a wrong prediction costs is in section 4.1. Assumes: as standard, and a prediction
-(schemes.prediction): of one broker or of a set. Departs: when the client comes to a broker that was not predicted,
-Broker 1 contacts the closest of the predicted brokers, for the new broker does not know them (docs/decisions/0031). A
-predicted broker replays at once only to a client whose ticket names the very context that was prefetched; otherwise it
-asks Broker 1 first, since a copy of an earlier visit may still be waiting to be discarded.
+Paper: [DIS] section 3.2.1; what a wrong prediction costs is in section 4.1.
+Assumes: as standard, and a prediction (schemes.prediction): of one broker or of a set.
+Departs: when the client comes to a broker that was not predicted, Broker 1 contacts the closest of the predicted
+brokers, for the new broker does not know them (docs/decisions/0031). A predicted broker replays at once only to a
+client whose ticket names the very context that was prefetched; otherwise it asks Broker 1 first, since a copy of an
+earlier visit may still be waiting to be discarded.
 """
 
 from dataclasses import dataclass, field, replace

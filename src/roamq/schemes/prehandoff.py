@@ -3,15 +3,15 @@
 Paper: [PRE] section 4, Fig. 3: algorithms A1 and A2 stand here in the order of the figure. A1 runs at ESi, where the
 client is, and its last branch at ESj, where the client appears; A2 runs at ESj. An event server is a broker. The tables
 MLT and BCT and the choice of servers are in `parts/locations.py`; RT is the router's. Other parts make the scheme
-exact: `preforwarding.py` (ESi's side), `virtual_consumers.py` and `replacing.py` (ESj's). Assumes: reliable FIFO links;
-clients report the cells they enter; `region` knows the areas. Departs: ESi fills a virtual consumer before it is ready,
-and the client shows how far it has read, or ESi says so when the connection ends, or when ESj asks
-(docs/decisions/0080, 0260); a client replaces a virtual consumer that has its subscriptions even if it is not filled
-yet (0081); ESi cancels servers that no longer lie ahead within the border too (0082). With `literal`, Fig. 3 runs as it
-is printed: three messages set a virtual consumer up, but nobody fills it or tells it what the client has read, so that
-events are lost and repeated. `literal` adds only two things to the figure: ESj tells ESi that the client is elsewhere,
-and a virtual consumer without subscriptions counts as none. Without a virtual consumer the handoff is the normal one,
-of the standard algorithm.
+exact: `preforwarding.py` (ESi's side), `virtual_consumers.py` and `replacing.py` (ESj's).
+Assumes: reliable FIFO links; clients report the cells they enter; `region` knows the areas.
+Departs: ESi fills a virtual consumer before it is ready, and the client shows how far it has read, or ESi says so when
+the connection ends, or when ESj asks (docs/decisions/0080, 0260); a client replaces a virtual consumer that has its
+subscriptions even if it is not filled yet (0081); ESi cancels servers that no longer lie ahead within the border too
+(0082). With `literal`, Fig. 3 runs as it is printed: three messages set a virtual consumer up, but nobody fills it or
+tells it what the client has read, so that events are lost and repeated. `literal` adds only two things to the figure:
+ESj tells ESi that the client is elsewhere, and a virtual consumer without subscriptions counts as none.
+Without a virtual consumer the handoff is the normal one, of the standard algorithm.
 """
 
 from typing import ClassVar

@@ -2,9 +2,9 @@
 
 The paper's `Register` is no message between brokers: it is the client's connection and its location, which are inputs
 of the broker. `Preforwarded`, `Prestored`, `Replaced` and `Handed` are ours (docs/decisions/0080), and so are `WasAway`
-(0083), `AskExpected` and `StillExpected` (0085), and `LastRead` (0260). Every message but `WasAway` names the
-connection that it is about (`epoch`) and the pre-handoff (`attempt`, counted by ESi), so that the receiver knows a
-message that comes too late.
+(0083), `AskExpected` and `StillExpected` (0085), and `LastRead` (0260).
+Every message but `WasAway` names the connection that it is about (`epoch`) and the pre-handoff (`attempt`, counted by
+ESi), so that the receiver knows a message that comes too late.
 """
 
 from collections.abc import Mapping

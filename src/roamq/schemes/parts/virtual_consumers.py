@@ -1,12 +1,12 @@
 """Virtual consumers at ESj, next to the area of the server that serves the client: kept, filled, ended.
 
-Paper: [PRE] section 4. Algorithm A2, in `prehandoff.py`, decides when a virtual consumer begins and ends. Ours: when it
-has subscribed, ESj says what it had seen by then, and ESi sends the events that the client has not consumed once ESi
-has seen as much (docs/decisions/0080). Until then the virtual consumer keeps new events in its local queue; from then
-on it holds every event that the client may still need, and only its read position is missing. When the client's
-connection ends, ESi sends the position as well, with the session as the client left it, and the virtual consumer is
-*settled*: it is what the client needs, if the client comes from that connection (0260). A virtual consumer of whose
-client ESi says nothing for long ends (0085).
+Paper: [PRE] section 4. Algorithm A2, in `prehandoff.py`, decides when a virtual consumer begins and ends.
+Ours: when it has subscribed, ESj says what it had seen by then, and ESi sends the events that the client has not
+consumed once ESi has seen as much (docs/decisions/0080). Until then the virtual consumer keeps new events in its local
+queue; from then on it holds every event that the client may still need, and only its read position is missing. When the
+client's connection ends, ESi sends the position as well, with the session as the client left it, and the virtual
+consumer is *settled*: it is what the client needs, if the client comes from that connection (0260). A virtual consumer
+of whose client ESi says nothing for long ends (0085).
 """
 
 from collections.abc import Callable, Iterable, Iterator
