@@ -77,7 +77,8 @@ def check_choices(choices: Choices, field: str = "scheme") -> None:
 
 
 def check_change(before: Choices, after: Choices, field: str = "scheme", *, of_options: bool = False) -> None:
-    """Refuse a change from the schemes `before` of a running network to those `after` that brokers cannot make.
+    """Refuse a change from the schemes `before` to those `after` that a running network cannot make, before anything is
+    changed.
 
     `of_options`: options of the schemes change, even if the schemes stay.
     """

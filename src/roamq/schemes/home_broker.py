@@ -1,12 +1,12 @@
-"""Home broker: the context never moves; the home broker forwards events to wherever the client is.
+"""Home broker: the context never moves; the home broker forwards events to the broker where the client is.
 
 Paper: [DIS] section 3.2.3. "Subscriptions remain on the home broker, which keeps receiving events through the
 regular multicast mechanism. The home broker then forwards these events to the client using unicast messages."
 Assumes: reliable FIFO links; a client is at home where it connected first, and says so (its ticket).
-Departs: the home broker keeps what it forwarded until the visited broker says that the client has consumed it, which
-it does when the client leaves and after every `report_every` events; so nothing is lost or repeated whatever the
-client does in between (docs/decisions/0034). A broker visited by a client without a ticket asks by way of the
-broker before.
+Departs: the home broker keeps a forwarded event until the visited broker says that the client has consumed it. The
+visited broker says so when the client leaves and after every `report_every` events; so no event is lost or repeated
+whatever the client does in between (docs/decisions/0034). A visited broker finds the home of a client without a ticket
+by way of the broker from which the client came.
 """
 
 from collections.abc import Iterable, Mapping
@@ -204,7 +204,7 @@ class HomeBroker(Scheme):
         newest = max(resident.epoch, resident.next[1]) if resident.next else resident.epoch
         if epoch < newest:
             return  # the client has been elsewhere since
-        # The context is that of the newest connection, wherever that is: the end of an older one does not end it.
+        # The context belongs to the newest connection, wherever that is: the end of an older one does not end it.
         resident.context.epoch = max(epoch, resident.context.epoch)
         if resident.at == self.me and broker != self.me:
             self.host.detach(resident.context.client, "taken over")
@@ -228,7 +228,7 @@ class HomeBroker(Scheme):
             self.contexts.serve(resident.context)
         else:
             self.contexts.serve(resident.context, ForwardingOutlet(self.router, broker, epoch))
-            # After what was forwarded just now: the client may acknowledge any of it at once.
+            # The welcome goes after the events forwarded just now: the client may acknowledge any of them at once.
             client, session = resident.context.client, resident.context.session
             self.mailbox.send(broker, Welcome(client=client, epoch=epoch, session=session))
 

@@ -28,7 +28,8 @@ class SchemeMailbox(Mailbox):
         self._shared = shared
 
     def send(self, to: BrokerId, message: Message) -> None:
-        """Send the message; it names the scheme, unless it is the hand-over's, which all schemes share."""
+        """Send a message. A scheme for one class wraps its own messages in `Classed`; those of the hand-over, which all
+        schemes share, say by themselves whom they concern."""
         if self.suffix and message.__class__ not in HAND_OVER_MESSAGES:
             message = Classed(scheme=self.label, message=message)
         self._shared.send(to, message)

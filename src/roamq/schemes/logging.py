@@ -143,7 +143,7 @@ class Logging(Scheme):
                 admit(arriving.context, logged, "stored")  # the multicast had brought the event here
             elif event_id in sent:
                 admit(arriving.context, sent.pop(event_id), how)
-        for event in sent.values():  # stored by Broker 1 after it had made its list
+        for event in sent.values():  # Broker 1 stored these after it had made its list
             admit(arriving.context, event, how)
 
 

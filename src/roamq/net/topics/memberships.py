@@ -133,7 +133,7 @@ class Memberships:
         """A client has left groups elsewhere. Events for its places, which were here, go to other members."""
         for filter in told.filters:
             if (ended := self._groups.note_ended_here(filter, told.client)) is not None:
-                # Brokers that have not heard of it hear it now, before anything that lets this broker refuse the events.
+                # Brokers that have not heard of it hear it before anything that lets this broker refuse the events.
                 self._others.tell_all(ended)
                 self._confirmations.linger(filter)
         for event in told.events:

@@ -1,10 +1,10 @@
-"""Retained messages: the last event of each topic that asked to be kept (section 3.3.1.3).
+"""Retained messages: the last event of each topic whose publisher asked to keep it (section 3.3.1.3).
 
-Every broker sees every event of a flooded network, so each keeps the same table. Two events for one topic that
-enter at different brokers are ordered by (time, origin, sequence), which all brokers see alike.
+Every broker sees every event of a flooded network, so each keeps the same table. Two events for one topic that enter at
+different brokers are ordered by (time, origin, sequence), which all brokers see alike.
 
-Topics are kept in a trie of their levels: a filter looks only where it can match. Looking may take long all the same
-(`#` matches everything), so a search can be interrupted and goes on later (`Search`).
+Topics are kept in a trie of their levels: a search looks only where its filter can match. A search may take long all
+the same (`#` matches everything), so it can be interrupted and goes on later (`Search`).
 """
 
 from collections import Counter, deque

@@ -71,7 +71,8 @@ class WhoHolds(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding(Message):
-    """The answer to `WhoHolds`: the broker to ask for the context, or the later connection that it went to."""
+    """The answer to `WhoHolds`: the broker to ask for the context (`at`), or the later connection to which it went
+    (`newer`)."""
 
     client: ClientId
     epoch: Epoch

@@ -67,7 +67,7 @@ class Recall(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSubscription(Message):
-    """Visited broker -> home broker: the client subscribes (or not, if not `wanted`) from where it is."""
+    """Visited broker -> home broker: the client, which is here, subscribes (or unsubscribes, if not `wanted`)."""
 
     carries: ClassVar[str] = "filter"
     client: ClientId

@@ -366,7 +366,7 @@ class HandOver(Part):
 
     def completed(self, context: Context) -> None:
         """The context is whole: answer the brokers that have claimed it meanwhile."""
-        # The earliest connection after this one comes first, and later ones are redirected to it; a claim older
+        # The earliest connection after this one gets the context, and later ones are redirected to it; a claim older
         # than the context is of a connection that the client gave up to come back here.
         for claim in sorted(self.whereabouts.waiting.pop(context, []), key=lambda claim: claim.epoch):
             is_due = self.whereabouts.is_held(context) and context.epoch < claim.epoch

@@ -33,7 +33,7 @@ class Edge:
 
 
 class NeighborGraph:
-    """One broker's edges, and what its neighbors say about theirs."""
+    """One broker's edges, and the edges that its neighbors say they have."""
 
     def __init__(
         self,

@@ -31,8 +31,8 @@ class Part:
     """Whether the contexts of this part belong to other brokers and have not gone there entirely."""
 
     pending: Sized = ("always",)
-    """What the part looks through at an event. While this is empty, the scheme does not call `on_event` of the part:
-    nearly all that a broker does is events."""
+    """The entries that the part looks through at an event. While there are none, the scheme does not call `on_event` of
+    the part: nearly all that a broker does is events."""
 
     def on_event(self, event: Event) -> None:
         """The broker's contexts have got an event that they want."""
@@ -100,7 +100,7 @@ class Parts:
         self._listeners: list[Part] = []
         """The parts that have an `on_event` of their own."""
         self.pending: list[Sized] = []
-        """What each of these parts looks through at an event; most of the time all are empty."""
+        """The entries that each of these parts looks through at an event; most of the time all are empty."""
         self.of_subscriptions: list[Part] = []
         """The parts that hear of clients' subscriptions."""
         for part in parts:
