@@ -1,4 +1,4 @@
-"""The one place that assembles a broker: overlay, contexts, mailbox and scheme around a host."""
+"""Assembles a broker: overlay, contexts, mailbox and scheme around a host. No other place does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class SchemeChoice:
 
 
 Choices = Mapping[str, SchemeChoice]
-"""Class of clients -> its scheme. The empty class is that of all others."""
+"""Class of clients -> its scheme. The empty class is that of all other clients."""
 
 
 def choices_of(
@@ -54,7 +54,7 @@ def choices_of(
     options: Mapping[str, Any] | SchemeOptions,
     classes: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType({}),
 ) -> Choices:
-    """The schemes of a network, with their options read; `classes`: class -> scheme and options."""
+    """The schemes of a network, with their options parsed; `classes`: class -> scheme and options."""
     named = {"": (scheme, options), **classes}
     return {
         client_class: SchemeChoice(
@@ -69,7 +69,7 @@ def choices_of(
 
 
 def check_choices(choices: Choices, field: str = "scheme") -> None:
-    """Refuse schemes that cannot be at one broker together, before anything is touched."""
+    """Refuse schemes that cannot be at one broker together, before anything is changed."""
     if len({choice.label for choice in choices.values()}) > 1:
         for client_class, choice in choices.items():
             at = f"classes.{client_class}.scheme" if client_class else field
@@ -77,9 +77,10 @@ def check_choices(choices: Choices, field: str = "scheme") -> None:
 
 
 def check_change(before: Choices, after: Choices, field: str = "scheme", *, of_options: bool = False) -> None:
-    """Refuse schemes of a running network that cannot be changed to these, before anything is touched.
+    """Refuse a change from the schemes `before` to those `after` that a running network cannot make, before anything is
+    changed.
 
-    `of_options`: their options change, if not the schemes.
+    `of_options`: options of the schemes change, even if the schemes stay.
     """
     check_choices(after, field)
     before_labels, after_labels = ({choice.label for choice in one.values()} for one in (before, after))
@@ -100,7 +101,7 @@ def build_router(
     first_number: int = 0,
 ) -> Router:
     """The router of one broker. `covering` and `advertisements` are options of the hierarchy; with `confirms`, as in
-    live networks, brokers say what they know of each other also where the papers' do not."""
+    live networks, brokers tell each other what they know also where the papers' brokers do not."""
     if overlay == "flooding":
         return Flooding(me, host, topology, first_number=first_number, confirms=confirms)
     if overlay == "hierarchy":
@@ -129,7 +130,7 @@ def build_scheme(
     region: Region | None = None,
     late_after_s: Seconds | None = None,
 ) -> Scheme:
-    """A scheme with the contexts and the mailbox that it shares with its broker."""
+    """A scheme, with the contexts and the mailbox that it shares with its broker."""
     contexts = Contexts(
         me,
         host,
@@ -172,10 +173,10 @@ def build_broker(
 ) -> Broker:
     """A broker of the network `topology` in the world `host`, with a scheme chosen by name.
 
-    What it counts - events, markers - it counts on from `first_number`: a life that remembers no other must not use
-    its numbers again. Such a life does not know what its neighbours want (`Broker.doubt`). A hand-over does not wait
-    longer than `late_after_s` for a broker that is out of reach, if the scheme knows how to go on without.
-    `classes`: the classes of clients that have another scheme than the rest, or other options.
+    The broker counts events and markers on from `first_number`: a life that remembers no other must not use its numbers
+    again, and does not know what its neighbours want (`Broker.doubt`). A hand-over does not wait longer than
+    `late_after_s` seconds for a broker that is out of reach, if the scheme can go on without it. `classes`: the classes
+    of clients that have another scheme than the rest, or other options.
     """
     entry = scheme_named(scheme)
     parsed = options if isinstance(options, SchemeOptions) else entry.options_type.parse(options or {})
@@ -210,13 +211,13 @@ def build_broker(
 
 
 def change_schemes(broker: Broker, choices: Choices) -> None:
-    """The broker has these schemes from now on: its contexts are taken to them, without loss, as they settle."""
+    """Give the broker these schemes: its contexts go to them without loss, as they settle."""
     check_choices(choices)
     several_schemes(broker).set_schemes(choices)
 
 
 def several_schemes(broker: Broker) -> ByClass:
-    """The schemes of a broker; one that had a single scheme so far can have others beside it from now on."""
+    """The schemes of a broker; a broker that had a single scheme so far can have others beside it from now on."""
     if isinstance(broker.scheme, ByClass):
         return broker.scheme
     first = broker.scheme
@@ -231,7 +232,7 @@ def several_schemes(broker: Broker) -> ByClass:
 def _beside(
     setup: Setup, label: str, mailbox: Mailbox, handover: HandOver, options: SchemeOptions | None
 ) -> Scheme:
-    """A scheme beside others, with the options that it has by default: its configuration may come later."""
+    """A scheme beside others, by default with the default options: its configuration may come later."""
     entry = scheme_named(label.partition("/")[0])
     options = options or entry.options_type()
     check_beside_others("scheme", entry.name, options)
@@ -241,7 +242,8 @@ def _beside(
 
 
 def _learn(broker: Broker, message: Message) -> bool:
-    """A neighbour has a scheme that this broker does not have yet."""
+    """Make the scheme whose message a neighbour sent, if this broker does not have it yet. Returns whether a scheme has
+    it."""
     if not isinstance(message, Classed) and speaker_of(message.__class__) is None:
         return False
     schemes = several_schemes(broker)

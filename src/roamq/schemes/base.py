@@ -1,7 +1,7 @@
-"""What all mobility schemes have in common: how they are set up, and what each input means where nobody moves.
+"""The base of all mobility schemes: how a scheme is set up, and what each input means where no client moves.
 
-A scheme decides at which brokers a client's context lives, in which mode, and when it moves. The mechanics are the
-broker's (`broker/contexts.py`); what several schemes do alike is in `parts`, and a scheme is composed of those.
+A scheme decides at which brokers a client's context lives, in which mode, and when it moves. The broker has the
+mechanics (`broker/contexts.py`); `parts` has what several schemes do alike, and a scheme is composed of parts.
 """
 
 from abc import ABC, abstractmethod
@@ -33,11 +33,13 @@ class SchemeOptions:
     """Parameters that every scheme has; a scheme with more of them derives its own class."""
 
     buffer_bytes: int | None = None
-    """Bound of the broker's store of events, one copy each; None for no bound."""
+    """Bound of the broker's store of events, in bytes, each event counted once; None for no bound."""
     queue_bytes: int | None = None
-    """Bound of what is stored for one client, however many share a copy ([PRO] Table 1); None for no bound."""
+    """Bound of the events stored for one client, in bytes, however many clients share a copy ([PRO] Table 1); None for
+    no bound."""
     timeout_s: Seconds | None = None
-    """[PRO] Timeout(S): a context whose client stays away longer is given up; None to wait for ever."""
+    """[PRO] Timeout(S): seconds after which the broker gives up the context of an absent client; None to wait for
+    ever."""
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> "SchemeOptions":
@@ -50,7 +52,7 @@ class SchemeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a scheme works with at one broker."""
+    """The things with which a scheme works at one broker."""
 
     contexts: Contexts
     mailbox: Mailbox
@@ -66,35 +68,37 @@ class Setup:
 
 
 class Scheme(ABC):
-    """Base of all schemes: one instance per broker. Each input has the meaning that holds where nobody moves."""
+    """Base of all schemes: one instance per broker. Each input has the meaning that holds where no client moves."""
 
     name: ClassVar[str]
     options_type: ClassVar[type[SchemeOptions]] = SchemeOptions
     guarantees: ClassVar[frozenset[str]] = frozenset({"loss", "duplication", "order", "leak"})
-    """What holds with sufficient buffers and without lost stores; the simulator's checkers enforce these."""
+    """The guarantees that hold with sufficient buffers and without lost stores; the simulator's checkers enforce
+    these."""
     carries_subscriptions: ClassVar[bool] = False
     """Whether clients are to bring their subscriptions along ([DIS] section 3.2.4)."""
     counts_acknowledgements: ClassVar[bool] = False
-    """Whether the scheme must hear of every event that a client consumed, also of those that need no answer."""
+    """Whether the scheme must hear of every event that a client consumed, even of events that need no
+    acknowledgement."""
     means_places: ClassVar[bool] = False
     """Whether subscriptions to `location = 'HERE'` mean the area of the broker that serves the client."""
 
     lets_brokers_depart: ClassVar[bool] = False
-    """Whether brokers may leave the network: nothing of a client stays at a broker that was drained, and nobody waits
-    for one that departed."""
+    """Whether brokers may leave the network: a drained broker keeps nothing of any client, and no broker waits for one
+    that departed."""
 
     messages: ClassVar[tuple[type[Message], ...]] = ()
-    """What its brokers say to each other beside the messages of the hand-over. No other scheme says the same."""
+    """The messages between brokers of this scheme alone, beside those of the hand-over."""
     stands_beside_others: ClassVar[bool] = False
-    """Whether a broker may have this scheme for some clients and others for others, and take contexts from one to the
-    other: it hands over by `HandOver`, and answers what `Beside` asks."""
+    """Whether a broker may have this scheme for some clients and others for other clients, and take contexts from one
+    to the other: such a scheme hands over by `HandOver`, and answers what `Beside` asks."""
 
     label: str = ""
-    """What it is called among the schemes of its broker, where there are several."""
+    """The scheme's name among the schemes of its broker, where there are several."""
     own: OwnSteps | None = None
-    """The steps of the hand-over that it does its own way."""
+    """The steps of the hand-over that the scheme does its own way."""
     may_be_late: bool = False
-    """Whether its contexts may go to another broker before all their events have come."""
+    """Whether the scheme's contexts may go to another broker before all their events have come."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -109,7 +113,7 @@ class Scheme(ABC):
         self._pending = self.parts.pending
 
     def add(self, part: P) -> P:
-        """The scheme is composed of this part as well."""
+        """Compose the scheme of this part as well."""
         self.parts.add(part)
         return part
 
@@ -121,8 +125,8 @@ class Scheme(ABC):
         care: Care | None = None,
         may_be_late: bool = False,
     ) -> HandOver:
-        """The scheme hands contexts over in the standard steps, some of them its own way. Events of a context
-        `may_be_late`: it goes without them, and they follow."""
+        """Compose the scheme of the standard hand-over, with the steps `own` done its own way. With `may_be_late`, a
+        context may go to another broker without its late events, and they follow."""
         self.own = own
         self.may_be_late = may_be_late
         handover = setup.handover or HandOver(
@@ -139,7 +143,7 @@ class Scheme(ABC):
 
     @classmethod
     def guaranteed(cls, options: SchemeOptions) -> frozenset[str]:
-        """What holds with these options."""
+        """The guarantees that hold with these options."""
         return cls.guarantees
 
     # --- the client comes and goes ------------------------------------------------------------------------
@@ -152,13 +156,14 @@ class Scheme(ABC):
         carried: tuple[Filter, ...] = (),
         ticket: Ticket | None = None,
     ) -> None:
-        """The client is here; it was at `old_broker`.
+        """The client has connected here; its last broker was `old_broker`.
 
-        `carried` are subscriptions that it keeps on the device, `ticket` is what it shows of its last connection.
+        `carried` are subscriptions that the client keeps on the device, `ticket` is what it shows of its last
+        connection.
         """
 
     def on_disconnect(self, client: ClientId, reason: str) -> None:
-        """The client is gone from here, with or without a word."""
+        """The client has disconnected, with or without a word."""
         context = self.contexts.get(client)
         if context is not None and context.mode is Mode.SERVING:
             self.contexts.pause(context)
@@ -170,13 +175,13 @@ class Scheme(ABC):
             self.contexts.close(context)
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
-        """All that the client had up to the connection `epoch` is over, as another broker says: nobody will ask for
-        what is left of it here, beside the table."""
+        """Another broker says that all that the client had up to the connection `epoch` is over: forget what is left of
+        it here outside the table, since nobody will ask for it."""
         self.parts.on_ended(client, epoch)
         self.ended(client, epoch)
 
     def ended(self, client: ClientId, epoch: Epoch) -> None:  # noqa: B027 - few keep contexts themselves
-        """The same, for what the scheme itself keeps."""
+        """The same as `on_ended`, for what the scheme itself keeps."""
 
     def on_location(self, client: ClientId, cell: str) -> None:  # noqa: B027 - most schemes do not care
         """The connected client crossed into `cell`."""
@@ -194,12 +199,12 @@ class Scheme(ABC):
         self.contexts.remove_filter(context, filter)
 
     def on_taken_back(self, client: ClientId, events: Iterable[Event]) -> None:  # noqa: B027 - few keep two stores
-        """Events were taken out of the client's context here: it is not to get them, at any broker."""
+        """Events were taken out of the client's context here: the client must not get them, at any broker."""
 
     # --- events -------------------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """An event reached this broker, for the first time."""
+        """An event has reached this broker for the first time."""
         self.contexts.on_event(event)
         if any(self._pending):
             self.parts.on_event(event)
@@ -215,11 +220,11 @@ class Scheme(ABC):
     # --- brokers ------------------------------------------------------------------------------------------
 
     def on_joined(self, broker: BrokerId) -> None:
-        """A broker has joined; the router knows."""
+        """A broker has joined, and the router knows."""
         self.parts.on_joined(broker)
 
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
-        """A broker is gone for good; the router knows."""
+        """A broker is gone for good, and the router knows."""
         self.parts.on_departed(broker, departure)
 
     # --- time ---------------------------------------------------------------------------------------------
@@ -232,7 +237,7 @@ class Scheme(ABC):
             self.on_timeout(context)
 
     def ring(self, key: TimerKey) -> bool:
-        """A timer has run out. True: it was the scheme's own, not a part's."""
+        """A timer has run out. Returns whether it is the scheme's own timer, not a part's."""
         return False
 
     def on_timeout(self, context: Context) -> None:
@@ -241,7 +246,7 @@ class Scheme(ABC):
         self.contexts.close(context)
 
     def on_restart(self) -> None:
-        """The broker came back with its store: nobody is connected, contexts go on buffering."""
+        """The broker came back with its store: no client is connected, and contexts go on storing."""
         for context in list(self.contexts.values()):
             if context.mode is Mode.SERVING:
                 self.fell(context)
@@ -249,24 +254,24 @@ class Scheme(ABC):
         self.resumed()
 
     def fell(self, context: Context) -> None:
-        """The broker fell while the client was connected."""
+        """The broker crashed while the client of this context was connected."""
         self.contexts.pause(context)
 
     def resumed(self) -> None:  # noqa: B027 - few have timers
-        """The broker came back, and the scheme's own timers are gone."""
+        """The broker came back, without the scheme's own timers: set them again."""
 
     # --- what the checkers ask ----------------------------------------------------------------------------
 
     def held(self) -> list[Context]:
-        """Every context this broker keeps anything for, on the table or on its way out."""
+        """All contexts at this broker, on the table or on their way out."""
         return [*self.contexts.values(), *self.parts.held(), *self.held_itself()]
 
     def held_itself(self) -> list[Context]:
-        """Those that neither the table nor a part holds."""
+        """The contexts that neither the table nor a part holds."""
         return self.gives_away()
 
     def gives_away(self) -> list[Context]:
-        """Of those, the ones that belong to another broker already."""
+        """Those of the contexts of `held_itself` that belong to another broker already."""
         return []
 
     def on_the_way(self) -> list[Context]:
@@ -274,15 +279,15 @@ class Scheme(ABC):
         return [*self.parts.on_the_way(), *self.gives_away()]
 
     def may_keep(self, context: Context) -> bool:
-        """Is it by design that this context is here while its client is settled elsewhere?"""
+        """Is it by design that this context is here while another broker serves its client?"""
         return context.mode is Mode.PASSIVE
 
     # --- what operators ask -------------------------------------------------------------------------------
 
     def copies_at(self, context: Context) -> tuple[BrokerId, ...]:
-        """Brokers that keep a copy of the context on this broker's account."""
+        """The brokers that keep a copy of the context because this broker asked them to."""
         return tuple(dict.fromkeys(at for part in self.parts for at in part.copies_at(context)))
 
     def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
-        """Where the scheme expects the client next, the likeliest first."""
+        """The brokers at which the scheme expects the client next, the likeliest first."""
         return tuple(dict.fromkeys(at for part in self.parts for at in part.expected_at(client)))

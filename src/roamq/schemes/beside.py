@@ -1,4 +1,4 @@
-"""What a broker asks of a scheme that stands beside others (`by_class.py`)."""
+"""The questions and orders of a broker to a scheme that stands beside others (`by_class.py`)."""
 
 from typing import TYPE_CHECKING
 
@@ -11,43 +11,46 @@ if TYPE_CHECKING:
 
 
 class Beside:
-    """Base: a scheme that keeps nothing beside the contexts of its clients, at this broker or another."""
+    """Base: the answers of a scheme that keeps nothing beside the contexts of its clients, at this broker or
+    another."""
 
     def __init__(self, scheme: "Scheme") -> None:
         self.scheme = scheme
 
     def set_options(self, options: "SchemeOptions") -> None:
-        """Other options hold from now on."""
+        """Take other options, which hold from now on."""
         self.scheme.options = options
 
     def set_wanted(self, is_wanted: bool) -> None:
-        """Some class of clients has this scheme from now on, or none."""
+        """Learn whether some class of clients has this scheme from now on."""
 
     def insists(self, client: ClientId, old_broker: BrokerId | None) -> bool:
-        """Would the client's context be missed here if another scheme were told that the client has connected?"""
+        """Would this scheme alone find the client's context, so that it must be the one to hear that the client has
+        connected?"""
         return False
 
     def expects(self, client: ClientId, ticket: Ticket | None) -> bool:
-        """Does anything wait here for the client, whom another broker serves?"""
+        """Does this scheme keep anything here for the client, whom another broker serves?"""
         return False
 
     def let_go(self, client: ClientId) -> None:
-        """The client has connected here under another scheme: forget what waited for it, if it can be spared."""
+        """The client has connected here under another scheme: forget what this scheme kept for it, if it can be
+        spared."""
 
     def knows_of(self, context: Context | None, claim: Claim) -> Epoch | None:
-        """The connection whose context is claimed, if it went from here in a way that only this scheme knows."""
+        """The epoch of the claimed context, if the context went from here in a way that only this scheme knows."""
         return None
 
     def puts_together(self, client: ClientId, transfer: Epoch) -> bool:
-        """Whether it has a part of the events that a transfer lacks."""
+        """Whether this scheme has some of the events that the messages of a transfer leave out."""
         return False
 
     def can_withdraw(self, context: Context) -> bool:
-        """Whether `withdraw` would leave nothing behind that another broker may still act on. The context is whole."""
+        """Whether `withdraw` leaves nothing behind on which another broker may still act. The context is whole."""
         return True
 
     def withdraw(self, context: Context) -> None:
-        """The context, which is whole, is under another scheme from now on: all that this one had beside it ends."""
+        """The context, which is whole, is under another scheme from now on: end all that this scheme had beside it."""
 
     def adopt(self, context: Context) -> None:
-        """The context, which is whole, is under this scheme from now on."""
+        """The context, which is whole, is under this scheme from now on: begin what this scheme has beside it."""

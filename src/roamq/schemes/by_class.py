@@ -1,14 +1,14 @@
 """Several schemes at one broker: one for each class of clients, and those that clients are being taken away from.
 
-The schemes share the broker's contexts and **one hand-over**: a claim to a context is the same message whatever the
-client is under, at either broker, so a context goes from a broker that has it under one scheme to one that wants it
-under another in the six steps of every handoff. What a scheme has beside the contexts - copies, virtual consumers,
-prefetched contexts, a log, a neighbor graph - is its own, and so are its messages: they go to the scheme of the same
-name and class at the other broker, which is made there if it does not exist yet (docs/decisions/0165).
+The schemes share the broker's contexts and **one hand-over**: a claim to a context is the same message whatever scheme
+the client is under, at either broker. So a context goes from a broker that has it under one scheme to a broker that
+wants it under another in the six steps of every handoff. What a scheme has beside the contexts - copies, virtual
+consumers, prefetched contexts, a log, a neighbor graph - is its own, and so are its messages: they go to the scheme of
+the same name and class at the other broker, which makes that scheme if it does not have it yet (docs/decisions/0165).
 
-A context says which scheme it is `under`. It changes only while it is whole and current: the scheme before withdraws
-what it has beside the context, the next one begins from there; epoch, stored events and position stay. So a context
-that is on its way, or that has active copies elsewhere while its client is away, changes when it has settled.
+A context says which scheme it is `under`. It changes its scheme only while it is whole and current: the scheme before
+withdraws what it has beside the context, and the next one begins from there; epoch, stored events and position stay. So
+a context that is on its way, or that has active copies elsewhere while its client is away, changes when it has settled.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ from roamq.schemes.steps_by_class import StepsByClass
 SETTLE_TIMER: Final[TimerKey] = ("settle",)
 """The timer for the next contexts that are to be taken to another scheme."""
 SETTLED_AT_ONCE: Final = 200
-"""So many of them at a time, where others wait while this broker works."""
+"""The number of contexts that the broker takes to another scheme at a time, if other clients wait while it works."""
 
 
 class Chosen(Protocol):
@@ -48,7 +48,7 @@ class Chosen(Protocol):
 
 
 class ByClass:
-    """The schemes of one broker, driven by the inputs of one."""
+    """The schemes of one broker, behind the interface of a single one."""
 
     counts_acknowledgements: ClassVar[bool] = False
 
@@ -59,8 +59,8 @@ class ByClass:
         make: Callable[[str, Mailbox, HandOver, SchemeOptions | None], Scheme],
         speaker: Callable[[type[Message]], str | None],
     ) -> None:
-        """`first` was the broker's only scheme; `make` makes another by its label, and `speaker` tells whose messages
-        are of a type."""
+        """`first` was the broker's only scheme; `make` makes another by its label, and `speaker` names the scheme that
+        has a type of message."""
         self.contexts: Contexts = first.contexts
         self.mailbox = first.mailbox
         self.handover = handover
@@ -74,7 +74,7 @@ class ByClass:
         self.labels: dict[str, str] = {"": first.name}
         """Class of clients -> the label of its scheme; the empty class is that of all others."""
         self._unsettled: deque[ClientId] = deque()
-        """Clients whose contexts may be under another scheme than they should be, to be looked at."""
+        """Clients whose contexts may be under another scheme than they should be: the broker has to look at them."""
         self._shared: dict[type[Message], Handler] = handlers_of(handover)
         self._handlers = {first.name: first.mailbox.handlers()}
         for message_type in (*self._shared, *self._handlers[first.name], Classed):
@@ -102,22 +102,22 @@ class ByClass:
         return found
 
     def make_again(self, labels: Iterable[str], options: Mapping[str, SchemeOptions]) -> None:
-        """The schemes that there were, for state that is read back; nothing is done with it."""
+        """Make the schemes of these labels, for state that is read back; do nothing with them."""
         for label in labels:
             self.scheme(label, options.get(label))
         self.contexts.timeouts = {label: one.timeout_s for label, one in options.items()}
 
     def knows(self, message: Message) -> bool:
-        """Make room for the scheme whose message this is."""
+        """Make the scheme that has this message, if any has it. Returns whether one has."""
         label = self._speaker(message.__class__)
         if label is not None:
             self.scheme(label)
         return label is not None
 
     def set_schemes(self, chosen: Mapping[str, Chosen]) -> None:
-        """These are the schemes from now on, by class of clients; the empty class is that of all others.
+        """Take these schemes, by class of clients; the empty class is that of all others.
 
-        Contexts that are whole are taken to them now, others when they have settled.
+        Contexts that are whole go to their new scheme now, others when they have settled.
         """
         self.labels = {client_class: one.label for client_class, one in chosen.items()}
         for one in chosen.values():
@@ -128,7 +128,7 @@ class ByClass:
         self._settle_some()
 
     def gather_parts(self) -> None:
-        """Know the parts of all schemes; after state was read back as well."""
+        """Gather the parts of all schemes; to be called after state was read back as well."""
         self.parts = Parts(dict.fromkeys(part for scheme in self.schemes.values() for part in scheme.parts))
         self.handover.late.is_used = all(scheme.may_be_late for scheme in self.schemes.values())
         wanted = set(self.labels.values())
@@ -159,7 +159,7 @@ class ByClass:
 
     @contextmanager
     def at_work(self, label: str) -> Any:
-        """New contexts are under this scheme."""
+        """Put new contexts under this scheme while the block runs."""
         before, self.contexts.under = self.contexts.under, label
         try:
             yield
@@ -167,7 +167,7 @@ class ByClass:
             self.contexts.under = before
 
     def settle(self, context: Context) -> None:
-        """Take the context to the scheme that its client should be under, if nothing of it is on its way."""
+        """Take the context to the scheme that its client should be under, if no part of the context is on its way."""
         if self.may_change(context):
             label = self.change(context)
             with self.at_work(label):
@@ -177,7 +177,7 @@ class ByClass:
         if context.under == self.wanted(context.client) or not self.contexts.is_current(context):
             return False
         if context.late is not None:
-            return False  # it goes on when the client connects next
+            return False  # the context changes when the client connects next
         return context not in self.handover.whereabouts.incomplete and self.of(context).beside.can_withdraw(
             context
         )
@@ -219,7 +219,7 @@ class ByClass:
             handler(sender, message)
 
     def _concerned(self, message: Any) -> str:
-        """The scheme that a message of the hand-over concerns: that of the context it is about."""
+        """The label of the scheme that a message of the hand-over concerns: that of the context it is about."""
         account = self.handover.whereabouts
         if isinstance(message, ContextRequest):
             context = account.claimed_by(message)
@@ -240,8 +240,8 @@ class ByClass:
         carried: tuple[Filter, ...] = (),
         ticket: Ticket | None = None,
     ) -> None:
-        """The scheme that the client's context is under here, or that something waits here for the client under,
-        lets it in; when the context is whole, it goes to the scheme that the client should be under."""
+        """Tell one scheme that the client has connected: that of its context here, or one that keeps something for the
+        client. When the context is whole, take it to the scheme that the client should be under."""
         account = self.handover.whereabouts
         last = account.last_broker(client, old_broker)
         context = self.contexts.get(client)

@@ -1,11 +1,11 @@
 """Durable subscriptions: a context stays, active, at every broker the client has ever visited.
 
-Paper: [PRO] section 1: nothing is propagated between brokers, "at the expense of perpetually caching messages for
+Paper: [PRO] section 1: brokers propagate nothing between them, "at the expense of perpetually caching messages for
 inactive subscribers". The client brings its subscriptions to each broker it visits for the first time.
-What follows from it, and is kept here on purpose: a broker delivers what the client has read elsewhere meanwhile
-(duplicates), and what was published on the way to a broker that did not know the client waits at the last one
-until the client returns there. A bound (`buffer_bytes`) is that of the one store all subscriptions share, as a JMS
-broker has it; when it is full, the oldest message makes room.
+Two consequences are kept here on purpose: a broker delivers events that the client has read elsewhere meanwhile
+(duplicates), and events published while the client was on its way to a broker that did not know it wait at the last
+broker until the client returns there. A bound (`buffer_bytes`) is that of the one store all subscriptions share, as a
+JMS broker has it; when the store is full, the oldest message makes room.
 """
 
 from typing import ClassVar
@@ -19,7 +19,7 @@ from roamq.schemes.base import Scheme
 
 
 class Durable(Scheme):
-    """One broker with durable subscriptions; it knows nothing of the others."""
+    """One broker with durable subscriptions; it knows nothing of the other brokers."""
 
     name = "durable"
     guarantees: ClassVar[frozenset[str]] = frozenset()
@@ -46,7 +46,7 @@ class Durable(Scheme):
         super().on_event(event)
 
     def make_room(self, wanted_bytes: int) -> None:
-        """Give up the oldest messages, for everybody, but not what is on its way to a connected client."""
+        """Give up the oldest messages, for all clients, except those on their way to a connected client."""
         buffer = self.contexts.buffer
         target = buffer.bytes - wanted_bytes
         for event_id in list(buffer.oldest_first()):
@@ -61,5 +61,5 @@ class Durable(Scheme):
             )
 
     def may_keep(self, context: Context) -> bool:
-        """Nobody tells a broker that the client is elsewhere."""
+        """True: no broker tells another that the client is elsewhere."""
         return True

@@ -1,12 +1,12 @@
-"""Home broker: the context never moves; the home broker forwards events to wherever the client is.
+"""Home broker: the context never moves; the home broker forwards events to the broker where the client is.
 
 Paper: [DIS] section 3.2.3. "Subscriptions remain on the home broker, which keeps receiving events through the
 regular multicast mechanism. The home broker then forwards these events to the client using unicast messages."
 Assumes: reliable FIFO links; a client is at home where it connected first, and says so (its ticket).
-Departs: the home broker keeps what it forwarded until the visited broker says that the client has consumed it, which
-it does when the client leaves and after every `report_every` events; so nothing is lost or repeated whatever the
-client does in between (docs/decisions/0034). A broker visited by a client without a ticket asks by way of the
-broker before.
+Departs: the home broker keeps a forwarded event until the visited broker says that the client has consumed it. The
+visited broker says so when the client leaves and after every `report_every` events; so no event is lost or repeated
+whatever the client does in between (docs/decisions/0034). A visited broker finds the home of a client without a ticket
+by way of the broker from which the client came.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ class HomeBrokerOptions(SchemeOptions):
     """Parameters of the home broker."""
 
     report_every: int = 100
-    """After how many consumed events a visited broker tells the home broker, which then forgets them."""
+    """The number of consumed events after which a visited broker tells the home broker, which then forgets them."""
 
     def __post_init__(self) -> None:
         if self.report_every < 1:
@@ -48,31 +48,32 @@ class HomeBrokerOptions(SchemeOptions):
 
 @dataclass(slots=True)
 class Resident:
-    """At the home broker: a client, and where it is."""
+    """At the home broker: a client, and its whereabouts."""
 
     context: Context
     at: BrokerId | None
-    """Where its events go now; None while it is disconnected."""
+    """The broker to which the client's events go now; None while the client is disconnected."""
     epoch: Epoch
-    """Of its connection there."""
+    """The epoch of the client's connection there."""
     next: tuple[BrokerId, Epoch] | None = None
-    """Where it is since, while the broker it left has not yet said how far it read."""
+    """The broker where the client is since, while the broker that it left has not yet said how far it read."""
     changed: dict[Filter, Epoch] = field(default_factory=dict)
-    """From which connection a subscription was changed last: an older change that comes late is void."""
+    """Filter -> the connection that changed the subscription last: an older change that comes late is void."""
 
 
 @dataclass(slots=True)
 class Visit:
-    """At a visited broker."""
+    """At a visited broker: the context of a client, and its home broker."""
 
     context: Context
     home: BrokerId
     unreported: int = 0
     taken_back: list[EventId] = field(default_factory=list)
-    """What was taken out of the context here: home is not to forward it again."""
+    """Events that were taken out of the context here: the home broker must not forward them again."""
 
     def brought(self) -> tuple[Event, ...]:
-        """Events that the client was given here alone, as retained messages are, and has not consumed."""
+        """Events that only this broker gave the client, such as retained messages, and that the client has not
+        consumed."""
         context = self.context
         consumed = set(context.acknowledged_ahead())
         stored = (held.event for held in context.stored if held.how != FORWARDED)
@@ -80,7 +81,7 @@ class Visit:
 
 
 class ForwardingOutlet:
-    """Where the events of a resident go that visits another broker.
+    """Forwards the events of a resident to the broker that it visits.
 
     "Note that there is unicast traffic even when the client is connected."
     """
@@ -95,7 +96,7 @@ class ForwardingOutlet:
 
 
 class HomeBroker(Scheme):
-    """One broker's part: home to some clients, visited by others."""
+    """One broker's part: it is home to some clients, and others visit it."""
 
     name = "home-broker"
     options_type = HomeBrokerOptions
@@ -108,7 +109,7 @@ class HomeBroker(Scheme):
         self.residents: dict[ClientId, Resident] = {}
         self.visits: dict[ClientId, Visit] = {}
         self.way_home: dict[ClientId, BrokerId] = {}
-        """For clients that show no ticket: the broker they came from when they were first here."""
+        """Client that shows no ticket -> the broker that it came from when it was first here."""
         self.mailbox.handle(Visiting, self.on_visiting)
         self.mailbox.handle(Welcome, self.on_welcome)
         self.mailbox.handle(Forward, self.on_forward)
@@ -164,7 +165,7 @@ class HomeBroker(Scheme):
                 self.nowhere(resident)
 
     def end_visit(self, client: ClientId) -> None:
-        """Tell home how far the client read; what it did not read is there."""
+        """Tell the home broker how far the client read; the events that it did not read are there."""
         visit = self.visits.pop(client)
         context = visit.context
         report = Consumed(
@@ -191,18 +192,19 @@ class HomeBroker(Scheme):
     def on_visiting(self, sender: BrokerId, message: Visiting) -> None:
         resident = self.at_home(message)
         if resident is None and message.client not in self.way_home:
-            # It was at home here, and left for good on another connection: it is at home here again.
+            # The client was at home here, and left for good on another connection: it is at home here again.
             context = self.contexts.open(message.client, message.epoch, Mode.ACTIVE)
             resident = self.residents[message.client] = Resident(context, None, message.epoch)
         if resident is not None:
             self.located(resident, message.visited, message.epoch)
 
     def located(self, resident: Resident, broker: BrokerId, epoch: Epoch) -> None:
-        """The client is at `broker`: forward there, once the broker it left has said how far it read."""
+        """The client is at `broker`: forward its events there, once the broker that it left has said how far it
+        read."""
         newest = max(resident.epoch, resident.next[1]) if resident.next else resident.epoch
         if epoch < newest:
-            return  # it has been elsewhere since
-        # The context is that of the newest connection, wherever that is: the end of an older one does not end it.
+            return  # the client has been elsewhere since
+        # The context belongs to the newest connection, wherever that is: the end of an older one does not end it.
         resident.context.epoch = max(epoch, resident.context.epoch)
         if resident.at == self.me and broker != self.me:
             self.host.detach(resident.context.client, "taken over")
@@ -213,10 +215,10 @@ class HomeBroker(Scheme):
         if resident.next is None:
             self.mailbox.send(resident.at, Recall(client=resident.context.client, epoch=resident.epoch))
         resident.next = (broker, epoch)
-        resident.context.window = 0  # nothing more goes to the broker it left
+        resident.context.window = 0  # nothing more goes to the broker that the client left
 
     def stay(self, resident: Resident) -> None:
-        """The client has left the broker that it was about to be served at: all is as it was before."""
+        """The client has left the broker that was about to serve it: all is as it was before."""
         resident.next = None
         resident.context.window = UNLIMITED
 
@@ -226,7 +228,7 @@ class HomeBroker(Scheme):
             self.contexts.serve(resident.context)
         else:
             self.contexts.serve(resident.context, ForwardingOutlet(self.router, broker, epoch))
-            # After what was forwarded just now: the client may acknowledge any of it at once.
+            # The welcome goes after the events forwarded just now: the client may acknowledge any of them at once.
             client, session = resident.context.client, resident.context.session
             self.mailbox.send(broker, Welcome(client=client, epoch=epoch, session=session))
 
@@ -240,7 +242,7 @@ class HomeBroker(Scheme):
         if resident is None:
             return
         if resident.next is not None and message.epoch == resident.next[1]:
-            self.stay(resident)  # it left before anything was forwarded there
+            self.stay(resident)  # the client left before any event was forwarded there
             self.host.take_session(resident.context, message.session)
             bring_home(self.contexts, resident.context, message.brought)
             return
@@ -272,7 +274,7 @@ class HomeBroker(Scheme):
             return
         newest = resident.next[1] if resident.next is not None else resident.epoch
         if newest > message.epoch and message.epoch != resident.epoch:
-            return  # it left a connection that others have replaced since
+            return  # the client left a connection that others have replaced since
         if not message.welcomed:
             self.host.end_session(resident.context)
         else:
@@ -284,7 +286,8 @@ class HomeBroker(Scheme):
             self.move_out(resident)
 
     def start_over(self, resident: Resident) -> None:
-        """The client has left for good and come again, elsewhere: it finds nothing of what was."""
+        """The client has left for good and come again, elsewhere: empty its context, so that it finds nothing of the
+        old one."""
         context = resident.context
         self.nowhere(resident)
         for filter in list(context.filters):
@@ -293,7 +296,7 @@ class HomeBroker(Scheme):
         context.session = None
 
     def move_out(self, resident: Resident) -> None:
-        """The client is at home here no more, nor anywhere."""
+        """The client has left for good: it is no resident any more, and its context is closed."""
         del self.residents[resident.context.client]
         self.contexts.close(resident.context)
 
@@ -303,7 +306,8 @@ class HomeBroker(Scheme):
             self.move_out(resident)
 
     def at_home(self, message: Visiting | Consumed | ChangeSubscription | Leave) -> Resident | None:
-        """The resident a message is about. If it is not at home here, the message goes on to where it may be."""
+        """The resident that a message is about. If the client is not at home here, pass the message on towards its
+        home."""
         resident = self.residents.get(message.client)
         if resident is None and message.client in self.way_home:
             self.mailbox.send(self.way_home[message.client], message)
@@ -312,7 +316,7 @@ class HomeBroker(Scheme):
     # --- at a visited broker ------------------------------------------------------------------------------
 
     def on_welcome(self, home: BrokerId, message: Welcome) -> None:
-        """Home knows that the client is here: what it forwards goes to the client from now on."""
+        """The home broker knows that the client is here: from now on the client gets the events that it forwards."""
         visit = self.visits.get(message.client)
         if visit is not None and visit.context.epoch == message.epoch:
             visit.home = home
@@ -323,7 +327,7 @@ class HomeBroker(Scheme):
     def on_forward(self, home: BrokerId, message: Forward) -> None:
         visit = self.visits.get(message.client)
         if visit is None or visit.context.epoch != message.epoch:
-            return  # the visit is over: home has the event still
+            return  # the visit is over: the home broker has the event still
         visit.home = home
         if not visit.context.admit(message.event, FORWARDED):
             self.contexts.drop(visit.context, message.event, "queue_full")
@@ -382,12 +386,13 @@ class HomeBroker(Scheme):
     # --- bookkeeping --------------------------------------------------------------------------------------
 
     def may_keep(self, context: Context) -> bool:
-        """Contexts stay at home wherever their client is."""
+        """True for residents: their contexts stay at home wherever the client is."""
         return context.client in self.residents
 
 
 def end_places(host: Host, context: Context, reach: Mapping[BrokerId, int]) -> None:
-    """A session ended at a visited broker, which saw to all that had `reach`ed it: others get the rest."""
+    """A session ended at a visited broker, which saw to all events up to `reach`: other members of its groups get the
+    rest."""
     places = tuple(filter for filter in context.filters if filter.group is not None)
     unseen = tuple(event for event in context.events() if event.id[1] > reach.get(event.id[0], 0))
     if places or unseen:
@@ -395,7 +400,7 @@ def end_places(host: Host, context: Context, reach: Mapping[BrokerId, int]) -> N
 
 
 def bring_home(contexts: Contexts, context: Context, brought: Iterable[Event]) -> None:
-    """What a client did not read of what it was given elsewhere is kept here, as all else is."""
+    """Store here the events that only the visited broker gave the client, and that the client did not read."""
     for event in brought:
         if context.is_new(event) and not context.admit(event, "stored"):
             contexts.drop(context, event, "queue_full")

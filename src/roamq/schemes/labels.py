@@ -1,4 +1,4 @@
-"""What lets schemes stand beside each other at a broker: names, mailboxes, and what subscriptions mean under each."""
+"""Names, mailboxes and meanings of subscriptions, for several schemes beside each other at one broker."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,12 +14,12 @@ from roamq.schemes.messages.handover import HAND_OVER_MESSAGES
 
 
 def label_of(scheme: str, client_class: str = "") -> str:
-    """What a broker calls its scheme for a class: two classes may have the same scheme with other options."""
+    """The broker's name for its scheme for a class: two classes may have the same scheme with other options."""
     return f"{scheme}/{client_class}" if client_class else scheme
 
 
 class SchemeMailbox(Mailbox):
-    """The mailbox of one scheme among several: what it sends reaches the same scheme elsewhere."""
+    """The mailbox of one scheme among several: its messages reach the same scheme at other brokers."""
 
     def __init__(self, label: str, shared: Mailbox) -> None:
         super().__init__(shared.me, shared.router)
@@ -28,7 +28,8 @@ class SchemeMailbox(Mailbox):
         self._shared = shared
 
     def send(self, to: BrokerId, message: Message) -> None:
-        """All schemes share the hand-over, so its messages say by themselves whom they concern."""
+        """Send a message. A scheme for one class wraps its own messages in `Classed`; those of the hand-over, which all
+        schemes share, say by themselves whom they concern."""
         if self.suffix and message.__class__ not in HAND_OVER_MESSAGES:
             message = Classed(scheme=self.label, message=message)
         self._shared.send(to, message)
@@ -38,7 +39,7 @@ class SchemeMailbox(Mailbox):
 
 
 class MeaningByScheme:
-    """What subscriptions mean: `HERE` is a place only under schemes that know places."""
+    """The meaning of subscriptions: `HERE` is a place only under schemes that know places."""
 
     def __init__(self, me: BrokerId, means_places: Callable[[Context], bool]) -> None:
         self._here = MeaningHere(me)
@@ -49,7 +50,8 @@ class MeaningByScheme:
 
 
 def put_under(contexts: Contexts, context: Context, label: str) -> None:
-    """The context is under another scheme from now on, and its subscriptions may mean something else there."""
+    """Put the context under another scheme: its subscriptions may mean something else there, so watch for other
+    filters."""
     watched, meaning = contexts.watched, contexts.watched.meaning
     if meaning is None or context.mode is Mode.PASSIVE:
         context.under = label

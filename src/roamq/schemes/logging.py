@@ -1,9 +1,9 @@
-"""Logging: standard, but what the new broker finds in its own log of events need not be sent.
+"""Logging: standard, but Broker 1 need not send the events that the new broker finds in its own log.
 
 Paper: [DIS] section 3.2.2. "All brokers maintain a log of recently received events."
 Assumes: as standard; events have ids that are unique in the whole system, as ours are.
-Departs: Broker 1 sends no list of ids when it has stored nothing, and Broker 2 none when it found nothing in its
-log; a list of ids counts as one message (docs/decisions/0032).
+Departs: Broker 1 sends no list of ids when it has stored nothing, and Broker 2 none when it found nothing in its log; a
+list of ids counts as one message (docs/decisions/0032).
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ class LoggingOptions(SchemeOptions):
     """Parameters of logging."""
 
     log_size: int = 1000
-    """How many of the last events a broker keeps in its log ([DIS] Table 2)."""
+    """The number of events that a broker keeps in its log, the last ones ([DIS] Table 2)."""
     log_transferred: bool = False
     """Whether events that another broker sent for a client are logged too; the paper says "recently received"."""
 
@@ -44,7 +44,7 @@ class Log(Part):
     def __init__(self, log: deque[Event]) -> None:
         self.log = log
         self.pending = self.uses = ["always"]
-        """Empty while no client is under this scheme: nobody will look into the log."""
+        """Empty while no client is under this scheme: then nobody will look into the log."""
 
     def on_event(self, event: Event) -> None:
         self.log.append(event)
@@ -69,9 +69,9 @@ class Logging(Scheme):
         self.handover = self.hand_over_by(setup, own, may_be_late=True)
         self.add(DepartedBrokers(self.handover))
         self.offered: dict[tuple[ClientId, Epoch], dict[EventId, Event | None]] = {}
-        """At Broker 2: what Broker 1 has stored, in its order, and those of it that our log had."""
+        """At Broker 2: the ids that Broker 1 has stored, in its order, each with the event if Broker 2's log had it."""
         self.spared: dict[tuple[ClientId, Epoch, BrokerId], frozenset[EventId]] = {}
-        """At Broker 1: what Broker 2 does not need."""
+        """At Broker 1: the ids of the events that Broker 2 does not need."""
         self.mailbox.handle(StoredIds, self.on_stored_ids)
         self.mailbox.handle(LoggedIds, self.on_logged_ids)
 
@@ -111,7 +111,7 @@ class Logging(Scheme):
         found = {event_id: logged.get(event_id) for event_id in offer.ids}
         self.offered[offer.client, offer.epoch] = found
         known = tuple(event_id for event_id, event in found.items() if event is not None)
-        if known or arriving.released:  # a Broker 1 that was released before it made its offer waits for this
+        if known or arriving.released:  # a Broker 1 that was released before its offer waits for the reply
             reply = LoggedIds(client=offer.client, epoch=offer.epoch, new_broker=self.me, ids=known)
             self.mailbox.send(old_broker, reply)
         if not arriving.released:
@@ -131,7 +131,7 @@ class Logging(Scheme):
         self.handover.step_5_forward(leaving, without=spared)
 
     def admit_all(self, arriving: Arriving, message: StoredEvents, how: str) -> None:
-        """What was sent and what the log had are put together in the order in which Broker 1 stored them."""
+        """Admit the events that Broker 1 sent and those of the log, in the order in which Broker 1 stored them."""
         found = self.offered.pop((message.client, message.epoch), {})
         sent = {event.id: event for event in message.events}
         assert isinstance(self.options, LoggingOptions)
@@ -140,10 +140,10 @@ class Logging(Scheme):
         admit = self.handover.admit_older
         for event_id, logged in found.items():
             if logged is not None:
-                admit(arriving.context, logged, "stored")  # the multicast had brought it here
+                admit(arriving.context, logged, "stored")  # the multicast had brought the event here
             elif event_id in sent:
                 admit(arriving.context, sent.pop(event_id), how)
-        for event in sent.values():  # stored by Broker 1 after it had made its list
+        for event in sent.values():  # Broker 1 stored these after it had made its list
             admit(arriving.context, event, how)
 
 
@@ -159,9 +159,9 @@ class LoggingBeside(Beside):
             self.scheme.log = self.scheme.logged.log = deque(self.scheme.log, maxlen=options.log_size)
 
     def set_wanted(self, is_wanted: bool) -> None:
-        """Without a client of its own it needs no log."""
+        """Keep a log only while some class of clients has this scheme."""
         self.scheme.logged.uses[:] = ["always"] if is_wanted else []
 
     def puts_together(self, client: ClientId, transfer: Epoch) -> bool:
-        """Whatever the client is under here, the broker that it comes from may have made an offer."""
+        """Whichever scheme the client is under here, the broker that it comes from may have made an offer."""
         return (client, transfer) in self.scheme.offered

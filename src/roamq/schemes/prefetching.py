@@ -1,11 +1,11 @@
-"""Prefetching: standard, but steps 2 to 5 take place when the client disconnects, towards where it is expected.
+"""Prefetching: standard, but steps 2 to 5 take place when the client disconnects, towards the predicted broker.
 
 Paper: [DIS] section 3.2.1; what a wrong prediction costs is in section 4.1.
 Assumes: as standard, and a prediction (schemes.prediction): of one broker or of a set.
-Departs: when the client comes to a broker that was not predicted, it is Broker 1 that contacts the closest of the
-predicted ones, for the new broker does not know them (docs/decisions/0031). A predicted broker replays at once only
-to a client whose ticket names the very context that was prefetched; otherwise it asks Broker 1 first, since a copy
-of an earlier visit may still be waiting to be discarded.
+Departs: when the client comes to a broker that was not predicted, Broker 1 contacts the closest of the predicted
+brokers, for the new broker does not know them (docs/decisions/0031). A predicted broker replays at once only to a
+client whose ticket names the very context that was prefetched; otherwise it asks Broker 1 first, since a copy of an
+earlier visit may still be waiting to be discarded.
 """
 
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ class PrefetchingOptions(SchemeOptions):
     prediction: str | None = None
     """perfect, learned or wrong; None: perfect where the world knows the future (the simulator), else learned."""
     targets: int = 1
-    """To how many predicted brokers the context is pushed."""
+    """The number of predicted brokers to which Broker 1 pushes the context."""
 
     def __post_init__(self) -> None:
         if self.prediction not in (None, *PREDICTIONS):
@@ -48,7 +48,7 @@ class PrefetchingOptions(SchemeOptions):
 
 @dataclass(slots=True)
 class Pushed:
-    """At Broker 1: a context that was pushed, and where to."""
+    """At Broker 1: a context that was pushed, and the brokers to which it was pushed."""
 
     of: Epoch
     targets: tuple[BrokerId, ...]
@@ -92,7 +92,8 @@ class Prefetching(Scheme):
         self.pushed: dict[ClientId, list[Pushed]] = {}
         self.prefetched: dict[tuple[ClientId, Epoch], PrefetchedContext] = {}
         self.discarded: set[tuple[ClientId, Epoch]] = set()
-        """Contexts that were to be discarded before they came: the new broker was faster than the old one."""
+        """Contexts that another broker told this one to discard before they came: the new broker was faster than the
+        old one."""
         self.mailbox.handle(Prefetch, self.on_prefetch)
         self.mailbox.handle(Prefetched, self.on_prefetched)
         self.mailbox.handle(Discard, self.on_discard)
@@ -106,15 +107,17 @@ class Prefetching(Scheme):
             self.prefetch(context)
 
     def completed(self, context: Context) -> None:
-        """A context whose client left before it was whole is pushed as soon as it is."""
+        """A context is whole: if its client has left meanwhile, push the context now."""
         self.forget_pushes_before(context)
         self.handover.completed(context)
         if self.contexts.is_current(context) and context.mode is Mode.ACTIVE:
             self.prefetch(context)
 
     def prefetch(self, context: Context) -> None:
-        """Push the context to where the client is expected; if it is most likely to come back, or nobody knows, the
-        context stays. One that lacks events which come late is requested by whoever wants it.
+        """Push the context to the predicted brokers.
+
+        The context stays if the client most likely comes back here, or the predictor has no idea. It also stays if it
+        lacks late events: the broker to which the client comes requests it.
         """
         if context.late is not None:
             return
@@ -139,10 +142,10 @@ class Prefetching(Scheme):
     # --- at a predicted broker ----------------------------------------------------------------------------
 
     def on_prefetch(self, old_broker: BrokerId, push: Prefetch) -> None:
-        """Steps 3 and 4, without the client: subscribe, release Broker 1, and store what comes."""
+        """Steps 3 and 4, without the client: subscribe, release Broker 1, and store new events."""
         context = self.contexts.new(push.client, push.epoch, Mode.ACTIVE)
         if push.targets[0] == self.me:
-            self.host.take_session(context, push.session)  # of several copies, one looks after the session
+            self.host.take_session(context, push.session)  # the copy at the first target owns the session
         else:
             context.session = push.session
         arriving = self.handover.expect(context, push.epoch)
@@ -168,7 +171,7 @@ class Prefetching(Scheme):
         if waiting is not None:
             self.step_6_predicted(waiting)
         elif old_broker == self.me and client not in self.contexts and self.pushed.get(client):
-            self.handover.step_1_reconnected(client, self.me, carried)  # it came back, which nobody expected
+            self.handover.step_1_reconnected(client, self.me, carried)  # the client came back unexpectedly
         else:
             self.handover.on_connect(client, old_broker, carried)
 
@@ -185,7 +188,7 @@ class Prefetching(Scheme):
         for other in waiting.targets:
             if other != self.me:
                 self.mailbox.send(other, Discard(client=context.client, epoch=of, new_broker=self.me))
-        if len(waiting.targets) > 1:  # so that Broker 1 learns which of them it was
+        if len(waiting.targets) > 1:  # so that Broker 1 learns to which of them the client came
             self.mailbox.send(waiting.pushed_by, Discard(client=context.client, epoch=of, new_broker=self.me))
         if context not in self.whereabouts.incomplete:
             self.forget_pushes_before(context)
@@ -205,7 +208,7 @@ class Prefetching(Scheme):
             self.discarded.add(key)
 
     def discard(self, key: tuple[ClientId, Epoch]) -> None:
-        """Forget a prefetched context: the client went elsewhere, or stayed away too long."""
+        """Forget a prefetched context: its client went elsewhere, or stayed away too long."""
         context = self.prefetched[key].context
         arriving = self.whereabouts.incomplete.get(context)
         self.handover.late.give_up(context, key[1], is_whole=arriving is None)
@@ -216,7 +219,7 @@ class Prefetching(Scheme):
         self.contexts.close(context, mobile=True)
 
     def stop_waiting(self, context: Context) -> None:
-        """The context, if it was one that waited for its client, does so no longer."""
+        """Note that the context does not wait for its client any more, if it did."""
         key = (context.client, context.epoch)
         if key in self.prefetched and self.prefetched[key].context is context:
             del self.prefetched[key]
@@ -231,7 +234,7 @@ class Prefetching(Scheme):
         self._forget_pushes(client, epoch)
 
     def on_leave(self, client: ClientId) -> None:
-        """What waits here for the client waits for nobody."""
+        """The client is gone for good: discard the contexts that wait for it here."""
         for key in [key for key in self.prefetched if key[0] == client]:
             self.discard(key)
         super().on_leave(client)
@@ -243,7 +246,7 @@ class Prefetching(Scheme):
         if waiting is not None:
             self.handover.standard_claim(waiting.context, claim)
             return
-        # If it does not wait any more, the client has been here since, and what it left may have been pushed on.
+        # If no context waits any more, the client has been here since, and its later context may have been pushed on.
         pushed = self.last_push_before(claim)
         if pushed is not None and (context is None or context.epoch < pushed.of):
             self.pass_on(pushed, claim)
@@ -262,7 +265,8 @@ class Prefetching(Scheme):
     def pass_on(self, pushed: Pushed, claim: Claim) -> None:
         """ "The new broker can contact the closest broker from the set of prefetched brokers."
 
-        If none of them has answered yet, one may be out of reach: the claim waits here until one has, for a while.
+        If none of the predicted brokers has answered yet, it may be out of reach: the claim waits here for an answer,
+        for a while.
         """
         holders = self.holders(claim.client, pushed)
         if claim.new_broker not in pushed.targets and not holders:
@@ -281,14 +285,14 @@ class Prefetching(Scheme):
             if target != holder:
                 discard = Discard(client=claim.client, epoch=pushed.of, new_broker=claim.new_broker)
                 self.mailbox.send(target, discard)
-        self.claim_again(pushed.claims)  # those that had to wait are led to where it goes
+        self.claim_again(pushed.claims)  # claims that had to wait are led to where the context goes
 
     def lead_to(self, holder: BrokerId, pushed: Pushed, claim: Claim) -> None:
         self.mailbox.send(holder, addressed(replace(claim, of=pushed.of), holder, self.contexts))
 
     def holders(self, client: ClientId, pushed: Pushed) -> list[BrokerId]:
-        """The brokers that a context was pushed to; where nobody is to wait for one that is out of reach, those of them
-        that have answered."""
+        """The brokers that may have the pushed context: all targets, or, if hand-overs do not wait for brokers that are
+        out of reach, the targets that have answered."""
         if self.handover.late.after_s is None:
             return list(pushed.targets)
         leaving = self.handover.leaving.get(client, {})
@@ -296,7 +300,7 @@ class Prefetching(Scheme):
         return [target for target in pushed.targets if target not in unsure]
 
     def step_5_forward(self, leaving: Leaving) -> None:
-        """A target has answered, and gets the events: whoever claims the context may have it from there."""
+        """Step 5, for a target that has answered: it gets the events, and claims of the context may go there."""
         self.handover.step_5_forward(leaving)
         assert leaving.release is not None
         client, of = leaving.context.client, leaving.release.epoch
@@ -304,14 +308,14 @@ class Prefetching(Scheme):
             self.claim_again(pushed.claims)
 
     def claim_again(self, claims: list[Claim]) -> None:
-        """The earliest connection comes first, and later ones are led to it."""
+        """Make these claims again: the earliest connection gets the context, and later ones are led to it."""
         waiting = sorted(claims, key=lambda claim: claim.epoch)
         claims.clear()
         for claim in waiting:
             self.handover.claim(self.whereabouts.claimed_by(claim), claim)
 
     def overdue(self, client: ClientId) -> None:
-        """No target of a push has answered: the context is still here, and goes to whoever claims it."""
+        """If no target of a push has answered, the context is still here: hand it to the first claimer."""
         for pushed in [one for one in self.pushed.get(client, ()) if one.claims]:
             if self.holders(client, pushed):
                 self.claim_again(pushed.claims)
@@ -333,7 +337,8 @@ class Prefetching(Scheme):
         return mine[0].context
 
     def on_prefetched(self, old_broker: BrokerId, reply: Prefetched) -> None:
-        """The context that waits here is the one we asked for: it takes the standard steps from us to us."""
+        """The context that waits here is the one that this broker claimed: it goes through the standard steps, from
+        here to here."""
         request = ContextRequest(client=reply.client, epoch=reply.epoch, new_broker=self.me, of=reply.of)
         self.handover.on_context_request(self.me, request)
 
@@ -346,7 +351,8 @@ class Prefetching(Scheme):
     # --- bookkeeping --------------------------------------------------------------------------------------
 
     def forget_pushes_before(self, context: Context) -> None:
-        """A context that is whole has collected all earlier ones: nobody will ask where those went."""
+        """Forget the pushes before a context that is whole: it has collected all earlier ones, so no broker asks for
+        them."""
         self._forget_pushes(context.client, context.epoch)
 
     def _forget_pushes(self, client: ClientId, epoch: Epoch) -> None:
@@ -395,7 +401,7 @@ class PrefetchingBeside(Beside):
         super().set_options(options)
 
     def insists(self, client: ClientId, old_broker: BrokerId | None) -> bool:
-        """What the client had here was pushed, and it came back."""
+        """Yes, if the client's context was pushed from here, and the client has come back."""
         return (
             old_broker == self.scheme.me
             and client not in self.scheme.contexts

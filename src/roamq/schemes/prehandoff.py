@@ -1,16 +1,16 @@
 """Location-based pre-handoff: virtual consumers at the servers that a client in a border cell may reach next.
 
 Paper: [PRE] section 4, Fig. 3: algorithms A1 and A2 stand here in the order of the figure. A1 runs at ESi, where the
-client is, and its last branch at ESj, where it appears; A2 runs at ESj. An event server is a broker. The tables MLT and
-BCT and the choice of servers are in `parts/locations.py`; RT is the router's. What makes the scheme exact is in other
-parts: `preforwarding.py` (ESi's side), `virtual_consumers.py` and `replacing.py` (ESj's).
+client is, and its last branch at ESj, where the client appears; A2 runs at ESj. An event server is a broker. The tables
+MLT and BCT and the choice of servers are in `parts/locations.py`; RT is the router's. Other parts make the scheme
+exact: `preforwarding.py` (ESi's side), `virtual_consumers.py` and `replacing.py` (ESj's).
 Assumes: reliable FIFO links; clients report the cells they enter; `region` knows the areas.
-Departs: a virtual consumer is filled before it is ready, and the client shows how far it has read, or ESi tells that
-when the connection ends, or is asked (docs/decisions/0080, 0260); one that has its subscriptions is replaced even if it
-is not filled yet (0081); servers that no longer lie ahead are cancelled within the border too (0082). With `literal`,
-Fig. 3 runs as it is printed: three messages set a virtual consumer up, which is neither filled nor told what the client
-has read, so that events are lost and repeated. Only two things are added to it: ESi is told that the client is
-elsewhere, and a virtual consumer without subscriptions is none.
+Departs: ESi fills a virtual consumer before it is ready, and the client shows how far it has read, or ESi says so when
+the connection ends, or when ESj asks (docs/decisions/0080, 0260); a client replaces a virtual consumer that has its
+subscriptions even if it is not filled yet (0081); ESi cancels servers that no longer lie ahead within the border too
+(0082). With `literal`, Fig. 3 runs as it is printed: three messages set a virtual consumer up, but nobody fills it or
+tells it what the client has read, so that events are lost and repeated. `literal` adds only two things to the figure:
+ESj tells ESi that the client is elsewhere, and a virtual consumer without subscriptions counts as none.
 Without a virtual consumer the handoff is the normal one, of the standard algorithm.
 """
 
@@ -93,11 +93,12 @@ class PreHandoff(Scheme):
         self.expectation = self.expectation_of(options)
         self.moving_s = options.moving_s
         self.behind_s: dict[ClientId, dict[BrokerId, Seconds]] = {}
-        """Since when clients have left the border to servers that still hold a virtual consumer (hysteresis)."""
+        """Client -> server -> the time since which the client has left the border to that server, which still holds a
+        virtual consumer (hysteresis)."""
         self.moving: set[ClientId] = set()
         """The clients with flag_mov = 1: those that crossed into another cell no longer than T ago."""
         self.left_s: dict[ClientId, Seconds] = {}
-        """When clients that are not connected were last."""
+        """Disconnected client -> the time at which it disconnected."""
         mailbox.handle(EnablePrehandoff, self.a1_a2_enabled)
         mailbox.handle(PrehandoffRequest, self.a2_i_prehandoff_request)
         mailbox.handle(Preforward, self.a2_ii_preforward)
@@ -125,7 +126,7 @@ class PreHandoff(Scheme):
     def on_location(self, client: ClientId, cell: str) -> None:
         """Register (MHs, ESk, cell_MHs): the client crossed the boundary of a cell, or says again where it is."""
         if not is_cell(cell):
-            return  # a client may say anything; one that is nowhere is expected nowhere
+            return  # a client may say anything; a client that is in no cell is expected nowhere
         has_crossed = self.table.saw(client, Cell(cell), self.host.now())
         if has_crossed:
             self.expectation.learn(client, self.table)
@@ -139,8 +140,8 @@ class PreHandoff(Scheme):
     def a1_register(self, context: Context) -> None:
         """MHs ∈ Local(ESi): pre-handoff at the servers beyond its cell, and at no others."""
         if context in self.whereabouts.incomplete or context.client not in self.moving:
-            return  # what is on its way itself comes back here when it is `completed`
-        if context.late is not None:  # it lacks events: whoever wants it requests it
+            return  # `completed` calls this again for a context that is still on its way
+        if context.late is not None:  # it lacks events: the server that wants it requests it
             return
         now = self.host.now()
         due = self.expectation.due(context.client, self.table)
@@ -153,7 +154,8 @@ class PreHandoff(Scheme):
         self.wait_for_next(context.client, [from_s - now for from_s in due.values()])
 
     def cancel_passed(self, context: Context, passed: list[BrokerId]) -> None:
-        """Rule 1: MHs is not in a border cell, or in another one. With hysteresis, it may come back for a while."""
+        """Rule 1: MHs is not in a border cell, or in another one. With hysteresis, the virtual consumers stay for a
+        while."""
         now, client = self.host.now(), context.client
         before = self.behind_s.pop(client, {})
         since_s = {server: before.get(server, now) for server in passed}
@@ -258,10 +260,10 @@ class PreHandoff(Scheme):
             self.a1_register(self.contexts[client])
             return
         if context is not None:
-            self.preforwarding.cancel_all(context)  # where it went from here is known, or will be said
+            self.preforwarding.cancel_all(context)  # the client was elsewhere; that server will tell
             self.whereabouts.leave_behind(context)
         virtual = self.virtual.get(client)
-        self.pattern.forget(client)  # where it went from here, last time, was not heard
+        self.pattern.forget(client)  # nobody said where the client went from here last time
         self.table.arrived(client, old_broker, virtual.speed_mps if virtual is not None else None)
         if virtual is not None and self.is_usable(virtual, old_broker, ticket):
             self.a1_replace(client, ticket)
@@ -271,9 +273,9 @@ class PreHandoff(Scheme):
             self.handover.step_1_reconnected(client, old_broker, carried)  # execute normal handoff process
 
     def is_usable(self, virtual: VirtualConsumer, old_broker: BrokerId, ticket: Ticket | None) -> bool:
-        """Is this the surrogate of the connection the client comes from, with the subscriptions it has?
+        """Is this the surrogate of the connection from which the client comes, with the client's subscriptions?
 
-        A client that shows nothing is believed; the server that it names will know.
+        ESj believes a client that shows nothing; the server that the client names will know.
         """
         if virtual.context is None or virtual.epoch.broker != old_broker:
             return False
@@ -288,7 +290,7 @@ class PreHandoff(Scheme):
         virtual = self.virtual.take(client)
         context = self.contexts[client]
         if self.pre_options.literal or (position is None and virtual.was_told(ticket)):
-            position = {}  # it gets all that its virtual consumer holds
+            position = {}  # the client gets all that its virtual consumer holds
         context.epoch = self.contexts.new_epoch(above=virtual.epoch)
         note(
             self.contexts,
@@ -319,7 +321,7 @@ class PreHandoff(Scheme):
     def a2_i_prehandoff_request(self, server: BrokerId, request: PrehandoffRequest) -> None:
         """I. VC(ESj) = VC(ESj) ∪ VC_MHs; send Enable_prehandoff."""
         if not self.virtual.is_newest(request.client, request.epoch):
-            return  # the client has been faster: it is, or was, here
+            return  # the client was faster than the request: it is, or was, here
         self.virtual.end(request.client)
         self.virtual.begin(request)
         enable = EnablePrehandoff(client=request.client, epoch=request.epoch, attempt=request.attempt)
@@ -341,17 +343,18 @@ class PreHandoff(Scheme):
         self.a2_routed(server, virtual)
 
     def a2_routed(self, server: BrokerId, virtual: VirtualConsumer) -> None:
-        """The routes are on their way up. As printed, that is all; ours waits for what was published before."""
+        """The routes are on their way up. With `literal`, the virtual consumer is whole now; else it waits for older
+        events."""
         if self.pre_options.literal:
             self.virtual.complete_as_it_is(server, virtual)
         else:
             self.virtual.routed(server, virtual)
 
     def a2_iii_pre_subforward(self, server: BrokerId, message: PreSubforward) -> None:
-        """III. Store S in SSUBQ_MHs and forward it; what was stored without S is sent again with it.
+        """III. Store S in SSUBQ_MHs and forward it; ESi sends again, for S too, the events that it had sent without S.
 
-        One rule for both: a virtual consumer is filled again for each set of subscriptions, so that it is never
-        in doubt which of them an event it holds was stored for.
+        One rule for both: ESi fills a virtual consumer again for each set of subscriptions, so that it is never in
+        doubt for which of them an event was stored.
         """
         virtual = self.virtual.find(message)
         if virtual is None or virtual.context is None:
@@ -396,7 +399,7 @@ class PreHandoff(Scheme):
         self.close(context)
 
     def close(self, context: Context, *, mobile: bool = False) -> None:
-        """Nothing is expected of the client any more: its virtual consumers end with the context."""
+        """Close a context: its virtual consumers end with it."""
         self.preforwarding.cancel_all(context)
         self.contexts.close(context, mobile=mobile)
         self.preforwarding.closed(context)
@@ -404,7 +407,7 @@ class PreHandoff(Scheme):
             self.forget(context.client)
 
     def forget(self, client: ClientId) -> None:
-        """Where the client was, and how it moved, does not matter any more."""
+        """Forget where the client was, and how it moved."""
         self.table.forget(client)
         self.pattern.forget(client)
         self.moving.discard(client)
@@ -461,7 +464,7 @@ class PreHandoff(Scheme):
         self.preforwarding.connection_ended(context)
 
     def tell_if_away(self, client: ClientId, successor: Epoch) -> None:
-        """A server that goes by the motion of clients must know that this one's was not seen."""
+        """Tell the client's new server that nobody saw the client move, if that server would be misled."""
         left_s = self.left_s.pop(client, None)
         if left_s is not None and self.expectation.is_misled_by(self.host.now() - left_s):
             self.mailbox.send(successor.broker, WasAway(client=client, successor=successor))
@@ -477,7 +480,7 @@ class PreHandoff(Scheme):
         return self.expectation.speed_mps(client, self.table)
 
     def resumed(self) -> None:
-        for client in sorted(self.moving):  # its timers fell with the broker
+        for client in sorted(self.moving):  # the crash of the broker ended its timers
             self.host.set_timer(("moving", client), self.moving_s)
         for client in sorted(self.behind_s):
             self.host.set_timer(("lingering", client), self.pre_options.hysteresis_s)

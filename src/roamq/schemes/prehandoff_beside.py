@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PreHandoffBeside(Beside):
-    """What a broker asks of pre-handoff beside other schemes."""
+    """The answers of pre-handoff as one of several schemes at a broker."""
 
     scheme: "PreHandoff"
 
@@ -32,7 +32,7 @@ class PreHandoffBeside(Beside):
 
     def withdraw(self, context: Context) -> None:
         self.scheme.preforwarding.cancel_all(context)
-        if context.client in self.scheme.moving:  # else they are another scheme's, for another class
+        if context.client in self.scheme.moving:  # else the timers are another scheme's, for another class
             for timer in ("moving", "nearing", "lingering"):
                 self.scheme.host.cancel_timer((timer, context.client))
         self.scheme.forget(context.client)

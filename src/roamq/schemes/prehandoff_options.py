@@ -27,31 +27,34 @@ class PreHandoffOptions(SchemeOptions):
     resolution: int = 9
     """Size of the cells of these areas."""
     border_rings: int = 1
-    """How many cells deep a border of these areas is."""
+    """The depth of the border of these areas, in cells."""
     choose: str = "border"
     """Servers for pre-handoff: 'border' (the paper), 'all' neighbors, 'ahead' by street, in a 'cone' ahead, or
     'learned' (the likely ones)."""
     moving_s: Seconds = 120.0
     """T: a client that stays longer in a cell is not moving."""
     hysteresis_s: Seconds = 0.0
-    """How long a virtual consumer is kept after its client has left the border; 0: not at all, as in the paper."""
+    """Seconds that a virtual consumer stays after its client has left the border; 0: not at all, as in the paper."""
     literal: bool = False
-    """Run Fig. 3 as it is printed, which loses and repeats events: to see what our messages are good for."""
+    """Run Fig. 3 as it is printed, which loses and repeats events: to see the effect of our messages."""
     lease_s: Seconds = LEASE_S
-    """After how long a virtual consumer asks whether its client is still expected; without an answer it ends."""
+    """Seconds without news after which a virtual consumer asks whether its client is still expected; without an answer
+    it ends."""
     cone_deg: float = 90.0
-    """With 'cone': how far off its direction a client may turn."""
+    """With 'cone': the angle, in degrees, by which a client may turn off its direction."""
     lead_s: Seconds = 2.0
-    """With 'ahead' and 'cone': how long before the client can be there a pre-handoff begins; its set-up must fit in."""
+    """With 'ahead' and 'cone': seconds that a pre-handoff begins before the client can be there; its set-up must fit
+    in."""
     haste: float = 2.0
-    """With 'ahead' and 'cone': how many times faster a client may become than it was seen to be."""
+    """With 'ahead' and 'cone': the factor by which a client may become faster than it was seen to be."""
     limit_mps: float | None = None
-    """With 'ahead': the speed limit, metres per second; who was not seen to be faster will not become so."""
+    """With 'ahead': the speed limit, in metres per second; a client that was not seen to be faster will not become
+    so."""
     least_probability: float = 0.05
     """With 'learned': a server beyond the border that clients go to less often than this gets no virtual consumer."""
     warm_start: tuple[Row, ...] = ()
-    """With 'learned': moves known from the beginning: rows of (from, to, moves, last seen), or of (before, from, to,
-    moves, last seen)."""
+    """With 'learned': moves that are known from the beginning: rows of (from, to, moves, last seen), or of (before,
+    from, to, moves, last seen)."""
 
     def __post_init__(self) -> None:
         if self.choose not in list(Choice):
@@ -83,7 +86,7 @@ def region_from(options: PreHandoffOptions) -> Region | None:
 
 
 def areas_of(options: PreHandoffOptions) -> LocationAreas:
-    """Who draws polygons means them; else each cell belongs to the nearest server."""
+    """The areas of the options: the polygons, if there are any; else each cell belongs to the nearest server."""
     if options.polygons is not None:
         try:
             return LocationAreas.from_geojson(options.polygons, options.resolution)

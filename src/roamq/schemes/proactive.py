@@ -46,7 +46,7 @@ from roamq.schemes.proactive_states import State, Stimulus, after
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TakenOver(Arriving):
-    """An active copy that serves its client while it is not whole yet, or not confirmed."""
+    """An active copy that serves its client, but is not whole yet, or not confirmed."""
 
     taken: Epoch
     whole: bool
@@ -105,16 +105,16 @@ class ProActive(Scheme):
         graph.warm_start(options.warm_start, self.host.now())
         self.neighborhood = self.add(Neighborhood(self.contexts, self.mailbox, graph))
         self.taken: dict[tuple[ClientId, Epoch], TakenOver] = {}
-        """Copies in service that are not whole, by the epoch they were activated under."""
+        """Copies in service that are not whole or not confirmed, by client and the epoch that activated them."""
         self.successors: dict[Context, Claim] = {}
-        """Contexts that another broker has taken over, and which still forward to it."""
+        """Contexts that another broker has taken over, and from which this one still forwards events -> the claim."""
         self.keeping: set[tuple[ClientId, Epoch]] = set()
-        """Connections elsewhere for which this broker, a neighbor of theirs, keeps a copy when it is done."""
+        """Connections elsewhere for which this broker, a neighbor of theirs, keeps a copy when it has forwarded all."""
         self.mailbox.handle(MovedHere, self.on_moved_here)
         self.mailbox.handle(CopiesLeft, self.on_copies_left)
         self.add(DepartedBrokers(self.handover, MovedHere))
         self.add(LostCopies(self))
-        # These of the parts' messages concern a copy in service as well.
+        # These messages, which parts handle, concern a copy in service as well.
         self.mailbox.handle(ContextRequest, self.on_context_request)
         self.mailbox.handle(Subscriptions, self.on_subscriptions)
         self.mailbox.handle(NoContext, self.on_no_context)
@@ -139,7 +139,7 @@ class ProActive(Scheme):
         context = self.contexts.get(client)
         copy = self.copies.get(client)
         if old_broker is None and context is None and copy is not None:
-            old_broker = copy.epoch.broker  # the client does not say where it was, but we know
+            old_broker = copy.epoch.broker  # the client does not say where it was, but its copy does
         if old_broker is not None and old_broker != self.me:
             if context is not None:
                 self.whereabouts.leave_behind(context)
@@ -166,14 +166,14 @@ class ProActive(Scheme):
     def on_leave(self, client: ClientId) -> None:
         context = self.contexts.get(client)
         if context is None or context in self.whereabouts.incomplete:
-            super().on_leave(client)  # what is on its way arrives first
+            super().on_leave(client)  # a context on its way arrives first
         else:
             assert after(self.own_state(context), Stimulus.UNSUBSCRIBE) is State.NONE
             self.case_6_unsubscribed(context)
 
     def on_timeout(self, context: Context) -> None:
         if context in self.whereabouts.incomplete:
-            self.contexts.pause(context)  # it is on its way: the client may not come, but the context will
+            self.contexts.pause(context)  # the client may not come, but the context will
         else:
             self.case_8_timed_out(context)
 
@@ -197,7 +197,7 @@ class ProActive(Scheme):
         self.spread_change(self.contexts[client])
 
     def spread_change(self, context: Context) -> None:
-        """What S subscribes to changed while it is connected: its copies follow."""
+        """The subscriptions of S changed while it is connected: send its copies the new ones."""
         if context not in self.whereabouts.incomplete:
             holders, neighbors = self.sent.holders.get(context, ()), self.neighborhood.graph.edges
             if holders or neighbors:
@@ -208,8 +208,8 @@ class ProActive(Scheme):
     def case_2_disconnected(self, context: Context) -> None:
         """S is gone: activate its copies, and forward Msgs(S) to each until it has acknowledged.
 
-        A context that is itself on its way waits: there is nothing to activate with until it is whole. One that lacks
-        events which come late is requested by whoever wants it.
+        A context that is itself on its way waits: there is nothing to activate with until it is whole. A context that
+        lacks late events activates no copies: the broker to which S comes requests it.
         """
         is_whole = context not in self.whereabouts.incomplete and context.late is None
         if is_whole and self.neighborhood.neighbors:
@@ -261,15 +261,15 @@ class ProActive(Scheme):
             self.pass_on(context, request)
 
     def hand_over(self, context: Context, claim: Claim) -> None:
-        """Bk found no copy there, and requests the context."""
+        """Bk found no copy at its site, and requests the context."""
         self.sent.stop(context)
         self.handover.step_2_hand_over(context, claim)
         self.case_4_moved_away(context, claim)
 
     def case_4_moved_away(self, context: Context, claim: Claim) -> None:
-        """S is at Bk now: of our copies, those at neighbors of Bk stay for it, the others are deleted.
+        """S is at Bk now: leave it the copies at neighbors of Bk, and delete the others.
 
-        The lists of neighbors were exchanged when they changed. A copy is left to Bk only if it has surely
+        The lists of neighbors were exchanged when they changed. Bj leaves a copy to Bk only if the copy has surely
         arrived where it is, since its `Delete` will come from Bk and must not overtake it.
         """
         theirs = self.neighborhood.neighbors_of(claim.new_broker)
@@ -291,13 +291,13 @@ class ProActive(Scheme):
         self.mailbox.send(claim.new_broker, copies)
 
     def all_forwarded(self, context: Context) -> None:
-        """Bk has all that its copy lacked: nothing is left to do here if it serves S already."""
+        """Bk has all that its copy lacked: if it serves S already, give it the context."""
         claim = self.successors.pop(context, None)
         if claim is not None:
             self.pass_on(context, claim)
 
     def overdue(self, client: ClientId) -> None:
-        """Bk serves S from its copy, which lacks events that come late: they follow the rest."""
+        """Bk serves S from its copy, which lacks late events: end the forwarding, and let the late events follow."""
         for context, claim in list(self.successors.items()):
             if context.client != client or not claim.takes_late:
                 continue
@@ -316,13 +316,13 @@ class ProActive(Scheme):
             self.keep_for(client, claim.epoch, filters, session)
 
     def pass_on(self, context: Context, claim: Claim) -> None:
-        """The context is Bk's alone; if we are its neighbor, the subscriptions stay here as a copy."""
+        """Give the context to Bk alone; if this broker is a neighbor of Bk, keep the subscriptions here as a copy."""
         filters, session = tuple(context.filters), context.session
         self.contexts.close(context, mobile=True)
         self.keep_for(context.client, claim.epoch, filters, session)
 
     def step_5_forward(self, leaving: Leaving) -> None:
-        """The same where the context was requested: it is Bk's alone when all stored events have gone there."""
+        """Step 5 where Bk requested the context: it is Bk's alone when all stored events have gone there."""
         context, release = leaving.context, leaving.release
         assert release is not None
         filters, session = tuple(context.filters), context.session
@@ -335,15 +335,15 @@ class ProActive(Scheme):
         if (client, epoch) in self.keeping:
             self.keeping.remove((client, epoch))
             copy = self.copies.get(client)
-            outdated = copy is None or copy.epoch < epoch  # the new broker may have sent one itself
+            outdated = copy is None or copy.epoch < epoch  # the new broker may have sent a copy itself
             if outdated and self.copies.has_control(client, epoch):
                 self.copies.keep(client, epoch, filters, session)
                 self.copies[client].under = self.label
 
     def on_copies_left(self, old_broker: BrokerId, message: CopiesLeft) -> None:
-        """At Bk: some neighbors have their copies already, the others get them now (as in case 1)."""
+        """At Bk: some neighbors have their copies already; send copies to the others (as in case 1)."""
         context = self.whereabouts.context_of(message.client, message.epoch)
-        if context is None:  # the client has moved on, or left: what we were left with is not needed
+        if context is None:  # the client has moved on, or left: nobody needs the copies
             for holder in message.at:
                 self.mailbox.send(holder, Delete(client=message.client, epoch=message.epoch))
             return
@@ -352,7 +352,7 @@ class ProActive(Scheme):
             holders.setdefault(holder, False)
         arriving = self.whereabouts.incomplete.get(context)
         if context.under != self.label:
-            return  # under another scheme here: they are deleted when the context is whole (`withdraw`)
+            return  # under another scheme here: `withdraw` deletes the copies when the context is whole
         if arriving is None or not arriving.leaves:
             self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))
         if isinstance(arriving, TakenOver) and not arriving.confirmed:
@@ -363,7 +363,7 @@ class ProActive(Scheme):
     # --- case 5: the client has moved here -------------------------------------------------------------------
 
     def case_5_moved_here(self, client: ClientId, old_broker: BrokerId, shown: Epoch | None) -> None:
-        """S comes from Bk: if Context(S) is here and of S's last connection, serve it; else request it."""
+        """S comes from Bk: if Context(S) is here and of S's last connection, serve S from it; else request it."""
         self.neighborhood.learn(old_broker)
         copy = self.copies.get(client)
         assert after(self.copies.state(client), Stimulus.MOVED_HERE) is State.SERVING
@@ -375,14 +375,13 @@ class ProActive(Scheme):
 
     def is_ready(self, copy: Context, old_broker: BrokerId, shown: Epoch | None) -> bool:
         """Whether the copy may serve at once: it is active and comes from the end of the client's last connection, so
-        the client has read nothing since it was made.
-        """
+        the client has read nothing since the copy was activated."""
         if copy.mode is not Mode.ACTIVE or copy.epoch.broker != old_broker:
             return False
         return shown is None or shown == copy.epoch
 
     def take_over(self, client: ClientId, *, confirmed: bool) -> None:
-        """Found: the copy becomes the context; Bk is told, and asked if the client shows no epoch."""
+        """Found: make the copy the context, and tell Bk; wait for Bk's answer if the client shows no epoch."""
         context = self.copies.take(client)
         taken, context.epoch = context.epoch, self.contexts.new_epoch(above=context.epoch)
         whole = context.local_queue is None
@@ -405,7 +404,7 @@ class ProActive(Scheme):
         )
 
     def on_forwarded(self, sender: BrokerId, message: Forwarded) -> None:
-        """What the copy lacks comes from Bk while the copy serves S already, or waits for S."""
+        """Bk forwards the events that the copy lacks, while the copy serves S already, or waits for S."""
         arriving = self.taken.get((message.client, message.epoch))
         if arriving is None:
             self.copies.on_forwarded(sender, message)
@@ -424,7 +423,8 @@ class ProActive(Scheme):
             self.step_6_replay(arriving)
 
     def on_context_request(self, sender: BrokerId, request: ContextRequest) -> None:
-        """At Bk: not found there, the context is requested; S is the first to cross this edge, or comes too fast."""
+        """At Bk: the new broker found no copy, and requests the context: S is the first on this edge, or comes too
+        fast."""
         self.neighborhood.learn(request.new_broker)
         self.handover.on_context_request(sender, request)
 
@@ -436,7 +436,7 @@ class ProActive(Scheme):
         self.handover.on_subscriptions(old_broker, reply)
 
     def replace_copy(self, arriving: TakenOver, filters: tuple[Filter, ...]) -> None:
-        """Nothing of the copy was delivered: go on without what it holds."""
+        """This broker has delivered no event of the copy: go on without its events."""
         assert not arriving.confirmed, "what the client showed was not its last connection"
         context = arriving.context
         del self.taken[context.client, arriving.taken]
@@ -448,8 +448,8 @@ class ProActive(Scheme):
         requested.unsubscribed, requested.leaves = arriving.unsubscribed, arriving.leaves
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
-        """Bk gave the context up (case 8): go on with what we have, and spread it. If Bk has forgotten where it is,
-        the context is sought first, unless the client showed that the copy is of its last connection."""
+        """Bk gave the context up (case 8): go on with what is here, and send copies of it. If Bk has forgotten where
+        the context is, seek it first, unless the client showed that the copy is of its last connection."""
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
         if isinstance(arriving, TakenOver) and arriving.confirmed:
             reply = replace(reply, forgot=False)
@@ -460,7 +460,7 @@ class ProActive(Scheme):
             self.sent.send(context, set(self.neighborhood.neighbors) - set(holders))
 
     def step_6_replay(self, arriving: Arriving) -> None:
-        """Everything has come, by request or into the copy."""
+        """All events have come, by request or into the copy: do step 6."""
         if isinstance(arriving, TakenOver):
             del self.taken[arriving.context.client, arriving.taken]
         if arriving.leaves:
@@ -468,13 +468,13 @@ class ProActive(Scheme):
         self.handover.step_6_replay(arriving)
 
     def completed(self, context: Context) -> None:
-        """The context is whole: whoever waits for it may have it; if its client is gone, it is time for case 2."""
+        """The context is whole: answer brokers that have claimed it; if its client is gone, it is time for case 2."""
         self.handover.completed(context)
         if self.contexts.is_current(context) and context.mode is Mode.ACTIVE:
             self.case_2_disconnected(context)
 
     def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
-        """S has been elsewhere since: neither the context nor its copies are needed here."""
+        """S has been elsewhere since: keep neither the context nor its copies."""
         if isinstance(arriving, TakenOver):
             del self.taken[arriving.context.client, arriving.taken]
         self.sent.delete(arriving.context)
@@ -483,14 +483,14 @@ class ProActive(Scheme):
     # --- cases 6 to 8: the client leaves, a copy comes, the client stays away --------------------------------
 
     def case_6_unsubscribed(self, context: Context) -> None:
-        """S leaves for good: delete Context(S) wherever it may be, whoever has control there."""
+        """S leaves for good: delete Context(S) wherever it may be, whichever broker has control there."""
         self.sent.delete(context, for_good=True)
         self.contexts.close(context)
 
     # Case 7, "when broker Bj receives Context(S) from its neighbors": `HeldCopies.on_passive_copy`.
 
     def case_8_timed_out(self, context: Context) -> None:
-        """S stayed away longer than Timeout(S): delete Context(S), unless somebody newer has control."""
+        """S stayed away longer than Timeout(S): delete Context(S), unless a newer connection has control."""
         self.sent.delete(context)
         super().on_timeout(context)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ProActiveBeside(Beside):
-    """What a broker asks of pro-active caching beside other schemes."""
+    """The answers of pro-active caching as one of several schemes at a broker."""
 
     scheme: "ProActive"
 
@@ -32,14 +32,15 @@ class ProActiveBeside(Beside):
         self.scheme.copies.drop(client)
 
     def can_withdraw(self, context: Context) -> bool:
-        """While the client is away, it may be served from an active copy before that could be taken back."""
+        """No, while the client is away and copies are active: a neighbor may serve it from one before this broker
+        deletes that."""
         return context.mode is Mode.SERVING or not self.scheme.sent.holders.get(context)
 
     def withdraw(self, context: Context) -> None:
         self.scheme.sent.delete(context)
 
     def adopt(self, context: Context) -> None:
-        """As in case 1; and in case 2, if the client is away."""
+        """Send copies as in case 1, and activate them as in case 2 if the client is away."""
         self.scheme.sent.send(context, self.scheme.neighborhood.neighbors)
         if context.mode is Mode.ACTIVE:
             self.scheme.case_2_disconnected(context)

@@ -11,7 +11,8 @@ from roamq.schemes.parts.own_steps import Care
 from roamq.schemes.reactive import AS_PUBLISHED
 
 FALLBACKS = {"standard": Care(), "reactive": AS_PUBLISHED}
-"""How a context comes for which no copy waits: without loss, or as [PRO] section 1 describes it."""
+"""The precautions of the transfer of a context for which no copy waits: without loss, or as [PRO] section 1 describes
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,17 +20,18 @@ class ProActiveOptions(SchemeOptions):
     """Parameters of pro-active caching."""
 
     fallback: str = "standard"
-    """Without a copy: the lossless 'standard' hand-over, or the paper's own 'reactive' transfer."""
+    """The transfer where there is no copy: the lossless 'standard' hand-over, or the paper's own 'reactive'
+    transfer."""
     warm_start: tuple[Row, ...] = ()
     """Edges known from the beginning: rows of (from, to, weight, last seen)."""
     neighbor_lifetime_s: Seconds | None = None
-    """An edge that nobody crossed for so long is forgotten; None to keep it."""
+    """Seconds after which the broker forgets an edge that no client crossed; None to keep it."""
     neighbor_limit: int | None = None
-    """How many neighbors a broker keeps at most: the least recently used leave first."""
+    """The number of neighbors that a broker keeps at most: the least recently used leave first."""
     outlier_crossings: int = 0
     """An edge crossed fewer times than this is an outlier until proven otherwise."""
     outlier_s: Seconds | None = None
-    """How long an outlier is kept."""
+    """Seconds for which the broker keeps an outlier."""
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:

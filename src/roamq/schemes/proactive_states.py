@@ -12,18 +12,18 @@ from roamq.core.context import Mode
 
 
 class State(Enum):
-    """What a broker has for a client."""
+    """The state of what one broker has for a client."""
 
     NONE = "none"
     PASSIVE = "passive copy"
     ACTIVE = "active copy"
     SERVING = "serving"
     AWAY = "away"
-    """The client was served here and is gone; this broker buffers, its neighbors do."""
+    """This broker served the client, which is gone: this broker stores its events, and so do the neighbors."""
 
 
 class Stimulus(Enum):
-    """What makes a context change its state."""
+    """The causes of a change of state."""
 
     CONNECT = "connect"
     DISCONNECT = "disconnect"
@@ -79,18 +79,18 @@ MODES: Final[dict[State, Mode]] = {
     State.SERVING: Mode.SERVING,
     State.AWAY: Mode.ACTIVE,
 }
-"""What a broker does with events in each state: an away client's context stores them like an active copy."""
+"""State -> what a broker does with events: an away client's context stores them like an active copy."""
 
 
 def after(before: State, stimulus: Stimulus) -> State:
-    """Where a stimulus leads; a move that is not in the table is a bug."""
+    """The state to which a stimulus leads; a move that is not in the table is a bug."""
     move = LEGAL_MOVES.get((before, stimulus))
     assert move is not None, f"a context that is {before.value} cannot {stimulus.value}"
     return move.after
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram: what `docs/pro.md` shows."""
+    """The table as a Mermaid state diagram, which `docs/pro.md` shows."""
     names = {state: state.name.title() for state in State}
     lines = ["stateDiagram-v2", f"    [*] --> {names[State.NONE]}"]
     lines += [

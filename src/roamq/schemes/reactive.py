@@ -1,13 +1,13 @@
 """Reactive transfer as [PRO] section 1 describes it: the standard algorithm without what makes it safe.
 
-Paper: [PRO] section 1; [DIS] section 3.1 has the same steps. Three things that the standard scheme of this package
-does are left out by default, and each can be switched on; with all three it is the standard scheme, sent event by
+Paper: [PRO] section 1; [DIS] section 3.1 has the same steps. By default the scheme leaves out three things that the
+standard scheme of this package does. Each can be switched on; with all three it is the standard scheme, sent event by
 event:
 - `fenced`: Bi waits to unsubscribe until it has seen what Bj had seen. Without it, an event that passed Bj before it
   subscribed and Bi after it unsubscribed is lost;
-- `deduplicated`: Bj removes what it has received both ways ("potentially after removing duplicates");
+- `deduplicated`: Bj removes events that came to it both ways ("potentially after removing duplicates");
 - `followed`: a transfer that is under way when the client moves on is followed by the next one. Without it, "the state
-  transfer protocol cannot catch up with the moving subscribers", and what comes too late is lost.
+  transfer protocol cannot catch up with the moving subscribers", and events that come too late are lost.
 """
 
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.own_steps import Care
 
 AS_PUBLISHED = Care(fenced=False, deduplicated=False, followed=False, at_once=False)
-"""What [PRO]'s own transfer takes care of: nothing."""
+"""The precautions of [PRO]'s own transfer: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReactiveOptions(SchemeOptions):
-    """What the transfer takes care of."""
+    """The precautions of the transfer."""
 
     fenced: bool = False
-    """Whether the old broker waits until it has seen what the new one had seen."""
+    """Whether the old broker waits to unsubscribe until it has seen what the new one had seen."""
     deduplicated: bool = False
-    """Whether the new broker removes what it has received both ways."""
+    """Whether the new broker removes events that came to it both ways."""
     followed: bool = False
-    """Whether a client that moves on is followed by what is still on its way."""
+    """Whether the events that are still on their way follow a client that moves on."""
 
 
 class Reactive(Scheme):

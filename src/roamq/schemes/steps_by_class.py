@@ -16,7 +16,7 @@ _STANDARD: Final = OwnSteps()
 
 
 class StepsByClass:
-    """What the one hand-over of all schemes does its own way: whatever the scheme concerned does its own way."""
+    """The own steps of the one hand-over that all schemes share: each step is done as the context's scheme does it."""
 
     def __init__(self, schemes: "ByClass") -> None:
         self.all = schemes
@@ -38,7 +38,8 @@ class StepsByClass:
         return self.all.of(context).own or _STANDARD
 
     def claim(self, context: Context | None, claim: Claim) -> None:
-        """A context that went from here in a way that one scheme alone knows is claimed there."""
+        """Give the claim to the scheme that alone knows where the claimed context went, else to the scheme of
+        `context`."""
         known = [
             (epoch, scheme)
             for scheme in self.all.schemes.values()
@@ -85,7 +86,8 @@ class StepsByClass:
             (self._own(arriving.context).replay or self.all.handover.step_6_replay)(arriving)
 
     def completed(self, context: Context) -> None:
-        """The context is whole: it goes to the scheme it should be under, and what other schemes had of it ends."""
+        """The context is whole: end what other schemes had beside it, and take it to the scheme that it should be
+        under."""
         self._withdraw_others(context)
         if self.all.may_change(context):
             label = self.all.change(context)

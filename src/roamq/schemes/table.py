@@ -1,7 +1,7 @@
-"""The table of mobility schemes: a name, and what it stands for.
+"""The table of mobility schemes: a name, and the scheme that it stands for.
 
-Schemes that come with RoamQ are listed here; packages of others bring theirs by an entry point of the group
-`roamq.schemes`, whose name is the scheme's and whose value is its class (docs/own-scheme.md).
+RoamQ's own schemes are listed here; other packages bring theirs by an entry point of the group `roamq.schemes`, whose
+name is the scheme's and whose value is its class (docs/own-scheme.md).
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class SchemeEntry:
         return self.scheme.options_type
 
     def guaranteed(self, options: SchemeOptions) -> frozenset[str]:
-        """What holds with these options, sufficient buffers and without lost stores."""
+        """The guarantees that hold with these options, sufficient buffers and without lost stores."""
         return self.scheme.guaranteed(options)
 
 
@@ -92,7 +92,7 @@ def _origin(point: EntryPoint) -> str:
 
 
 def speaker_of(message_type: type[Message]) -> str | None:
-    """The scheme whose brokers say this to each other; None for what is no scheme's alone."""
+    """The name of the scheme that alone has this type of message; None: no scheme, or the hand-over."""
     return _speakers().get(message_type)
 
 
@@ -107,7 +107,7 @@ def _speakers() -> Mapping[type[Message], str]:
 
 
 def check_beside_others(field: str, name: str, options: SchemeOptions) -> None:
-    """Refuse a scheme that cannot stand beside others, or be changed to another, without loss."""
+    """Refuse a scheme that cannot stand beside others, or whose contexts cannot go to another scheme without loss."""
     entry = scheme_named(name)
     if not entry.scheme.stands_beside_others or entry.name != entry.scheme.name:
         able = ", ".join(

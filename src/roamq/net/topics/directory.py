@@ -1,8 +1,8 @@
-"""Which broker serves which client: a broker tells all others when a client connects, and the newest connection wins.
+"""The directory: which broker serves which client. A broker tells all others when a client connects; the newest wins.
 
-A directory is a hint, not an authority: it lets an unmodified client be found without asking the network while the
-client waits, and it lets a broker that still believes in a dead connection give way at once. Correctness rests on
-epochs in the contexts themselves (docs/decisions/0003), so a stale entry costs a longer way and nothing else.
+A directory is a hint, not an authority: by it a broker finds the context of an unmodified client without asking the
+network while the client waits, and a broker that still believes in a dead connection gives way at once. Correctness
+rests on epochs in the contexts themselves (docs/decisions/0003), so a stale entry costs a longer way and nothing else.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from roamq.core.messages import Message
 from roamq.core.tuples import new_tuple
 
 ENDED_MAX: Final = 10_000
-"""Sessions whose end is remembered."""
+"""The number of ended sessions that a broker remembers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,22 +25,22 @@ class Serving(Message):
     client: ClientId
     epoch: Epoch
     home: BrokerId
-    """Where the client connected first."""
+    """The broker to which the client connected first."""
     previous: BrokerId | None
-    """Where its session comes from; None: it has none, and what there may be of an older one is over."""
+    """The broker from which the client's session comes; None: the client has no session, and any older one is over."""
     owner: str | None = None
-    """The user whose session it is; None: of a client that gave no user name."""
+    """The user whose session it is; None: the client gave no user name."""
     formerly: str | None = None
-    """The name by which others know the owner, if an operator has renamed it: they may not have heard of that."""
+    """The owner's name before an operator renamed it: other brokers may not have heard of the new name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhoServes(Message):
-    """Broker that has not heard of a client -> all others: have you? Perhaps the news is on its way."""
+    """Broker that has not heard of a client -> all others: have you heard of it? Perhaps the news is on its way."""
 
     client: ClientId
     asked: Epoch
-    """Of the connection on which the client waits."""
+    """The epoch of the connection on which the client waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +56,12 @@ class Known(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Message):
-    """Any broker -> all others: the client's session is over, whatever is left of it up to this epoch."""
+    """Any broker -> all others: the client's session is over, with all that is left of it up to this epoch."""
 
     client: ClientId
     epoch: Epoch
     owner: str | None = None
-    """The user whose session it was: nobody else's session ends."""
+    """The user whose session it was: no other user's session ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Adopt(Message):
 
 
 class KnownConnection(NamedTuple):
-    """What is known of a client: its newest connection, which names the broker, its home, and whose session it is."""
+    """An entry of the directory: the client's newest connection, which names the broker, its home, and its user."""
 
     epoch: Epoch
     home: BrokerId
@@ -82,14 +82,14 @@ class KnownConnection(NamedTuple):
 
 
 class Directory:
-    """Client -> what is known of its newest connection."""
+    """One broker's table: client -> its newest connection, as far as this broker knows."""
 
     def __init__(self) -> None:
         self._entries: dict[ClientId, KnownConnection] = {}
         self._rivals: dict[ClientId, KnownConnection] = {}
-        """Later connections of other users with the same client id: they count when the session there is ends."""
+        """Client id -> the later connection of another user with that id: it counts when the session there ends."""
         self._ended: dict[ClientId, Epoch] = {}
-        """Up to which epoch sessions have ended lately: older news of them is no news."""
+        """Client -> the epoch up to which its sessions have ended lately: the directory ignores older news of them."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -98,7 +98,7 @@ class Directory:
         return self._entries.get(client)
 
     def learn(self, client: ClientId, epoch: Epoch, home: BrokerId, owner: str | None = None) -> bool:
-        """True if this is news."""
+        """Enter a connection. Returns whether it is news."""
         known = self._entries.get(client)
         if known is not None and known.epoch >= epoch:
             return False
@@ -106,11 +106,11 @@ class Directory:
         return True
 
     def note_rival(self, client: ClientId, entry: KnownConnection) -> None:
-        """Another user has connected with the client id of a session that is not over, as far as is known here."""
+        """Another user has connected with the client id of a session that is not over, as far as this broker knows."""
         self._rivals[client] = entry
 
     def take_rivals(self, may_continue: Callable[[str | None, str | None], bool]) -> None:
-        """Later connections of users who may go on with the sessions count from now on."""
+        """Enter the later connections of users who may go on with the sessions."""
         for client, rival in list(self._rivals.items()):
             known = self._entries.get(client)
             if known is None or may_continue(known.owner, rival.owner):
@@ -123,7 +123,8 @@ class Directory:
         return ended is not None and epoch <= ended
 
     def forget(self, client: ClientId, epoch: Epoch) -> None:
-        """The session ended; a newer one stays. The news of one that was not heard of may be on its way."""
+        """The session ended; a newer one stays. If this broker had not heard of it, the news of it may still be on its
+        way."""
         known = self._entries.get(client)
         if known is None:
             self._note_ended(client, epoch)
@@ -146,17 +147,17 @@ class Directory:
             del self._rivals[client]
 
     def count_at(self, broker: BrokerId) -> int:
-        """How many clients are taken for being at a broker."""
+        """The number of clients that this broker believes to be at `broker`."""
         return sum(entry.epoch.broker == broker for entry in self._entries.values())
 
     def forget_broker(self, broker: BrokerId) -> None:
-        """A broker is gone for good: whoever was there is not known any more."""
+        """A broker is gone for good: forget the clients that were there."""
         for known in (self._entries, self._rivals):
             for client in [client for client, entry in known.items() if entry.epoch.broker == broker]:
                 del known[client]
 
     def ended(self) -> Iterator[tuple[ClientId, Epoch]]:
-        """Sessions that have ended lately, and up to which connection."""
+        """The clients whose sessions have ended lately, and up to which connection."""
         return iter(self._ended.items())
 
     def items(self) -> Iterator[tuple[ClientId, KnownConnection]]:
@@ -171,6 +172,6 @@ class Directory:
         return None if known is None else known.epoch
 
     def home(self, client: ClientId) -> BrokerId | None:
-        """Where the client connected first, as far as is known."""
+        """The broker to which the client connected first, as far as this broker knows."""
         known = self._entries.get(client)
         return None if known is None else known.home

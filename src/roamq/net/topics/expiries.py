@@ -1,6 +1,6 @@
-"""When retained messages expire: a wheel of seconds, which holds each topic once.
+"""The expiry times of retained messages: a wheel of seconds, which holds each topic once.
 
-Written here because a heap keeps the times of messages that were replaced, and a client may replace them for ever.
+Written here because a heap keeps the times of messages that were replaced, and a client may replace messages for ever.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ class Expiries:
     def __init__(self, events: Iterable[Event]) -> None:
         self._topics: dict[int, dict[str, None]] = {}
         self._at: int | None = None
-        """All seconds up to this one are done with."""
+        """The last second for which all topics were removed."""
         for event in events:
             self.add(event)
 
@@ -40,9 +40,9 @@ class Expiries:
                 del self._topics[second]
 
     def due(self, now: Seconds, count_max: int) -> list[str]:
-        """Topics whose time has come, no more than `count_max`; their events are to be removed now."""
+        """Topics whose time has come, no more than `count_max`; the caller must remove their events now."""
         if self._at is None or int(now) - self._at > len(self._topics):
-            # Time went further than there are seconds in use.
+            # More seconds have gone by than there are seconds in use.
             self._at = min(self._topics, default=int(now) + 1) - 1
         while self._at < int(now):
             topics = self._topics.get(self._at + 1)

@@ -13,7 +13,7 @@ class Figures:
 
     def __init__(self, host: LiveHost, broker: Broker, intake: EventIntake, first_number: int) -> None:
         self.number = first_number
-        """Of the last event."""
+        """The number of the last event."""
         self._host = host
         self._broker = broker
         self._intake = intake

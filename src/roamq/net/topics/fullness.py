@@ -1,11 +1,12 @@
-"""Sessions and stores that are nearly full, here and at other brokers: what would go there is refused where it enters.
+"""Sessions and stores that are nearly full, here or elsewhere: brokers refuse messages for them where they enter.
 
-The upper eighth of a session's bound and of the store's is kept for what is on its way (`Room.reserve_bytes`). The
-first message from another broker that lands in it is stored, and its origin is told not to take more for that session:
-it answers such a PUBLISH of QoS 1 or 2 with 0x97 until it is told that there is room again. So a message that was
-acknowledged is dropped only if the reserve does not take what one origin sends in the time of a round trip.
+The upper eighth of a session's bound and of the store's is kept for messages on their way (`Room.reserve_bytes`). The
+broker stores the first message from another broker that lands in it, and tells its origin not to take more for that
+session: the origin answers such a PUBLISH of QoS 1 or 2 with 0x97 until the broker tells it that there is room again.
+So a broker drops an acknowledged message only if the reserve does not take what one origin sends in the time of a round
+trip.
 
-A member of a shared group that has no room is passed over while another member has.
+A group passes over a member that has no room while another member has room.
 """
 
 from collections.abc import Iterable
@@ -24,12 +25,12 @@ from roamq.net.topics.shared import SharedGroups
 
 FULL_TIMER: Final = "full"
 LOOK_S: Final = 0.5
-"""How often a broker that told others looks whether there is room again."""
+"""Seconds after which a broker that told others looks whether there is room again."""
 RENEW_S: Final = 10.0
 LEASE_S: Final = 30.0
-"""How long an origin goes by what it was told: a broker that is gone does not stop it for ever."""
+"""Seconds for which an origin goes by what it was told: a broker that is gone does not stop it for ever."""
 FILTERS_MAX: Final = 1000
-"""How many filters one origin is told of for one session or store; instead of more it is told of all topics."""
+"""The number of filters that one origin hears of for one session or store; instead of more it hears of all topics."""
 STORE: Final = ClientId("")
 """Stands for all clients of a broker: its store is nearly full."""
 _EVERYTHING: Final = Filter("#")
@@ -41,31 +42,31 @@ class NoRoom(Message):
 
     client: ClientId
     filters: tuple[Filter, ...] = ()
-    """By which messages would come; none in a reminder."""
+    """The filters by which messages would come for the session; none in a reminder."""
     lasts: bool = True
     """False: there is room again."""
 
 
 class Crowded(NamedTuple):
-    """What an origin was told, and by when it must have been reminded."""
+    """The filters for which another broker has no room, and the time by which it must have reminded this one."""
 
     filters: dict[Filter, None]
     until: Seconds
 
 
 class Told:
-    """Whom this broker told that one of its sessions, or its store, is nearly full."""
+    """The origins that this broker told that one of its sessions, or its store, is nearly full."""
 
     __slots__ = ("at", "origins")
 
     def __init__(self, at: Seconds) -> None:
         self.at = at
-        """When they were told last."""
+        """The time at which this broker told them last."""
         self.origins: dict[BrokerId, dict[Filter, None]] = {}
 
 
 class Fullness:
-    """Tells origins of sessions here that are nearly full, and knows of those elsewhere."""
+    """Tells origins of nearly full sessions and stores here, and knows of those at other brokers."""
 
     def __init__(
         self, host: LiveHost, contexts: Contexts, groups: SharedGroups, others: OtherBrokers
@@ -75,15 +76,16 @@ class Fullness:
         self._groups = groups
         self._others = others
         self._told: dict[Context | None, Told] = {}
-        """Contexts that are nearly full, None for the store, and who was told."""
+        """Nearly full context, or None for the store -> the origins that were told."""
         self.elsewhere: dict[tuple[BrokerId, ClientId], Crowded] = {}
-        """What this broker was told, by whom and of which client; while there is any, `refuses` may say yes."""
+        """Broker and client -> what that broker told this one of the client; `refuses` may say yes only while there is
+        an entry."""
         self._index: MatchIndex[tuple[BrokerId, ClientId]] = MatchIndex()
 
     # --- here ---------------------------------------------------------------------------------------------
 
     def look(self, crowded: Iterable[tuple[Context | None, Event]]) -> None:
-        """Events have come for contexts that are nearly full: their origins must hear of it."""
+        """Events have come for contexts that are nearly full: tell the origins of the events."""
         for context, event in crowded:
             origin = event.id[0]
             told = self._told.get(context)
@@ -114,7 +116,7 @@ class Fullness:
             self._others.tell(origin, news)
 
     def on_timer(self, _: ClientId) -> None:
-        """Say where there is room again, and remind those who were told long ago."""
+        """Tell origins where there is room again, and remind those that were told long ago."""
         now = self._host.time
         for context, told in list(self._told.items()):
             client = STORE if context is None else context.client
@@ -140,7 +142,7 @@ class Fullness:
             self._forget(key)
             return
         if known is None and not message.filters:
-            return  # a reminder of what this broker has forgotten: it is told again when it matters
+            return  # a reminder of news that this broker has forgotten: it hears the news again when it matters
         filters = {} if known is None else known.filters
         for filter in message.filters:
             if filter not in filters:
@@ -152,7 +154,7 @@ class Fullness:
         self.elsewhere[key] = Crowded(filters, self._host.time + LEASE_S)
 
     def refuses(self, event: Event) -> bool:
-        """Whether a subscriber has no room for an event that would enter here."""
+        """Whether a subscriber has no room for an event that would enter at this broker."""
         now = self._host.time
         for key in [key for key, crowded in self.elsewhere.items() if crowded.until <= now]:
             self._forget(key)
@@ -168,7 +170,7 @@ class Fullness:
 
 
 def _asked_for(context: Context | None, event: Event) -> Filter | None:
-    """A filter of the context by which the event came; of a store, the topic of the event."""
+    """A filter of the context by which the event came; for the store, the topic of the event."""
     if context is None:
         return Filter(event.topic)
     for filter in context.filters:

@@ -1,4 +1,4 @@
-"""Events that enter the network here, or reach this broker: retained messages and shared groups see them."""
+"""Takes in events that enter the network here, or reach this broker, for retained messages and shared groups."""
 
 from dataclasses import replace
 
@@ -17,7 +17,8 @@ class EventIntake:
         self.shared = groups
 
     def enter(self, event: Event) -> None:
-        """An event enters the network here, with the next id of this broker; shared groups get their share of it."""
+        """An event enters the network here, with the next id of this broker, and with a member of each shared group
+        assigned."""
         if event.retain:
             event = self._retained.in_turn(event)
         if self.shared.groups and (assigned := self.shared.assign(event)):
@@ -27,7 +28,8 @@ class EventIntake:
             self._retained.observe(event)
 
     def arrived(self, event: Event) -> None:
-        """The contexts have an event from elsewhere: retain it, and hand it on where nobody could take it."""
+        """The contexts have got an event from elsewhere: retain it, and hand it on for groups of which no member could
+        take it."""
         if event.retain and not event.is_handed_on:
             self._retained.observe(event)
         if self.shared.groups or event.assigned is not None:
@@ -38,13 +40,13 @@ class EventIntake:
                     self.hand_to(member, event, key)
 
     def hand_on(self, event: Event, key: GroupKey) -> None:
-        """Whom the event was assigned to has left the group: the next member gets it."""
+        """The member to which the event was assigned has left the group: give the event to the next member."""
         member = self.shared.next_member(key)
         if member is not None:
             self.hand_to(member, event, key)
 
     def hand_to(self, member: ClientId, event: Event, key: GroupKey) -> None:
-        """A member gets a copy of the event for the group alone, as an event of its own."""
+        """Give a member a copy of the event for the group alone, as an event of its own."""
         event_id = self._broker.next_event_id()
         self._broker.inject(replace(event, id=event_id, assigned={key: member}, is_handed_on=True))
 

@@ -1,4 +1,4 @@
-"""Members take places in shared groups, come, go and leave with their sessions; the other brokers are told."""
+"""The places of members in shared groups: members take places, come, go and leave, and the other brokers hear of it."""
 
 from collections.abc import Collection, Container, Iterable
 from dataclasses import replace
@@ -46,8 +46,8 @@ class Memberships:
         *,
         is_here: bool = True,
     ) -> None:
-        """A member is connected (True), is away (False), or leaves (None); its place `is_here`, or at another broker,
-        which then sees to what comes for it."""
+        """A member is connected (True), is away (False), or leaves (None). Its place `is_here`, or at another broker,
+        which then sees to the events that come for it."""
         known = self._groups.place(filter, client)
         since = self._host.time if known is None else known.since
         news = GroupPlace(filter=filter, client=client, epoch=epoch, since=since, connected=connected)
@@ -57,7 +57,7 @@ class Memberships:
                 self._confirmations.linger(filter)
 
     def set_all(self, client: ClientId, session: SessionState, epoch: Epoch, connected: bool) -> None:
-        """`set`, for every shared subscription of a session that goes on."""
+        """Like `set`, for every shared subscription of a session that goes on."""
         for filter in _shared(session):
             self.set(filter, client, epoch, connected)
 
@@ -69,11 +69,11 @@ class Memberships:
         epoch: Epoch,
         own: Collection[Filter] | None = None,
     ) -> None:
-        """A member leaves a group: what was assigned to it and not sent goes to other members.
+        """A member leaves a group: hand its assigned events that were not sent to other members.
 
-        [MQTT-4.8.2-5]: at QoS 2 that is so for what was never sent; section 4.8.2 recommends it at QoS 1 for what was
-        sent and not acknowledged, when the session has ended. `own` are the filters of the client alone, if they are
-        known.
+        [MQTT-4.8.2-5]: at QoS 2 that holds for events that were never sent; section 4.8.2 recommends it at QoS 1 for
+        events that were sent and not acknowledged, when the session has ended. `own` are the filters of the client
+        alone, if they are known.
         """
         self.set(filter, context.client, epoch, None, is_here=filter in context.filters)
         begun = _given(session)
@@ -85,17 +85,17 @@ class Memberships:
             self._hand_on(event, str(filter))
 
     def leave_all(self, context: Context, session: SessionState, epoch: Epoch) -> None:
-        """The session has ended: so have its places, and nothing is in flight any more."""
+        """The session has ended: its places end, and nothing is in flight any more."""
         context.return_in_flight()
         shared = _shared(session)
         own = [other for other in filters_of(session) if other.group is None] if shared else []
         for filter in shared:
             self.leave(filter, context, session, epoch, own)
-        # What was on its way when the client left a group, and was never sent, has not been seen to be unwanted.
+        # Events that were on their way when the client left a group, and were never sent, still need another member.
         sent = {entry.event_id for entry in session.outbound.values()}
         keys, client = set(map(str, shared)), context.client
         later = (Held(event, "stored") for event in context.waiting())
-        # A queue may be long, and most of it is for nobody else.
+        # A queue may be long, and most of its events are not for groups.
         shares = [held for held in chain(context.stored, later) if held[0].assigned is not None]
         for event, how in shares:
             if event.id not in sent:
@@ -104,7 +104,8 @@ class Memberships:
     def leave_with(
         self, client: ClientId, session: SessionState, epoch: Epoch, events: Iterable[Event]
     ) -> None:
-        """`leave_all`, for a session whose context is closed already; `events` are what it had stored."""
+        """Like `leave_all`, for a session whose context is closed already; `events` are those that the context had
+        stored."""
         sent = {entry.event_id for entry in session.outbound.values()}
         given, shared = _given(session), _shared(session)
         for filter in shared:
@@ -117,7 +118,7 @@ class Memberships:
                 self._give_up(event, client, set(map(str, shared)), is_forwarded=False)
 
     def heed(self, told: Unwanted | SharesDue | PlacesEnded) -> None:
-        """Look after what the core has told the host of members."""
+        """Do what the core's message to the host about members asks for."""
         if isinstance(told, Unwanted):
             # An event came to a client that had left the shared group it was for: another member gets it.
             self._give_up(told.event, told.client, (), is_forwarded=told.is_forwarded)
@@ -129,10 +130,10 @@ class Memberships:
             self._on_places_ended(told)
 
     def _on_places_ended(self, told: PlacesEnded) -> None:
-        """A client has left groups elsewhere. What comes for its places, which were here, goes to other members."""
+        """A client has left groups elsewhere. Events for its places, which were here, go to other members."""
         for filter in told.filters:
             if (ended := self._groups.note_ended_here(filter, told.client)) is not None:
-                # Whoever has not heard of it hears it from here, before what lets this broker turn the events away.
+                # Brokers that have not heard of it hear it before anything that lets this broker refuse the events.
                 self._others.tell_all(ended)
                 self._confirmations.linger(filter)
         for event in told.events:
@@ -143,20 +144,20 @@ class Memberships:
     def _give_up(
         self, event: Event, client: ClientId, but: Container[GroupKey], *, is_forwarded: bool
     ) -> None:
-        """A client does not get an event that is stored for it: hand it on in the groups that the client had left
-        before, `but` for some."""
+        """A client does not get an event that is stored for it: hand the event on in the groups that the client had
+        left before, except in the groups `but`."""
         for key in list(self._groups.comes_too_late(event, client, is_forwarded)):
             if key not in but:
                 self._intake.hand_on(event, key)
 
     def end_all(self, client: ClientId, epoch: Epoch) -> None:
-        """A session is over up to a connection, as all brokers are told: so is each place that it still has."""
+        """All brokers hear that a session is over up to a connection: end each place that it still has."""
         for place in self._groups.places_of(client):
             if place.epoch <= epoch:
                 self._groups.learn(replace(place, epoch=epoch, connected=None))
 
     def broker_departed(self, broker: BrokerId) -> None:
-        """Places whose members were at a broker that is gone for good have ended."""
+        """A broker is gone for good: end the places whose members were there."""
         for place in [place for place in self._groups.all_places() if place.epoch.broker == broker]:
             self._groups.learn(replace(place, connected=None))
 
@@ -165,7 +166,7 @@ class Memberships:
             self._intake.hand_on(event, key)
 
     def on_place(self, sender: BrokerId, news: GroupPlace) -> None:
-        """Another broker says what a place has become."""
+        """Another broker says what has become of a place."""
         self._groups.learn(news)
 
 
@@ -174,18 +175,19 @@ def _shared(session: SessionState) -> list[Filter]:
 
 
 def _given(session: SessionState) -> set[EventId]:
-    """Events in flight that no other member may get: those begun at QoS 2 [MQTT-4.8.2-5], and those that the client was
-    sent for another subscription, whose copy for the group is an event of its own."""
+    """The events in flight that no other member may get: those begun at QoS 2 [MQTT-4.8.2-5], and those that the client
+    was sent for another subscription, whose copy for the group is an event of its own."""
     return {entry.event_id for entry in session.outbound.values() if entry.qos == 2 or not entry.is_shared}
 
 
 def _take_back(
     context: Context, filter: Filter, kept: Container[EventId], others: Collection[Filter]
 ) -> tuple[list[Event], list[Event]]:
-    """Take back what a context stores for a place in a shared group, but for what is `kept` or in flight.
+    """Take back the events that a context stores for a place in a shared group, except those that are `kept` or in
+    flight.
 
-    Returns what other members of the group are to get, and what of it the context does not hold any more: an
-    event that one of the client's `others` wants as well stays.
+    Returns the events that other members of the group are to get, and those of them that the context does not hold any
+    more: an event that one of the client's `others` wants as well stays.
     """
     shared = str(filter)
     stays: list[Event] = []

@@ -16,13 +16,14 @@ from roamq.net.topics.retained import RetainedMessages, Search
 REPLAY_TIMER: Final = "retained"
 """The timer for the next slice."""
 SPARE_SEARCHES: Final = 256
-"""Beyond so many, and two for each subscription, searches are looked over."""
+"""The number of waiting searches of a client, besides two per subscription, above which the broker drops useless
+ones."""
 SLICE_STEPS: Final = 256
-"""How many topics one slice looks at."""
+"""The number of topics at which one slice looks."""
 
 
 class Replays:
-    """Hands retained messages to clients that have subscribed. The first slice comes at once, the others in turn."""
+    """Hands retained messages to clients that have subscribed: the first slice at once, the others in turn."""
 
     def __init__(self, host: LiveHost, broker: Broker, retained: RetainedMessages) -> None:
         self._host = host
@@ -31,7 +32,7 @@ class Replays:
         self._waiting: dict[ClientId, deque[Search]] = {}
 
     def begin(self, client: ClientId, filters: Iterable[Filter]) -> None:
-        """The client has subscribed: it gets what the filters match ([MQTT-3.3.1-9])."""
+        """The client has subscribed: hand it the retained messages that the filters match ([MQTT-3.3.1-9])."""
         filters = [filter for filter in filters if self._retained.may_match(filter)]
         if not filters:
             return
@@ -44,7 +45,7 @@ class Replays:
             self._tidy(client, searches)
 
     def _tidy(self, client: ClientId, searches: deque[Search]) -> None:
-        """Give up what nobody waits for: a client may subscribe again and again while its first replay goes on.
+        """Drop searches that nobody needs: a client may subscribe again and again while its first replay goes on.
 
         Of several searches for one filter the last finds all that the others would.
         """
@@ -62,7 +63,7 @@ class Replays:
         searches.extend(last.values())
 
     def go_on(self, client: ClientId) -> None:
-        """The next slice is due. What is left for a client whose session has moved on or ended is given up."""
+        """Hand the client the next slice. If its session has moved on or ended, give up its searches."""
         searches = self._waiting.get(client)
         context = self._broker.contexts.get(client)
         session = context.session if context is not None else None

@@ -1,10 +1,10 @@
-"""Retained messages: the last event of each topic that asked to be kept (section 3.3.1.3).
+"""Retained messages: the last event of each topic whose publisher asked to keep it (section 3.3.1.3).
 
-Every broker sees every event of a flooded network, so each keeps the same table. Two events for one topic that
-enter at different brokers are ordered by (time, origin, sequence), which all brokers see alike.
+Every broker sees every event of a flooded network, so each keeps the same table. Two events for one topic that enter at
+different brokers are ordered by (time, origin, sequence), which all brokers see alike.
 
-Topics are kept in a trie of their levels: a filter looks only where it can match. Looking may take long all the same
-(`#` matches everything), so a search can be interrupted and goes on later (`Search`).
+Topics are kept in a trie of their levels: a search looks only where its filter can match. A search may take long all
+the same (`#` matches everything), so it can be interrupted and goes on later (`Search`).
 """
 
 from collections import Counter, deque
@@ -21,17 +21,18 @@ from roamq.net.topics.expiries import Expiries
 _Order = tuple[float, str, int]
 
 CLEARED_BYTES: Final = 400
-"""What it costs to remember a cleared topic, without its name."""
+"""The bytes that a remembered cleared topic costs, besides its name."""
 CLEARED_SHARE: Final = 16
-"""Cleared topics take up to one part in so many of what retained messages may take."""
+"""Cleared topics take at most the bytes that retained messages may take, divided by this number."""
 THE_BROKER: Final = ClientId("\0")
-"""Who publishes below `$SYS`, as clients may not; no client has this name ([MQTT-1.5.4-2])."""
+"""The publisher of events below `$SYS`, where clients may not publish; no client has this name ([MQTT-1.5.4-2])."""
 EXPIRED_AT_ONCE: Final = 64
-"""So many expired events make room when another comes: many that expire together do not hold the broker up."""
+"""The number of expired events that are removed when another event comes: many that expire together do not block the
+broker."""
 
 
 class TopicNode:
-    """One level of the trie: the topic that ends here, if one does, and the levels below."""
+    """One level of the trie: the event of the topic that ends here, if one does, and the levels below."""
 
     __slots__ = ("below", "event", "number")
 
@@ -39,13 +40,13 @@ class TopicNode:
         self.below: dict[str, TopicNode] = {}
         self.event: Event | None = None
         self.number = 0
-        """The how-manieth event was retained when this one was."""
+        """The number of events retained up to this one."""
 
 
 class Search:
-    """A search for what a filter matches, as plain data: it may be stored, and goes on where it stopped.
+    """A search for the events that a filter matches, as plain data: it may be stored, and goes on where it stopped.
 
-    It finds what was retained when it began. A later event has reached the subscriber by itself.
+    The search finds events that were retained when it began. A later event has reached the subscriber by itself.
     """
 
     __slots__ = ("_root", "filter", "number", "open")
@@ -55,14 +56,14 @@ class Search:
         self.number = number
         self._root = root
         self.open: list[tuple[list[TopicNode], int]] = [([root], 0)] if filter.satisfiable else []
-        """Nodes to look at, with the level of the filter that applies below them."""
+        """Nodes at which the search still has to look, with the level of the filter that applies below them."""
 
     @property
     def is_over(self) -> bool:
         return not self.open
 
     def go_on(self, now: Seconds, steps: int) -> tuple[list[Event], int]:
-        """Give events that match, looking at no more than about `steps` nodes, and how many steps are left."""
+        """Look at about `steps` nodes at most. Returns events that match, and the number of steps left."""
         levels, found = self.filter.levels, []
         while self.open and steps > 0:
             steps -= 1
@@ -79,7 +80,7 @@ class Search:
         return found, steps
 
     def _descend(self, node: TopicNode, depth: int, levels: Levels) -> int:
-        """Note the nodes below that may match; gives how many."""
+        """Note the nodes below that may match. Returns the number of nodes that were looked at."""
         level = levels[depth]
         if level not in ("+", "#"):
             found = node.below.get(level)
@@ -99,7 +100,8 @@ class Search:
 
 
 class RetainedMessages:
-    """Topic -> event, bounded in number and bytes, and for each publisher: what does not fit is not retained."""
+    """Topic -> event, bounded in number and bytes, also for each publisher: an event that does not fit is not
+    retained."""
 
     def __init__(
         self,
@@ -110,12 +112,13 @@ class RetainedMessages:
     ) -> None:
         self.bytes = 0
         self.refused = 0
-        """How many events did not fit."""
+        """The number of events that did not fit."""
         self._root = TopicNode()
         self._cleared: dict[str, _Order] = {}
-        """Topic -> the event that cleared it: an older one that comes late does not bring the topic back."""
+        """Topic -> the order of the event that cleared it: an older event that comes late does not bring the topic
+        back."""
         self._clearings: deque[tuple[str, _Order]] = deque()
-        """What was cleared, in turn: the first is forgotten first. It may have been cleared again since."""
+        """The cleared topics in turn: the first is forgotten first. A topic may have been cleared again since."""
         self._cleared_bytes = 0
         self.set_bounds(count_max, bytes_max, count_per_client_max, bytes_per_client_max)
         self._count = 0
@@ -123,14 +126,14 @@ class RetainedMessages:
         self._counts: Counter[ClientId | None] = Counter()
         self._sizes: Counter[ClientId | None] = Counter()
         self._expiries: Expiries | None = None
-        """None: to be made of the events that are there."""
+        """The expiry times; None: still to be made from the events that are there."""
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def cleared_bytes(self) -> int:
-        """What it costs to remember the topics that were cleared."""
+        """The bytes that the remembered cleared topics cost."""
         return self._cleared_bytes
 
     def set_bounds(
@@ -140,16 +143,16 @@ class RetainedMessages:
         count_per_client_max: int | None = None,
         bytes_per_client_max: int | None = None,
     ) -> None:
-        """What is there already stays; the bounds are for what comes."""
+        """Set the bounds for events that come; events that are there already stay."""
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._count_per_client_max = count_max if count_per_client_max is None else count_per_client_max
         self._bytes_per_client_max = bytes_max if bytes_per_client_max is None else bytes_per_client_max
 
     def in_turn(self, event: Event) -> Event:
-        """The event as it enters the network here: later than what is known of its topic, whatever clocks say.
+        """The event as it enters the network here: later than the last known event of its topic, whatever clocks say.
 
-        A broker whose clock is ahead would otherwise have the last word until the others have caught up.
+        A broker whose clock is ahead would otherwise have the last word until the other clocks have caught up.
         """
         last = self._last(event.topic)
         if last is None or last < (event.published_at, *event.id):
@@ -157,16 +160,16 @@ class RetainedMessages:
         return replace(event, published_at=last[0] + 1e-6)
 
     def _last(self, topic: str) -> _Order | None:
-        """The order of the last event of a topic, one that cleared it included."""
+        """The order of the last event of a topic; that may be the event that cleared it."""
         before = self._find(topic)
         return (before.published_at, *before.id) if before is not None else self._cleared.get(topic)
 
     def topics(self) -> list[str]:
-        """All of which something is retained, or known to be cleared."""
+        """The topics that have a retained event, or are known to be cleared."""
         return [*(event.topic for event in self.events()), *self._cleared]
 
     def last_of(self, topic: str) -> Event | None:
-        """What is retained of a topic, or an event like the one that cleared it."""
+        """The retained event of a topic, or an event like the one that cleared it."""
         before = self._find(topic)
         if before is not None or topic not in self._cleared:
             return before
@@ -175,7 +178,7 @@ class RetainedMessages:
         return Event(id=event_id, topic=topic, payload=b"", published_at=published_at, retain=True)
 
     def observe(self, event: Event) -> None:
-        """An event passed: keep it, or clear its topic if it is empty ([MQTT-3.3.1-6])."""
+        """An event passed: retain it, or clear its topic if it is empty ([MQTT-3.3.1-6])."""
         if not event.retain:
             return
         self._drop_expired(event.published_at)
@@ -203,7 +206,7 @@ class RetainedMessages:
         self._cleared_bytes = 0
 
     def events(self) -> Iterator[Event]:
-        """All that is retained."""
+        """All retained events."""
         nodes = [self._root]
         while nodes:
             node = nodes.pop()
@@ -212,16 +215,16 @@ class RetainedMessages:
                 yield node.event
 
     def may_match(self, filter: Filter) -> bool:
-        """Whether a search may find something, by the first level."""
+        """Whether a search may find an event, by the first level of the filter."""
         first = filter.levels[0]
         return first in ("+", "#") or first in self._root.below
 
     def search(self, filter: Filter) -> Search:
-        """Begin to look for what the filter matches."""
+        """Begin a search for the events that the filter matches."""
         return Search(filter, self._root, self._number)
 
     def matching(self, filter: Filter, now: Seconds) -> Iterator[Event]:
-        """All that the filter matches."""
+        """All events that the filter matches."""
         search = self.search(filter)
         while not search.is_over:
             yield from search.go_on(now, 1000)[0]
@@ -229,7 +232,7 @@ class RetainedMessages:
     def _fits(self, event: Event) -> bool:
         owner, size = _owner(event), event.cost_bytes
         if owner == THE_BROKER:
-            return True  # its figures are few, and neither wait for room nor take that of clients
+            return True  # the broker's figures are few, and neither wait for room nor take that of clients
         return (
             self._count - self._counts[THE_BROKER] < self._count_max
             and self.bytes - self._sizes[THE_BROKER] + size <= self._bytes_max
@@ -272,7 +275,7 @@ class RetainedMessages:
         return None if node is None else node.event
 
     def _remove(self, topic: str) -> None:
-        """Take the topic's event away, and the levels that lead nowhere then."""
+        """Take the topic's event away, and the levels that lead to no other event."""
         path, node = [], self._root
         for level in topic.split("/"):
             path.append((node, level))
@@ -306,7 +309,8 @@ class RetainedMessages:
         return self._expiries
 
     def _move_figures(self) -> None:
-        """An earlier release counted the broker's figures as those of nobody known."""
+        """Count the broker's figures as the broker's: an earlier release counted them as those of an unknown
+        publisher."""
         figures = [event for event in self.events() if _owner(event) == THE_BROKER]
         uncounted = len(figures) - self._counts[THE_BROKER]
         if uncounted > 0:
@@ -319,7 +323,7 @@ class RetainedMessages:
 
 
 def _owner(event: Event) -> ClientId | None:
-    """Whose share of the table the event takes."""
+    """The client, or the broker, whose share of the table the event takes."""
     return THE_BROKER if event.topic.startswith("$SYS/") else event.publisher
 
 

@@ -1,12 +1,12 @@
-"""A broker that was cut off hears what it has missed: others call the roll of the sessions that they have.
+"""Roll calls: a broker that was cut off hears from the others which sessions they have.
 
-While a broker is cut off, nobody keeps for it the news of sessions and of places in shared groups. Instead, each broker
-whose news it has missed tells it which sessions and places it has. What the listener takes for being there and was not
-called is not there any more: its session has ended, or is with another broker, which says so itself. So the listener
-forgets where it is, and nothing else: contexts go by claims and epochs alone.
+While a broker is cut off, its neighbours keep no news of sessions and of places in shared groups for it. Instead, each
+broker whose news it has missed tells it which sessions and places that broker has. If the listener believes a session
+to be there and the caller did not call it, it is not there any more: it has ended, or is with another broker, which
+says so itself. So the listener forgets where the session is, and nothing else: contexts go by claims and epochs alone.
 
 A roll speaks for the life of its caller, up to the moment in which it was called. Its parts are numbered, for some of
-them may be left out when a broker on the way is cut off again; then the caller is asked for another.
+them may be left out when a broker on the way is cut off again; then a broker asks the caller for another roll.
 """
 
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from roamq.net.topics.tables import TablesTold
 
 @dataclass(slots=True)
 class Roll:
-    """What has been called so far."""
+    """The parts of one roll that have come so far."""
 
     as_of: Epoch
     parts: int = 0
@@ -44,7 +44,7 @@ class RollCalls:
         """Broker -> the roll that it is calling."""
 
     def on_part(self, caller: BrokerId, message: TablesTold) -> None:
-        """A part of a roll has come; with the last one, what was not called is forgotten."""
+        """A part of a roll has come; with the last part, forget the sessions and places that were not called."""
         assert message.roll is not None
         self._learn(caller, message)
         roll = self._rolls.get(caller)
@@ -52,7 +52,7 @@ class RollCalls:
             roll = self._rolls[caller] = Roll(message.roll)
         roll.parts += 1
         if roll.parts != message.part:
-            return  # some of it was left out on the way
+            return  # some parts were left out on the way
         roll.clients.update(ClientId(client) for client, *_ in message.connections)
         roll.places.update((str(place.filter), place.client) for place in message.places)
         if message.is_all:
@@ -68,7 +68,7 @@ class RollCalls:
         def is_over(epoch: Epoch) -> bool:
             return epoch.broker == caller and since <= epoch.connected_at and epoch < roll.as_of
 
-        # A context that was here may have gone there, on a claim that was kept; the news of it was not.
+        # A context that was here may have gone there, on a claim that was kept; the news of the move was not.
         went = [
             (client, epoch) for client, epoch in self._broker.scheme.parts.went().items() if is_over(epoch)
         ]

@@ -1,11 +1,12 @@
 """Shared subscriptions: of each group `$share/GROUP/FILTER`, one member in the whole network gets an event.
 
 A place in a group is a filter of the member's context, so it moves wherever the context moves. Every broker knows the
-members of every group. The broker where an event enters assigns it to the member whose turn it is and writes that into
-the event, so no two brokers can disagree; the context of that member stores the event, at whatever broker it is.
+members of every group. The broker where an event enters assigns the event to the member whose turn it is and writes the
+member into the event, so no two brokers can disagree; the context of that member stores the event, at whatever broker
+it is.
 
-While the news of members travels, an event may be assigned to a member that has left, or to nobody. It is handed on by
-one broker, as an event of its own for that group alone:
+While the news of members travels, a broker may assign an event to a member that has left, or to no member. One broker
+then hands the event on, as an event of its own for that group alone:
 
     assigned to a member whose place ended at this broker    this broker hands it on to another member
     from a broker that did not know the group                the broker that has the context of the oldest member
@@ -28,21 +29,21 @@ V = TypeVar("V")
 GroupKey = str
 """The text of the group's filter, `$share/GROUP/FILTER` with the selector if there is one."""
 REMEMBERED_MAX = 10_000
-"""How many places are remembered that have ended."""
+"""The number of ended places, and of other entries of each kind, that a broker remembers."""
 KEY_CHARACTERS_MAX = 256
-"""Of a group with a longer text a digest is remembered."""
+"""The length above which a broker remembers a digest in place of the text of a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace(Message):
-    """Broker -> all others: what a client's place in a shared group has become."""
+    """Broker -> all others: what has become of a client's place in a shared group."""
 
     filter: Filter
     client: ClientId
     epoch: Epoch
-    """The connection that says so: news of an older one is not heeded."""
+    """The connection on which the client did so: brokers ignore news of an older one."""
     since: float
-    """When the client took the place."""
+    """The time at which the client took the place."""
     connected: bool | None
     """The member is connected (True), is away (False), or has left the group (None)."""
 
@@ -56,12 +57,12 @@ class Group:
         self.filter = filter
         self.places: dict[ClientId, GroupPlace] = {}
         self.order: tuple[ClientId, ...] = ()
-        """Who takes turns: the connected members, or all of them if none is connected; those without room only if
-        nobody has any."""
+        """The members that take turns: the connected ones, or all if none is connected; those without room only if no
+        member has any."""
         self.turn = 0
 
     def changed(self, full: Collection[ClientId] = ()) -> None:
-        """Note who takes turns; `full` are members that have no room."""
+        """Find out which members take turns; `full` are members that have no room."""
         able = [client for client in self.places if client not in full] or list(self.places)
         present = sorted(client for client in able if self.places[client].connected)
         self.order = tuple(present or sorted(able))
@@ -82,13 +83,13 @@ class SharedGroups:
         self.groups: dict[GroupKey, Group] = {}
         self._index: MatchIndex[GroupKey] = MatchIndex()
         self._ended: dict[tuple[GroupKey, ClientId], Epoch] = {}
-        """Places that have ended, and on which connection: news of older ones may still be on its way."""
+        """Ended place -> the connection on which it ended: news of older connections may still be on its way."""
         self._ended_here: dict[tuple[GroupKey, ClientId], None] = {}
         """Places that ended at this broker: events for them may be on their way."""
         self._full: dict[tuple[GroupKey, ClientId], None] = {}
-        """Members that have no room: they are passed over while another member has."""
+        """Members that have no room: their groups pass over them while another member has room."""
         self._handed_on: dict[tuple[GroupKey, EventId], None] = {}
-        """Events that this broker has handed on: they may come here more than one way."""
+        """Events that this broker has handed on: they may come here on more than one way."""
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -96,7 +97,7 @@ class SharedGroups:
     # --- members ------------------------------------------------------------------------------------------
 
     def learn(self, news: GroupPlace, *, is_here: bool = False) -> bool:
-        """Note what a place has become; False if it is no news. `is_here`: it did so at this broker."""
+        """Note what has become of a place; False if it is no news. `is_here`: the place changed at this broker."""
         key, client = str(news.filter), news.client
         group = self.groups.get(key)
         known = None if group is None else group.places.get(client)
@@ -129,7 +130,7 @@ class SharedGroups:
         group.changed({client for client in group.places if _mark(key, client) in full} if full else ())
 
     def set_full(self, key: GroupKey, client: ClientId, *, is_full: bool) -> None:
-        """A member has no room for more, or has room again."""
+        """A member has no room for more events, or has room again."""
         if is_full:
             _remember(self._full, _mark(key, client), None)
         else:
@@ -138,7 +139,7 @@ class SharedGroups:
             self._changed(key, group)
 
     def is_full_for(self, event: Event) -> bool:
-        """Whether in one of its groups no member has room for the event."""
+        """Whether the event is for a group in which no member has room."""
         if not self._full:
             return False
         return any(
@@ -147,9 +148,9 @@ class SharedGroups:
         )
 
     def note_ended_here(self, filter: Filter, client: ClientId) -> GroupPlace | None:
-        """A place that was at this broker has ended, as another broker says: the news of it.
+        """Another broker says that a place at this broker has ended. Returns the news of it, for all brokers.
 
-        None if the place was taken again since.
+        None if the client has taken the place again since.
         """
         key = _mark(str(filter), client)
         if self.place(filter, client) is not None:
@@ -173,7 +174,7 @@ class SharedGroups:
         return self._index.found(event)
 
     def assign(self, event: Event) -> Mapping[GroupKey, ClientId] | None:
-        """For an event that enters here: the member of each group whose turn it is."""
+        """The member of each group whose turn it is, for an event that enters at this broker."""
         assigned = {key: self.groups[key].next() for key in self.matching(event)}
         return assigned or None
 
@@ -183,9 +184,10 @@ class SharedGroups:
         return None if group is None else group.next()
 
     def left_over(self, event: Event) -> Iterator[tuple[GroupKey, ClientId | None]]:
-        """For an event that came from elsewhere: the groups in which nobody may get it unless somebody sees to it.
+        """The groups in which no member gets an event from elsewhere unless a broker sees to it.
 
-        With None the place it was assigned to ended here; with a member, the broker of that member sees to it.
+        With None, the place to which the event was assigned ended here; with a member, the broker of that member sees
+        to it.
         """
         assigned = event.assigned or {}
         for key, client in assigned.items():
@@ -199,9 +201,9 @@ class SharedGroups:
     def comes_too_late(self, event: Event, client: ClientId, is_forwarded: bool) -> Iterator[GroupKey]:
         """The groups in which the event was assigned to the client, but the client left before the event came.
 
-        The caller hands the event on to another member of each of them. Every event is handed on once, also if it comes
-        here a second time on another way. If the client's place was at another broker, that broker hands on what passes
-        there after the client left; this broker hands on what the other one had forwarded to it before.
+        The caller hands the event on to another member of each of them, once, even if the event comes here a second
+        time on another way. If the client's place was at another broker, that broker hands on events that pass there
+        after the client left; this broker hands on events that the other one had forwarded to it before.
         """
         for key, member in (event.assigned or {}).items():
             has_left = _mark(key, client) in self._ended_here or is_forwarded
@@ -209,7 +211,7 @@ class SharedGroups:
                 yield key
 
     def note_handed_on(self, key: GroupKey, event: Event) -> bool:
-        """An event is handed on to another member; False if it was before."""
+        """Note that this broker hands an event on to another member; False if it has done so before."""
         mark = _mark(key, event.id)
         if mark in self._handed_on:
             return False
@@ -222,14 +224,14 @@ class SharedGroups:
 
 
 def _mark(key: GroupKey, what: K) -> tuple[GroupKey, K]:
-    """As what a client or an event in a group is remembered: nobody is charged for it, so that it has to be short."""
+    """The key by which a broker remembers a client or an event in a group: short, since nobody is charged for it."""
     if len(key) > KEY_CHARACTERS_MAX:
         key = blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
     return key, what
 
 
 def _remember(entries: dict[K, V], key: K, value: V) -> None:
-    """Enter a value, in place of the oldest one if there are too many."""
+    """Enter a value; if there are too many entries, remove the oldest."""
     entries.pop(key, None)
     entries[key] = value
     if len(entries) > REMEMBERED_MAX:

@@ -1,7 +1,7 @@
-"""What every broker knows alike - who is where, who shares what, what is retained - for a neighbour that does not.
+"""The tables that all brokers have - who is where, who shares what, what is retained - for a neighbour that has not.
 
-A broker that begins anew, with an empty folder or an old one, is told by its neighbours. All of it is merged by what is
-newer, so it may be told several times and in any order.
+The neighbours of a broker that begins anew, with an empty folder or an old one, tell it these tables. The broker merges
+the entries by what is newer, so it may hear them several times and in any order.
 """
 
 from collections.abc import Collection, Iterator
@@ -24,46 +24,49 @@ from roamq.net.topics.shared import GroupPlace, SharedGroups
 T = TypeVar("T")
 
 SLICE: Final = 200
-"""How many entries one message has at most."""
+"""The number of entries that one message has at most."""
 TOLD_TIMER: Final = "told"
-"""The timer of a broker whose neighbours begin anew as well, so far."""
+"""The timer of a broker that has heard only from neighbours which begin anew as well."""
 TOLD_AFTER_S: Final = 5.0
-"""So long it waits for one that knows more; others may be down, or the network be young."""
+"""Seconds that a broker waits for a neighbour that knows more; the others may be down, or the network may be young."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesWanted(Message):
-    """Broker that begins anew -> neighbour: tell me what everybody knows.
+    """Broker that begins anew -> neighbour: tell me the tables.
 
-    Or, from a broker that has cut a neighbour off: call your roll for these brokers, and tell me when you have."""
+    Or, from a broker that has cut a neighbour off: call your roll for the brokers `roll_for`, and tell me when you
+    have.
+    """
 
     roll_for: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesTold(Message):
-    """Broker -> neighbour that begins anew: a part of what everybody knows."""
+    """Broker -> neighbour that begins anew: a part of the tables."""
 
     connections: tuple[Any, ...] = ()
-    """Client, epoch of its newest connection, home and user, each."""
+    """Rows of client, epoch of its newest connection, home and user."""
     places: tuple[GroupPlace, ...] = ()
     retained: tuple[Event, ...] = ()
     ended: tuple[Any, ...] = ()
-    """Client and epoch, each, of sessions that are over."""
+    """Pairs of client and epoch, of sessions that are over."""
     is_all: bool = False
     """Whether this was the last part."""
     is_anew: bool = False
-    """Whether the sender begins anew itself, and has not been told: it may know little, and tells again when it has."""
+    """Whether the sender begins anew itself, and has not been told: it may know little, and tells again when it knows
+    more."""
     roll: Epoch | None = None
-    """Of a part of a roll call: what its sender knows of its own is as of this moment."""
+    """In a part of a roll call: the moment up to which the sender speaks for its own sessions and places."""
     since: float = 0.0
-    """When the life of the sender began: of what was before it knows nothing."""
+    """The time at which the life of the sender began: it knows nothing of what was before."""
     part: int = 0
     """The number of the part, from 1 on."""
 
 
 class RetainedForOne(MessageSource):
-    """What is retained now, for one broker; what comes later follows by itself."""
+    """The events that are retained now, for one broker; later events reach that broker by themselves."""
 
     __slots__ = ("_host", "_me", "_search", "_to")
 
@@ -100,17 +103,17 @@ class Tables:
         self._retained = retained
         self._others = others
         self.is_told = False
-        """Whether a neighbour has told all that it knows, in this life: one that was told itself; or at a broker of the
-        core all others of it; or nobody who was told has come for a while."""
+        """Whether this broker has been told in this life: by a neighbour that was told itself; or, in the core, by all
+        other brokers of the core; or no neighbour that was told has come for a while."""
         self._told_by: set[BrokerId] = set()
         """Neighbours that have told all that they know, and were not told themselves."""
         self._to_tell: set[BrokerId] = set()
-        """Neighbours that this broker has told so: it tells them again when it knows more."""
+        """Neighbours that this broker told before it was told itself: it tells them again when it knows more."""
         self.since = since
-        """When this life began, or when it forgot something."""
+        """The time at which this life began, or at which this broker forgot something."""
 
     def tell(self, neighbour: BrokerId) -> None:
-        """Tell a neighbour that has forgotten."""
+        """Tell the tables to a neighbour that has forgotten them."""
         for connections in _slices((client, *entry) for client, entry in self._directory.items()):
             self._others.tell(neighbour, TablesTold(connections=connections))
         for places in _slices(self._groups.all_places()):
@@ -124,7 +127,7 @@ class Tables:
             self._to_tell.add(neighbour)
 
     def tell_retained(self, topics: Collection[str]) -> None:
-        """Tell all what is retained, or was cleared, of topics of which somebody has missed an event."""
+        """Tell all brokers what is retained, or was cleared, of topics of which some broker has missed an event."""
         if EVERYTHING in topics:
             topics = self._retained.topics()
         found = (event for topic in topics if (event := self._retained.last_of(topic)) is not None)
@@ -132,7 +135,7 @@ class Tables:
             self._others.tell_all(TablesTold(retained=retained))
 
     def tell_own(self, newcomer: BrokerId) -> None:
-        """Tell a broker that has joined what this one has told all others, perhaps without knowing of it."""
+        """Tell a newcomer what this broker told all others before, perhaps without knowing of the newcomer."""
         me, tell = self._broker.me, self._others.tell
         rows = ((client, *entry) for client, entry in self._directory.items() if entry.epoch.broker == me)
         for connections in _slices(rows):
@@ -144,7 +147,7 @@ class Tables:
 
     def call_roll(self, to: BrokerId) -> None:
         """Tell a broker that has missed news which sessions are here, and which places in groups. All others that it
-        takes for being here are not any more (`roll_calls.py`)."""
+        believes to be here are not here any more (`roll_calls.py`)."""
         me, roll = self._broker.me, self._broker.contexts.new_epoch()
         rows = ((client, *entry) for client, entry in self._directory.items() if entry.epoch.broker == me)
         ours = (place for place in self._groups.all_places() if place.epoch.broker == me)
@@ -167,7 +170,7 @@ class Tables:
         self._others.tell(sender, TablesTold(is_all=True, is_anew=self._is_anew))
 
     def on_told(self, sender: BrokerId, message: TablesTold) -> None:
-        """Learn all but the connections, which are `Sessions.hear`'s."""
+        """Learn all but the connections, which `Sessions.hear` learns."""
         for client, epoch in message.ended:
             self._directory.forget(ClientId(client), epoch)
         for place in message.places:
@@ -186,11 +189,11 @@ class Tables:
 
     @property
     def _is_anew(self) -> bool:
-        """Whether others may know what this broker has not been told; one that is the whole core knows all."""
+        """Whether others may know what this broker has not been told; a broker that is the whole core knows all."""
         return not self.is_told and bool(self._others.neighbours_of_core)
 
     def count_as_told(self) -> None:
-        """What others that begin anew were told before is told again: more has come."""
+        """This broker counts as told: tell again the neighbours that it told while it knew less."""
         if not self.is_told:
             self.is_told = True
             self._broker.host.cancel_timer((TOLD_TIMER,))

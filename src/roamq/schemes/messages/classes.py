@@ -1,4 +1,4 @@
-"""Messages between schemes of which a broker has several that are alike."""
+"""Messages between schemes that a broker has more than once, for several classes of clients."""
 
 from dataclasses import dataclass
 

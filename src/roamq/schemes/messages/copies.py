@@ -25,10 +25,10 @@ class PassiveCopy(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activate(Message):
-    """Last broker -> neighbor: the client is gone, store what it has not read (case 2).
+    """Last broker -> neighbor: the client is gone, store the events that it has not read (case 2).
 
-    `epoch` is the control attribute; `digest` names the subscriptions, so that an outdated copy is not
-    activated.
+    `epoch` is the control attribute; `digest` names the subscriptions, so that the neighbor does not activate an
+    outdated copy.
     """
 
     client: ClientId
@@ -37,7 +37,7 @@ class Activate(Message):
     position: Mapping[BrokerId, int]
     session: object | None = None
     ahead: AheadRows = ()
-    """What the client has read above the position."""
+    """The events that the client has read above the position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class CopyRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarded(Message):
-    """Last broker -> neighbor: what the copy may have missed while it was activated. `last`: nothing follows."""
+    """Last broker -> neighbor: events that the copy may have missed before it was active. `last`: nothing follows."""
 
     kind: ClassVar[str] = "stored_event"
     carries: ClassVar[str] = "events"
@@ -69,12 +69,12 @@ class Forwarded(Message):
     events: tuple[Event, ...]
     last: bool = False
     late: tuple[BrokerId, ...] = ()
-    """With the last: origins of which more may come to the last broker; it follows as `LateEvents`."""
+    """In the last message: origins of which the last broker may still get events, and send them as `LateEvents`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deactivate(Message):
-    """Who had control -> neighbor: stop storing, keep the subscriptions for `successor` (cases 3 and 4)."""
+    """Broker that had control -> neighbor: stop storing, keep the subscriptions for `successor` (cases 3 and 4)."""
 
     client: ClientId
     epoch: Epoch
@@ -83,7 +83,8 @@ class Deactivate(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(Message):
-    """Who had control -> neighbor: forget the client (cases 4, 6, 8). `for_good`: whoever has control now."""
+    """Broker that had control -> neighbor: forget the client (cases 4, 6, 8). `for_good`: even if another one has
+    control."""
 
     client: ClientId
     epoch: Epoch
@@ -98,7 +99,7 @@ class MovedHere(Message):
     epoch: Epoch
     taken: Epoch
     takes_late: bool = False
-    """Whether the new broker knows `LateEvents`: the release before did not."""
+    """Whether the new broker knows `LateEvents`, which brokers of the release before do not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

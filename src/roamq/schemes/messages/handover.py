@@ -15,7 +15,7 @@ from roamq.core.reading import AheadRows
 class ContextRequest(Message):
     """New broker -> old broker: the client is here, send its subscriptions (step 2).
 
-    `of`, where the old broker had pushed the context on: which context it was, for the broker that has the copy.
+    `of`, where the old broker had pushed the context on: the epoch of that context, for the broker that has the copy.
     """
 
     client: ClientId
@@ -23,14 +23,15 @@ class ContextRequest(Message):
     new_broker: BrokerId
     of: Epoch | None = None
     after: Epoch | None = None
-    """The connection that the claim was redirected to. It is redirected to later ones only, so it never goes round."""
+    """The connection to which the claim was redirected. Brokers redirect it to later ones only, so it never goes
+    round."""
     takes_late: bool = False
-    """Whether the new broker knows `LateEvents`: the release before did not."""
+    """Whether the new broker knows `LateEvents`, which brokers of the release before do not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriptions(Message):
-    """Old broker -> new broker: what the client has subscribed to (step 2)."""
+    """Old broker -> new broker: the filters to which the client has subscribed (step 2)."""
 
     kind: ClassVar[str] = "context"
     carries: ClassVar[str] = "filters"
@@ -44,7 +45,7 @@ class Subscriptions(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoContext(Message):
-    """Old broker -> new broker: nothing is kept for this client here.
+    """Old broker -> new broker: I keep nothing for this client.
 
     `newer`: the context went to a later connection of the client than the one that asks.
     """
@@ -55,7 +56,7 @@ class NoContext(Message):
     forgot: bool = False
     """Whether the old broker may have known in an earlier life where the context is."""
     is_given: bool = False
-    """Whether the context went to the very connection that asks, because it asked by another way, too."""
+    """Whether the context went to the connection that asks, because its claim came by another way, too."""
     awaits: bool = False
     """Whether the later connection waits for the context itself: nobody knows that the context went there."""
 
@@ -70,14 +71,15 @@ class WhoHolds(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding(Message):
-    """The answer to `WhoHolds`: the broker to ask for the context, or the later connection that it went to."""
+    """The answer to `WhoHolds`: the broker to ask for the context (`at`), or the later connection to which it went
+    (`newer`)."""
 
     client: ClientId
     epoch: Epoch
     at: BrokerId | None = None
     newer: Epoch | None = None
     of: Epoch | None = None
-    """Of which connection the context is that is there."""
+    """The epoch of the context at that broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +96,9 @@ class PartialSession(Message):
 class Release(Message):
     """New broker -> old broker: I have subscribed, you may unsubscribe (step 3).
 
-    `fence` says what the new broker had seen when it subscribed; the old one holds the context until it has
-    seen as much (see overlay.base.Router.passed). It comes without a request before it if the client brought its
-    subscriptions along ([DIS] section 3.2.4); `of` is then as in `ContextRequest`.
+    `fence` says what the new broker had seen when it subscribed; the old one holds the context until it has seen as
+    much (see overlay.base.Router.passed). No request comes before the release if the client brought its subscriptions
+    along ([DIS] section 3.2.4); `of` is then as in `ContextRequest`.
     """
 
     client: ClientId
@@ -105,14 +107,15 @@ class Release(Message):
     fence: Mapping[BrokerId, int]
     of: Epoch | None = None
     after: Epoch | None = None
-    """The connection that the claim was redirected to. It is redirected to later ones only, so it never goes round."""
+    """The connection to which the claim was redirected. Brokers redirect it to later ones only, so it never goes
+    round."""
     takes_late: bool = False
-    """Whether the new broker knows `LateEvents`: the release before did not."""
+    """Whether the new broker knows `LateEvents`, which brokers of the release before do not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvents(Message):
-    """Old broker -> new broker: what was stored for the client (step 5). `last`: nothing follows."""
+    """Old broker -> new broker: the events stored for the client (step 5). `last`: nothing follows."""
 
     kind: ClassVar[str] = "stored_event"
     carries: ClassVar[str] = "events"
@@ -123,16 +126,16 @@ class StoredEvents(Message):
     position: Mapping[BrokerId, int]
     last: bool = True
     session: object | None = None
-    """What `Subscriptions` would have brought, had it been sent."""
+    """The session state, if no `Subscriptions` brought it before."""
     ahead: AheadRows = ()
-    """What the client has read above the position."""
+    """The events that the client has read above the position."""
     late: tuple[BrokerId, ...] = ()
-    """Origins of which more may come to the old broker; it follows as `LateEvents`."""
+    """Origins of which the old broker may still get events, and send them as `LateEvents`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateEvents(Message):
-    """Old broker -> new broker, after `StoredEvents`: what came late, and of which origins nothing more does."""
+    """Old broker -> new broker, after `StoredEvents`: late events, and the origins of which no more come."""
 
     kind: ClassVar[str] = "stored_event"
     carries: ClassVar[str] = "events"
@@ -141,7 +144,8 @@ class LateEvents(Message):
     epoch: Epoch
     events: tuple[Event, ...]
     origins: tuple[BrokerId, ...] | None = None
-    """None: of none at all. The old broker owes nothing, or has forgotten what it owed."""
+    """The origins of which no more late events come. None: nothing comes at all; the old broker owes nothing, or has
+    forgotten what it owed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +155,7 @@ class AskLate(Message):
     client: ClientId
     epoch: Epoch
     origins: tuple[BrokerId, ...] = ()
-    """Of these brokers, too, which joined later and were not named: the old broker may not have heard of them."""
+    """Brokers that joined later and that the old broker did not name: does it owe events of these origins, too?"""
 
 
 HAND_OVER_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
@@ -168,4 +172,4 @@ HAND_OVER_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
         AskLate,
     }
 )
-"""All of them: schemes that share a broker share the hand-over."""
+"""All messages of the hand-over: schemes that share a broker share the hand-over."""

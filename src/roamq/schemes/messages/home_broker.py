@@ -21,7 +21,7 @@ class Visiting(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome(Message):
-    """Home broker -> visited broker: its events follow; `session` is lent until the client leaves."""
+    """Home broker -> visited broker: the client's events follow; `session` is lent until the client leaves."""
 
     client: ClientId
     epoch: Epoch
@@ -41,9 +41,9 @@ class Forward(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumed(Message):
-    """Visited broker -> home broker: how far the client has read; `left`: and it is gone from here.
+    """Visited broker -> home broker: how far the client has read; `left`: the client is gone from here.
 
-    `ahead` are events it acknowledged before earlier ones, which the position cannot tell.
+    `ahead` are events that the client acknowledged before earlier ones, which the position cannot tell.
     """
 
     client: ClientId
@@ -52,14 +52,14 @@ class Consumed(Message):
     ahead: tuple[EventId, ...] = ()
     left: bool = False
     session: object | None = None
-    """With `left`: what was lent, as the client left it."""
+    """With `left`: the session that was lent, as the client left it."""
     brought: tuple[Event, ...] = ()
-    """With `left`: events that were given to the client here alone, and that it has not consumed."""
+    """With `left`: events that only the visited broker gave the client, and that the client has not consumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall(Message):
-    """Home broker -> visited broker: the client is elsewhere now, say how far it read and forget it."""
+    """Home broker -> visited broker: the client is elsewhere now, say how far it read and forget the client."""
 
     client: ClientId
     epoch: Epoch
@@ -67,7 +67,7 @@ class Recall(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSubscription(Message):
-    """Visited broker -> home broker: the client subscribes (or not, if not `wanted`) from where it is."""
+    """Visited broker -> home broker: the client, which is here, subscribes (or unsubscribes, if not `wanted`)."""
 
     carries: ClassVar[str] = "filter"
     client: ClientId
@@ -82,8 +82,9 @@ class Leave(Message):
 
     client: ClientId
     epoch: Epoch
-    """Of the connection there. One that the client has made elsewhere since goes on."""
+    """The epoch of the connection at the visited broker. A connection that the client has made elsewhere since goes
+    on."""
     welcomed: bool
-    """Whether the session had been lent to the visited broker, which then has seen to its end."""
+    """Whether the home broker had lent the session to the visited broker, which then has seen to its end."""
     reach: Mapping[BrokerId, int] = field(default_factory=dict)
-    """Per origin, the last event that had been forwarded: home sees to what came later."""
+    """Origin -> the last event that was forwarded to the visited broker: the home broker sees to later ones."""

@@ -10,7 +10,7 @@ from roamq.core.messages import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredIds(Message):
-    """Old broker -> new broker: the ids of what is stored for the client, in order."""
+    """Old broker -> new broker: the ids of the events stored for the client, in order."""
 
     kind: ClassVar[str] = "event_ids"
     carries: ClassVar[str] = "ids"
@@ -21,7 +21,7 @@ class StoredIds(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedIds(Message):
-    """New broker -> old broker: these are in my log, do not send them."""
+    """New broker -> old broker: I have these events in my log, do not send them."""
 
     kind: ClassVar[str] = "event_ids"
     carries: ClassVar[str] = "ids"

@@ -13,7 +13,7 @@ from roamq.core.messages import Message
 class Prefetch(Message):
     """Old broker -> predicted broker: the client may come to you, subscribe for it (step 2, pushed).
 
-    `epoch` is that of the context that is copied; `targets` are all brokers that get a copy.
+    `epoch` is that of the copied context; `targets` are all brokers that get a copy.
     """
 
     kind: ClassVar[str] = "context"
@@ -36,7 +36,8 @@ class Prefetched(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard(Message):
-    """The client came to `new_broker`: forget what was prefetched of its context `epoch`."""
+    """Old broker, or the broker to which the client came -> the others: the client came to `new_broker`, forget the
+    copies of its context `epoch`."""
 
     client: ClientId
     epoch: Epoch

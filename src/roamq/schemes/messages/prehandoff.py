@@ -1,10 +1,10 @@
 """The messages of location-based pre-handoff ([PRE] section 4, Fig. 3), and eight more that make it exact and quick.
 
-The paper's `Register` is no message between brokers: it is the client's connection and its location, which are
-inputs of the broker. `Preforwarded`, `Prestored`, `Replaced` and `Handed` are ours (docs/decisions/0080), and so are
-`WasAway` (0083), `AskExpected` and `StillExpected` (0085), and `LastRead` (0260).
-Every message names the connection it is about (`epoch`) and the pre-handoff (`attempt`, counted by its sender), so
-that one which was overtaken by events is known as such.
+The paper's `Register` is no message between brokers: it is the client's connection and its location, which are inputs
+of the broker. `Preforwarded`, `Prestored`, `Replaced` and `Handed` are ours (docs/decisions/0080), and so are `WasAway`
+(0083), `AskExpected` and `StillExpected` (0085), and `LastRead` (0260).
+Every message but `WasAway` names the connection that it is about (`epoch`) and the pre-handoff (`attempt`, counted by
+ESi), so that the receiver knows a message that comes too late.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,8 @@ from roamq.core.reading import AheadRows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrehandoffMessage(Message):
-    """Base: about the virtual consumer of `client`, which is connected under `epoch` at the server that asked."""
+    """Base of the messages about the virtual consumer of `client`, which is connected under `epoch` at the server that
+    asked."""
 
     client: ClientId
     epoch: Epoch
@@ -39,7 +40,7 @@ class EnablePrehandoff(PrehandoffMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preforward(PrehandoffMessage):
-    """ESi -> ESe: SSUBQ, the subscriptions of the client (A1, a.2), and how fast it is, where that is known."""
+    """ESi -> ESe: SSUBQ, the subscriptions of the client (A1, a.2), and the client's speed, where ESi knows it."""
 
     kind: ClassVar[str] = "context"
     carries: ClassVar[str] = "filters"
@@ -68,17 +69,19 @@ class CancelPreforward(PrehandoffMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preforwarded(PrehandoffMessage):
-    """ESe -> ESi: subscribed, and `fence` had been seen here then. `changes`: how many sets of them so far."""
+    """ESe -> ESi: I have subscribed, and had seen `fence` then. `changes`: the number of sets of subscriptions so
+    far."""
 
     fence: Mapping[BrokerId, int]
     changes: int
     takes_last_read: bool = False
-    """Whether ESe knows `LastRead`: the release before did not."""
+    """Whether ESe knows `LastRead`, which servers of the release before do not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prestored(PrehandoffMessage):
-    """ESi -> ESe: what the client had not consumed when ESi had seen as much as ESe when it subscribed."""
+    """ESi -> ESe: the events that the client had not consumed when ESi had seen what ESe had seen when it
+    subscribed."""
 
     kind: ClassVar[str] = "stored_event"
     carries: ClassVar[str] = "events"
@@ -91,8 +94,8 @@ class Prestored(PrehandoffMessage):
 class Replaced(PrehandoffMessage):
     """ESj -> ESi: the client is here under `successor`, in place of its virtual consumer.
 
-    `whole`: nothing is missing here. `asks`: the client did not show how far it had read. `digest` names the
-    subscriptions of the virtual consumer, so that ESi can tell whether it knows all of them.
+    `whole`: the virtual consumer has all events. `asks`: the client did not show how far it had read. `digest` names
+    the subscriptions of the virtual consumer, so that ESi can tell whether the virtual consumer knows all of them.
     """
 
     successor: Epoch
@@ -116,12 +119,12 @@ class Handed(PrehandoffMessage):
     reach: Mapping[BrokerId, int]
     held: tuple[EventId, ...]
     ahead: AheadRows = ()
-    """What the client has read above the position: some of it may be above `reach`."""
+    """The events that the client has read above the position: some of them may be above `reach`."""
     session: object | None = None
-    """As the client left it: what `Preforward` brought is older."""
+    """The session as the client left it: the one that `Preforward` brought is older."""
     unread: tuple[Event, ...] | None = None
-    """Those `held` themselves, where a broker that is out of reach is to hold nobody up: then ESj need not wait until
-    it has seen what ESi had seen."""
+    """The events of `held` themselves, where hand-overs do not wait for a broker that is out of reach: then ESj need
+    not wait until it has seen what ESi had seen."""
 
     @property
     def size_bytes(self) -> int:
@@ -132,7 +135,7 @@ class Handed(PrehandoffMessage):
 class LastRead(PrehandoffMessage):
     """ESi -> ESe, unasked: the connection `epoch` has ended, and the client had read what `Handed` would say.
 
-    `changes` names the set of subscriptions that this is about; the other fields mean the same as there.
+    `changes` names the set of subscriptions; the other fields mean the same as in `Handed`.
     """
 
     carries: ClassVar[str] = "held"
@@ -152,17 +155,18 @@ class LastRead(PrehandoffMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskExpected(PrehandoffMessage):
-    """ESe -> ESi: nothing was heard of this client for a lease; is it still to be expected here?"""
+    """ESe -> ESi: I have heard nothing of this client for a lease; shall I still expect it?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StillExpected(PrehandoffMessage):
-    """ESi -> ESe: yes. If it is not, the answer is `CancelPreforward`."""
+    """ESi -> ESe: yes, still expect the client. ESi says no with `CancelPreforward`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasAway(Message):
-    """ESi -> ESj: the client that is connected there under `successor` was switched off before: it came unseen."""
+    """ESi -> ESj: the client that is connected to you under `successor` was switched off before, so nobody saw how it
+    came."""
 
     client: ClientId
     successor: Epoch

@@ -1,1 +1,1 @@
-"""What mobility schemes are composed of: small objects, each with its own messages, handlers and contexts."""
+"""The parts of mobility schemes: small objects, each with its own messages, handlers and contexts."""

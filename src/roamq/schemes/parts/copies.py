@@ -1,11 +1,11 @@
 """Copies of contexts at neighboring brokers: the messages of pro-active caching, at both ends.
 
 Paper: [PRO] section 4.1. `HeldCopies` is Bi, a neighbor of the broker that serves the client; `SentCopies` is Bj, which
-serves it. Which case of the paper calls for which of these is said in `proactive.py`.
+serves the client. `proactive.py` says which case of the paper calls for which of these.
 
-A copy obeys the newest connection of its client: its epoch is the paper's control attribute, and a request with an
-older one is not performed. Whoever creates copies under an epoch (`PassiveCopy`, `Activate`) sends a `Delete` after
-them, or leaves them to the next broker when it knows that they have arrived: so none is left behind.
+A copy obeys the newest connection of its client: its epoch is the paper's control attribute, and a broker does not
+perform a request with an older one. A broker that creates copies under an epoch (`PassiveCopy`, `Activate`) sends a
+`Delete` after them, or leaves them to the next broker when it knows that they have arrived: so no copy is left behind.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -61,9 +61,9 @@ class HeldCopies(Part):
         return State.PASSIVE if copy.mode is Mode.PASSIVE else State.ACTIVE
 
     def has_control(self, client: ClientId, epoch: Epoch) -> bool:
-        """The control attribute: may a request of this epoch change what is kept here for the client?
+        """The control attribute: may a request of this epoch change what this broker keeps for the client?
 
-        Not if a later one already did, nor if the client itself has connected here since.
+        Not if a request of a later epoch already did, nor if the client itself has connected here since.
         """
         copy = self._copies.get(client)
         leaving = [leaving.context for leaving in self.handover.leaving.get(client, {}).values()]
@@ -80,7 +80,7 @@ class HeldCopies(Part):
     def keep(
         self, client: ClientId, epoch: Epoch, filters: tuple[Filter, ...], session: object | None
     ) -> None:
-        """A passive copy of exactly these subscriptions, in place of any other."""
+        """Keep a passive copy of exactly these subscriptions, in place of any other copy."""
         assert after(self.state(client), Stimulus.COPY) is State.PASSIVE
         self.drop(client)
         copy = self.contexts.new(client, epoch, Mode.PASSIVE)
@@ -89,10 +89,10 @@ class HeldCopies(Part):
         self._copies[client] = copy
 
     def on_activate(self, sender: BrokerId, message: Activate) -> None:
-        """Case 2, at a neighbor: store whatever matches and the client has not read.
+        """Case 2, at a neighbor: store events that match and that the client has not read.
 
-        "In case the activate request could not find the Sub(S), Bk will be notified and asked to deliver
-        Context(S) prior to S arrival."
+        "In case the activate request could not find the Sub(S), Bk will be notified and asked to deliver Context(S)
+        prior to S arrival."
         """
         if not self.has_control(message.client, message.epoch):
             return
@@ -105,7 +105,7 @@ class HeldCopies(Part):
         copy.epoch = message.epoch
         copy.session = message.session
         start_over(copy, dict(message.position), message.ahead)
-        open_local_queue(copy)  # until everything older has been forwarded
+        open_local_queue(copy)  # until Bj has forwarded all older events
         self.contexts.set_mode(copy, MODES[state])
         last_broker = message.epoch.broker
         fence = self.contexts.fence(last_broker, copy)
@@ -113,7 +113,7 @@ class HeldCopies(Part):
         self.mailbox.send(last_broker, reply)
 
     def on_forwarded(self, sender: BrokerId, message: Forwarded) -> None:
-        """What the last broker stored before this copy did; with the last of it the copy is whole."""
+        """Take events that the last broker stored before this copy did; with the last of them the copy is whole."""
         copy = self._copies.get(message.client)
         if copy is not None and copy.epoch == message.epoch and copy.mode is Mode.ACTIVE:
             self.admit_forwarded(copy, message)
@@ -135,13 +135,14 @@ class HeldCopies(Part):
             self.contexts.set_mode(copy, MODES[state])
 
     def on_delete(self, sender: BrokerId, message: Delete) -> None:
-        """Cases 4, 6 and 8, at a neighbor. Leaving for good has the privilege to ignore who has control."""
+        """Cases 4, 6 and 8, at a neighbor. A client that leaves for good ends its copies, whichever broker has
+        control."""
         copy = self._copies.get(message.client)
         if copy is not None and (message.for_good or copy.epoch <= message.epoch):
             assert after(self.state(message.client), Stimulus.DELETE) is State.NONE
             self.drop(message.client)
 
-    # --- what becomes of a copy when its client is here -----------------------------------------------------
+    # --- the client of a copy comes here --------------------------------------------------------------------
 
     def take(self, client: ClientId) -> Context:
         """The copy becomes the client's context."""
@@ -160,17 +161,17 @@ class HeldCopies(Part):
 
 @dataclass(slots=True, eq=False)
 class Activation:
-    """Case 2 under way: the neighbors that have not got everything yet."""
+    """Case 2 under way: a context, and the neighbors that have not got all its events yet."""
 
     context: Context
     pending: dict[BrokerId, Mapping[BrokerId, int] | None] = field(default_factory=dict)
-    """Neighbor -> the fence it acknowledged with, once it did."""
+    """Neighbor -> the fence of its acknowledgement, once it has come."""
     given_up: set[BrokerId] = field(default_factory=set)
-    """Neighbors whose copies lack events, because the way there is cut off."""
+    """Neighbors whose copies lack events, because the way to the neighbor is cut off."""
 
 
 class SentCopies(Part):
-    """The account that a broker keeps of the copies of its clients' contexts at other brokers.
+    """One broker's account of the copies of its clients' contexts at other brokers.
 
     When the client disconnects, "broker Bj forwards Msgs(S) to its neighbors Bi until the activation request is
     acknowledged": the acknowledgement carries a fence, and Bj goes on until it has seen what Bi had seen.
@@ -183,11 +184,12 @@ class SentCopies(Part):
         self.mailbox = mailbox
         self.router = contexts.router
         self.all_forwarded = all_forwarded
-        """What the scheme does when every neighbor has got all that it lacked of a context."""
+        """Called when every neighbor has got all events of a context that it lacked."""
         self.pending = self.activations = dict[Context, Activation]()
         self._by_client: dict[ClientId, list[Activation]] = {}
         self.holders: dict[Context, dict[BrokerId, bool]] = {}
-        """Where copies of a context are kept on this broker's account, and whether all of them have arrived."""
+        """Context -> the brokers that keep copies of it for this broker, and whether all these copies have arrived
+        there."""
         mailbox.handle(Activated, self.on_activated)
         mailbox.handle(CopyRequest, self.on_copy_request)
 
@@ -196,7 +198,7 @@ class SentCopies(Part):
     def send(self, context: Context, neighbors: Iterable[BrokerId]) -> None:
         for neighbor in sorted(neighbors):
             if self._is_cut_off(neighbor):
-                continue  # whoever needs the context there asks for it
+                continue  # the neighbor asks for the context if it needs it
             self.holders.setdefault(context, {})[neighbor] = False
             copy = PassiveCopy(
                 client=context.client,
@@ -215,7 +217,7 @@ class SentCopies(Part):
     # --- activation ---------------------------------------------------------------------------------------
 
     def activate(self, context: Context, neighbors: Iterable[BrokerId]) -> None:
-        """Case 2: these neighbors are to store what the client has not read."""
+        """Case 2: ask these neighbors to store the events that the client has not read."""
         before = self.activations.get(context)
         self.stop(context)
         activation = self.activations[context] = Activation(context)
@@ -230,7 +232,7 @@ class SentCopies(Part):
 
     def _activate(self, activation: Activation, neighbor: BrokerId) -> None:
         context = activation.context
-        activation.given_up.discard(neighbor)  # it gets everything, whatever it lacked before
+        activation.given_up.discard(neighbor)  # the neighbor gets all events, whatever it lacked before
         activation.pending[neighbor] = None
         self.holders.setdefault(context, {})[neighbor] = False
         request = Activate(
@@ -245,7 +247,7 @@ class SentCopies(Part):
         self._forward(activation, neighbor, tuple(context.events()))
 
     def end_in_part(self, context: Context, neighbor: BrokerId, late: frozenset[BrokerId]) -> None:
-        """The neighbor serves the client: it has all that its copy lacked, but for events that come late."""
+        """The neighbor serves the client, and has all events that its copy lacked, except for those that come late."""
         activation = self.activations[context]
         self.stop(context)
         self._forward(activation, neighbor, (), last=True, late=tuple(sorted(late)))
@@ -287,7 +289,8 @@ class SentCopies(Part):
         return self.contexts.host.is_cut_off(self.router.next_hop(neighbor))
 
     def _give_up(self, activation: Activation, neighbor: BrokerId) -> None:
-        """Nothing more is kept for the neighbor: its copy would lack this, and is of no use."""
+        """Forward nothing more to the neighbor, and delete its copy: without these events the copy would be of no
+        use."""
         context = activation.context
         del activation.pending[neighbor]
         activation.given_up.add(neighbor)
@@ -295,12 +298,13 @@ class SentCopies(Part):
         self.mailbox.send(neighbor, Delete(client=context.client, epoch=context.epoch))
 
     def has_given_up(self, context: Context, neighbor: BrokerId) -> bool:
-        """Whether a copy of the context there lacks events, if there is one."""
+        """Whether the neighbor's copy of the context, if there is one, lacks events."""
         activation = self.activations.get(context)
         return activation is not None and neighbor in activation.given_up
 
     def on_activated(self, neighbor: BrokerId, message: Activated) -> None:
-        """The acknowledgement: forward until we have seen all that the neighbor saw before it began to store."""
+        """The acknowledgement: forward until this broker has seen all that the neighbor saw before it began to
+        store."""
         activation = self._activation_of(message.client, message.epoch)
         if activation is not None and neighbor in activation.pending:
             activation.pending[neighbor] = message.fence
@@ -319,14 +323,14 @@ class SentCopies(Part):
             self.all_forwarded(activation.context)
 
     def on_copy_request(self, neighbor: BrokerId, request: CopyRequest) -> None:
-        """The neighbor found nothing to activate: send it the context before the client arrives."""
+        """The neighbor found no copy to activate: send it the context before the client arrives."""
         activation = self._activation_of(request.client, request.epoch)
         if activation is not None and neighbor in activation.pending:
             self.send(activation.context, [neighbor])
             self._activate(activation, neighbor)
 
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
-        """A copy is gone with its broker."""
+        """A broker is gone for good, and its copies with it."""
         for holders in self.holders.values():
             holders.pop(broker, None)
         for activation in list(self.activations.values()):
@@ -335,13 +339,13 @@ class SentCopies(Part):
                 self._end_passed(activation)
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
-        """The session is over: a neighbor that found nothing to activate gets no copy of it any more."""
+        """The session is over: delete its copies, and send none to a neighbor that found no copy to activate."""
         for activation in list(self._by_client.get(client, ())):
             if activation.context.epoch <= epoch:
                 self.delete(activation.context)
 
     def stop(self, context: Context) -> None:
-        """Nothing more is forwarded to copies of this context."""
+        """Forward nothing more to copies of this context."""
         activation = self.activations.pop(context, None)
         if activation is not None:
             others = self._by_client[context.client]

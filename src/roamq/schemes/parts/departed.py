@@ -1,7 +1,8 @@
-"""Brokers that are gone for good: what becomes of hand-overs with them.
+"""Brokers that are gone for good: how hand-overs with such a broker end.
 
-A broker that has *left* has answered or passed on all that it was asked, and has told where contexts went from there.
-One that is *lost* answers nothing: what was asked of it is sought elsewhere, and what it asked for is nobody's.
+A broker that has *left* has answered or passed on every claim, and has told where its contexts went. A broker that is
+*lost* answers nothing: the claimers seek elsewhere the contexts that they claimed there, and nobody gets the contexts
+that it claimed itself.
 """
 
 from collections.abc import Mapping
@@ -21,17 +22,18 @@ if TYPE_CHECKING:
     from roamq.schemes.proactive import ProActive
 
 DEPARTED: Final = "broker_departed"
-"""Why an event is dropped that was for a client of a broker that is gone for good."""
+"""The recorded reason for dropping an event whose client was at a broker that is gone for good."""
 
 
 class DepartedBrokers(Part):
-    """Ends or redirects what hand-overs have to do with brokers that departed."""
+    """Ends or redirects hand-overs with brokers that departed."""
 
     def __init__(self, handover: HandOver, *more_claims: type[Message]) -> None:
-        """`more_claims`: other messages of this broker to which `NoContext` is an answer."""
+        """`more_claims`: other types of messages that `NoContext` answers."""
         self.handover = handover
         self.past: dict[BrokerId, dict[ClientId, Epoch]] = {}
-        """Broker that left -> where contexts went from there: for claims that came too late to reach it."""
+        """Departed broker -> the connections to which contexts went from there: for claims that came too late to reach
+        it."""
         for claim in (ContextRequest, Release, *more_claims):
             handover.mailbox.handle_returned(claim, self.on_claim_returned)
         handover.mailbox.handle_returned(StoredEvents, self.on_events_returned)
@@ -63,14 +65,15 @@ class DepartedBrokers(Part):
         return self.handover.whereabouts.gone_to
 
     def on_claim_returned(self, to: BrokerId, claim: Any) -> None:
-        """The broker that was asked for a context is gone: it is sought where it went, or the claimer does without."""
+        """The claim did not reach a broker that is gone for good: send the claim after the context, seek it, or do
+        without it."""
         handover = self.handover
         gone = self.past.get(to, {}).get(claim.client)
         claimer = getattr(claim, "new_broker", handover.me)
         if gone is not None and gone > claim.epoch:
             newer = NoContext(
                 client=claim.client, epoch=claim.epoch, newer=gone, awaits=True
-            )  # as it had heard
+            )  # as the departed broker had heard
             handover.mailbox.send(claimer, newer)
         elif gone is not None and isinstance(claim, ContextRequest) and gone.broker not in (to, claimer):
             handover.mailbox.send(gone.broker, replace(claim, after=gone))
@@ -80,7 +83,8 @@ class DepartedBrokers(Part):
             handover.mailbox.receive(to, NoContext(client=claim.client, epoch=claim.epoch, forgot=True))
 
     def on_events_returned(self, to: BrokerId, message: StoredEvents) -> None:
-        """The broker that these events were for is gone, and the session with it: the records say so."""
+        """The broker that was to get these events is gone, and so is the session: record that the events are
+        dropped."""
         host, me = self.handover.host, self.handover.me
         for event in message.events:
             origin, sequence = event.id
@@ -88,7 +92,7 @@ class DepartedBrokers(Part):
 
 
 class LostCopies(Part):
-    """Copies in service, and contexts that still forward, whose other end is a broker that is lost."""
+    """Ends the wait of copies in service, and of contexts that still forward events, for a broker that is lost."""
 
     def __init__(self, scheme: "ProActive") -> None:
         self.scheme = scheme

@@ -40,7 +40,7 @@ NOTHING: frozenset[EventId] = frozenset()
 
 
 class HandOver(Part):
-    """One broker's part of the standard hand-over, as Broker 1 and as Broker 2."""
+    """One broker's side of the standard hand-over, as Broker 1 and as Broker 2."""
 
     hands_over = True
 
@@ -62,16 +62,16 @@ class HandOver(Part):
         self.own = own or OwnSteps()
         self.care = care or Care()
         self.on_device = on_device
-        """[DIS] section 3.2.4: a release may come without a request before it, and is a claim then."""
+        """[DIS] section 3.2.4: whether a release may come without a request before it, and is a claim then."""
         self.whereabouts = Whereabouts(contexts)
         ties = (contexts, mailbox, self.whereabouts, self.step_2_retrieve)
         self.inquiries = Inquiries(*ties, is_used=may_be_late)
         self.leaving: dict[ClientId, dict[tuple[Epoch, BrokerId], Leaving]] = {}
-        """Contexts on their way out, by the transfer and the broker they go to."""
+        """Client -> its contexts on their way out, by the transfer and the broker to which they go."""
         self.pending = self._before_fence = list[Leaving]()
         after = (self.on_passed, self.close, self.inquiries.on_restart)
         self.late = LateParts(contexts, mailbox, self._before_fence, *after, is_used=may_be_late)
-        """What has not come with its context. A scheme in which contexts may go without it adds this part, too."""
+        """Late events. A scheme in which contexts may go without their late events adds this part, too."""
         for message_type, handler in handlers_of(self).items():
             mailbox.handle(message_type, handler)
 
@@ -80,7 +80,7 @@ class HandOver(Part):
     def on_connect(
         self, client: ClientId, old_broker: BrokerId | None, carried: tuple[Filter, ...] = ()
     ) -> None:
-        """The client names the broker it was at before: without one it is new, here it has come back."""
+        """The client names its last broker: none if the client is new, this broker if the client has come back."""
         old_broker = self.whereabouts.last_broker(client, old_broker)
         if old_broker is None or old_broker == self.me:
             self.come_back(client)
@@ -95,7 +95,7 @@ class HandOver(Part):
         if context is None:
             context = self.contexts.open(client, self.contexts.new_epoch(), Mode.SERVING)
         else:
-            # A connection in between that the client never heard of is older than this one.
+            # The context may be of a connection that the client never heard of: this connection is newer still.
             context.epoch = self.contexts.new_epoch(above=context.epoch)
         self.contexts.serve(context)
 
@@ -108,16 +108,16 @@ class HandOver(Part):
             arriving.unsubscribed.add(filter)
 
     def on_leave(self, context: Context) -> bool:
-        """A context on its way must arrive before it may end: the old broker is to be released first."""
+        """A context on its way here must arrive before it may end: this broker has to release the old broker first."""
         arriving = self.whereabouts.incomplete.get(context)
         if arriving is None:
             return False
         arriving.leaves = True
-        self.whereabouts.leave_behind(context)  # what the client does next has nothing to do with it
+        self.whereabouts.leave_behind(context)  # the client's next connection gets another context
         return True
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
-        """Nobody will claim a context that was left behind: it ends here. One that is on its way ends when it comes."""
+        """A context left behind ends here, since nobody will claim it. A context on its way here ends when it comes."""
         account = self.whereabouts
         for context in [c for c in account.left_behind.get(client, ()) if c.epoch <= epoch]:
             if (arriving := account.incomplete.get(context)) is not None:
@@ -128,14 +128,14 @@ class HandOver(Part):
                 self.close(context)
 
     def on_event(self, event: Event) -> None:
-        """An event has passed: perhaps it was the last that somebody's fence spoke of."""
+        """An event has passed: it may be the last one for which some fence waited."""
         self.on_passed()
 
     def on_passed(self) -> None:
         self._forward([x for x in self._before_fence if self.late.lets_go(x, self.care)])
 
     def on_timer(self, key: TimerKey) -> bool:
-        """A context has waited long enough: what comes late follows it. Or a claim has."""
+        """A wait has run out: the context goes without its late events, or the claimer asks other brokers."""
         if key[0] != LATE_TIMER:
             return self.inquiries.on_timer(key)
         waiting = [x for x in self._before_fence if x.context.client == key[1]]
@@ -161,7 +161,7 @@ class HandOver(Part):
         self.step_2_retrieve(arriving, old_broker, carried)
 
     def expect(self, context: Context, transfer: Epoch) -> Arriving:
-        """Stored events for `context` are on their way, marked `transfer`."""
+        """Await the stored events of `context`, in messages that are marked with `transfer`."""
         open_local_queue(context)
         arriving = Arriving(context, transfer)
         self.whereabouts.expect(arriving)
@@ -172,7 +172,7 @@ class HandOver(Part):
     ) -> None:
         """2. Broker 2 retrieves the subscriptions associated with the client from Broker 1.
 
-        A client that carries them on its device makes the request unnecessary ([DIS] section 3.2.4).
+        The request is unnecessary if the client carries its subscriptions on its device ([DIS] section 3.2.4).
         """
         arriving.asked = old_broker
         if carried and self.on_device:
@@ -196,9 +196,9 @@ class HandOver(Part):
             self.send_subscriptions(leaving, claim)
 
     def part_with(self, context: Context, transfer: Epoch, new_broker: BrokerId) -> Leaving:
-        """The context belongs to `new_broker` now."""
+        """Take the context off this broker's table: it belongs to `new_broker` now."""
         if context.mode is Mode.SERVING:
-            # The client shows up elsewhere while we still believed in it: the newest connection wins.
+            # The client is elsewhere although its connection here has not ended: the newest connection wins.
             self.host.detach(context.client, "taken over")
             self.contexts.pause(context)
         self.whereabouts.remove(context)
@@ -320,7 +320,7 @@ class HandOver(Part):
         if message.session is not None:
             self.host.take_session(context, message.session)
         skip_to(context, dict(message.position), message.ahead)
-        # What this broker had itself (a copy that was prefetched here) came by multicast.
+        # Events from this broker itself (from a copy that was prefetched here) came by multicast.
         how = "stored" if old_broker == self.me else "transferred"
         (self.own.admit_all or self.admit_all)(arriving, message, how)
         if message.last:
@@ -335,7 +335,7 @@ class HandOver(Part):
             self.admit_older(arriving.context, event, how)
 
     def admit_older(self, context: Context, event: Event, how: str) -> None:
-        """An older event came, from another broker or a log: it goes before what waits in the local queue."""
+        """Admit an older event, from another broker or a log: it goes before the events of the local queue."""
         if self.care.deduplicated and not context.is_new(event):
             return
         if not context.admit(event, how):
@@ -365,8 +365,8 @@ class HandOver(Part):
         (self.own.completed or self.completed)(context)
 
     def completed(self, context: Context) -> None:
-        """The context is whole: whoever has claimed it meanwhile gets an answer."""
-        # The earliest connection after this one comes first, and later ones are redirected to it; a claim older
+        """The context is whole: answer the brokers that have claimed it meanwhile."""
+        # The earliest connection after this one gets the context, and later ones are redirected to it; a claim older
         # than the context is of a connection that the client gave up to come back here.
         for claim in sorted(self.whereabouts.waiting.pop(context, []), key=lambda claim: claim.epoch):
             is_due = self.whereabouts.is_held(context) and context.epoch < claim.epoch
@@ -375,11 +375,11 @@ class HandOver(Part):
     # --- steps that a scheme may do its own way -------------------------------------------------------------
 
     def claim(self, context: Context | None, claim: Claim) -> None:
-        """Somebody claims `context`, or one that is not here."""
+        """A broker claims `context`; None: a context that is not here."""
         (self.own.claim or self.standard_claim)(context, claim)
 
     def replay(self, arriving: Arriving) -> None:
-        """Nothing more comes for this context: step 6."""
+        """All events of this context have come: do step 6."""
         (self.own.replay or self.step_6_replay)(arriving)
 
     def close(self, context: Context, *, mobile: bool = False) -> None:
@@ -390,18 +390,18 @@ class HandOver(Part):
     def standard_claim(self, context: Context | None, claim: Claim) -> None:
         arriving = None if context is None else self.whereabouts.incomplete.get(context)
         if arriving is not None and arriving.released and not self.care.followed:
-            self.replay(arriving)  # what has not come by now comes too late
-            context = self.whereabouts.claimed_by(claim)  # an earlier claim may have waited for it
+            self.replay(arriving)  # events that have not come by now come too late
+            context = self.whereabouts.claimed_by(claim)  # an earlier claim may have got it
         if context is None:
             self.redirect(claim)
         elif context in self.whereabouts.incomplete:
-            # The client was faster than its context: hand on when it is whole.
+            # The client was faster than its context: this broker hands the context on when it is whole.
             self.whereabouts.waiting.setdefault(context, []).append(claim)
         else:
             (self.own.hand_over or self.step_2_hand_over)(context, claim)
 
     def redirect(self, claim: Claim) -> None:
-        """The client's old broker was not the last one: pass the claim on to where the context went."""
+        """The context is not here: pass the claim on to the broker to which it went, or answer that nothing is here."""
         lead = self.whereabouts.lead(claim)
         if lead.gone is not None:
             to = lead.gone.broker
@@ -421,7 +421,7 @@ class HandOver(Part):
             self.mailbox.send(claim.new_broker, reply)
 
     def on_no_context(self, old_broker: BrokerId, reply: NoContext) -> None:
-        """Broker 1 knows nothing of the client (it gave the context up): go on with what is here."""
+        """Broker 1 has no context of the client (any more): go on with what is here, or seek the context elsewhere."""
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
         if arriving is None or self.inquiries.is_idle(arriving, old_broker, reply):
             return
@@ -445,9 +445,9 @@ class HandOver(Part):
             self.ask_again(arriving, newer)
 
     def ask_again(self, arriving: Arriving, newer: Epoch) -> None:
-        """The claim was older than who has the context, but the client has come back here since: claim it again.
+        """A later connection has the context, but the client has come back here since: claim the context from there.
 
-        Claims of connections in between would wait for us while we wait for them: they are redirected.
+        The brokers of connections between the two would wait for this broker while it waits for them: redirect them.
         """
         account, context = self.whereabouts, arriving.context
         account.mark_anew(arriving, context.epoch)
@@ -462,7 +462,7 @@ class HandOver(Part):
                 self.redirect(claim)
 
     def step_aside(self, arriving: Arriving, newer: Epoch) -> None:
-        """The client has connected elsewhere since, and its context is there: nothing is kept here."""
+        """The client has connected elsewhere since, and its context is there: keep nothing here."""
         account, context = self.whereabouts, arriving.context
         if context.mode is Mode.SERVING:
             self.host.detach(context.client, "taken over")
@@ -482,13 +482,13 @@ class HandOver(Part):
         return len(self.whereabouts.left_behind)
 
     def held(self) -> list[Context]:
-        """Contexts left behind by their clients, and contexts that belong to another broker already."""
+        """The contexts that clients left behind, and the contexts that belong to another broker already."""
         leaving = (leaving.context for of_client in self.leaving.values() for leaving in of_client.values())
         return [*self.whereabouts.held(), *dict.fromkeys(leaving)]
 
 
 def handlers_of(handover: HandOver) -> dict[type[Message], Handler]:
-    """Who handles which message of the hand-over. A scheme may put its own handlers in their place."""
+    """Message type -> its handler in the hand-over. A scheme may put its own handlers in their place."""
     return {
         ContextRequest: handover.on_context_request,
         Subscriptions: handover.on_subscriptions,

@@ -1,15 +1,15 @@
-"""Who has forgotten does not deny, nor does who is silent: a context that was asked for in vain is sought everywhere.
+"""Inquiries: a broker that asked for a context in vain asks all brokers where the context is.
 
-A broker that begins anew does not remember where the contexts went that were there, and one that is lost cannot say.
-A claim that comes to such a broker is an old one: its sender had not heard yet that the client was elsewhere since. So
-the claimer asks all brokers whether they have the context, or know where it went, and claims it there. Only when
-nobody knows does the client begin with nothing.
+A broker that lost its store does not remember where the contexts went that it had, and a lost broker cannot say. A
+claim that comes to such a broker is an old one: the claimer had not heard yet that the client was elsewhere since. So
+the claimer asks all brokers whether they have the context, or know where it went, and claims the context there. Only if
+no broker knows does the client begin with nothing.
 
 A broker that is down says nothing at all. It may have the context; or the client was elsewhere since, and the claimer
-had not heard of it. So after a while the claimer asks all brokers, and claims the context where one of a later
-connection is named, too. The first claim stands: if nobody names another broker, the context is with the silent one,
-and the client waits for it. A context is at one broker at a time, so that one claim is answered with it, and the other
-one in vain.
+had not heard of it. So after a while the claimer asks all brokers; if one of them names a broker that has the context
+of a later connection, the claimer claims that context, too. The first claim stands: if no broker names another one, the
+context is with the silent broker, and the client waits for it. A context is at one broker at a time, so one claim is
+answered with the context, and the other claim in vain.
 """
 
 from collections.abc import Callable
@@ -27,29 +27,29 @@ from roamq.schemes.parts.transfers import record_missed
 from roamq.schemes.parts.whereabouts import Arriving, Whereabouts
 
 SILENT_TIMER: Final = "silent"
-"""Of a client whose context was asked for."""
+"""The timer of a client for whose context this broker has asked another one."""
 
 
 @dataclass(slots=True, eq=False)
 class Inquiry:
-    """What the brokers have said about one context that is sought."""
+    """The brokers' answers about one context that this broker seeks."""
 
     unheard: set[BrokerId]
-    """Those that have not answered."""
+    """The brokers that have not answered."""
     denied: set[BrokerId] = field(default_factory=set)
-    """Those that were asked for the context itself, and do not have it."""
+    """The brokers that were asked for the context itself, and do not have it."""
     named: list[BrokerId] = field(default_factory=list)
-    """Where the context may be, and was not claimed yet."""
+    """Brokers that may have the context, and where this broker has not claimed it yet."""
     newer: list[Epoch] = field(default_factory=list)
-    """Later connections that contexts of the client went to."""
+    """Later connections to which contexts of the client went."""
     silent: set[BrokerId] = field(default_factory=set)
-    """Those that had been asked for the context itself before all others were asked about it, and had said nothing."""
+    """Brokers that were asked for the context itself before this broker asked all others, and had not answered."""
     since: Epoch | None = None
-    """If some are silent: the client's last connection there. What is older elsewhere was left behind."""
+    """If some brokers are silent: the client's last connection at them. Older contexts elsewhere were left behind."""
 
 
 class Inquiries:
-    """One broker's part in seeking contexts: it asks, and answers others."""
+    """One broker's inquiries: it asks the others about contexts, and answers them."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class Inquiries:
         *,
         is_used: bool,
     ) -> None:
-        """`is_used`: whether a context is sought that a silent broker was asked for, where contexts may be late."""
+        """`is_used`: whether this broker asks all others about a context for which it asked a silent broker, where
+        contexts may be late."""
         self.me = contexts.me
         self.host = contexts.host
         self.contexts = contexts
@@ -81,7 +82,8 @@ class Inquiries:
     # --- claims, and what comes of them ---------------------------------------------------------------------
 
     def watch(self, arriving: Arriving, asked: BrokerId) -> None:
-        """A broker was asked for the context: it is not to be waited for without asking others."""
+        """This broker has asked `asked` for the context: note that, and set the timer that ends the wait for a silent
+        broker."""
         arriving.claims.add(asked)
         if self.contexts.comes is not None and arriving.last is None:
             client, last = self.contexts.comes
@@ -91,17 +93,17 @@ class Inquiries:
             self.host.set_timer((SILENT_TIMER, arriving.context.client), self.contexts.late_after_s)
 
     def answered(self, arriving: Arriving, by: BrokerId) -> None:
-        """A broker has the context, and gives it."""
+        """The broker `by` has the context, and gives it."""
         arriving.answered, arriving.answered_by = True, by
         if self.is_used and self.contexts.late_after_s:
             self.host.cancel_timer((SILENT_TIMER, arriving.context.client))
 
     def is_idle(self, arriving: Arriving, by: BrokerId, reply: NoContext) -> bool:
-        """A broker does not have the context. Is this of no importance, because another one does?"""
+        """The broker `by` does not have the context. Is this of no importance, because another broker has it?"""
         claims = arriving.claims
         if reply.is_given and arriving.answered:
             claims.discard(by)
-            return True  # what it gave is here; otherwise it went to an earlier wait under the same mark
+            return True  # the context is here; otherwise it went to an earlier wait under the same mark
         has_begun = arriving.answered and by == arriving.answered_by and reply.newer is None
         if has_begun and self.is_used and self.contexts.late_after_s is not None:
             record_missed(self.contexts, reply.client, by, (None,))
@@ -112,24 +114,26 @@ class Inquiries:
         return arriving.answered_by not in (None, by)
 
     def others_may_have(self, arriving: Arriving, reply: NoContext) -> bool:
-        """Whether the context was claimed elsewhere as well, and no answer has come from there.
+        """Whether this broker claimed the context at other brokers as well, and they have not answered.
 
-        A later connection that waits for the context itself is no proof that it is not.
+        A later connection that waits for the context itself does not prove that the other brokers do not have it.
         """
         is_unknown = reply.newer is None or reply.awaits
         return is_unknown and not arriving.answered and bool(arriving.claims)
 
     def newer(self, arriving: Arriving) -> Epoch | None:
-        """The later connection that brokers have named which do not have the context."""
+        """The earliest of the later connections that were named by brokers without the context."""
         named = () if arriving.inquiry is None else arriving.inquiry.newer
         return min((epoch for epoch in named if not self.is_own(epoch)), default=None)
 
     def is_own(self, newer: Epoch) -> bool:
-        """Whether a later connection is one at this very broker: others know that it waits, and nothing else."""
+        """Whether a later connection is one at this broker: other brokers know only that this broker waits for the
+        context."""
         return self.is_used and self.contexts.late_after_s is not None and newer.broker == self.me
 
     def on_partial_session(self, sender: BrokerId, message: PartialSession) -> None:
-        """A session that was begun where the context did not come: it becomes part of the one that did."""
+        """Another broker began a session because the context did not come there: join it with the session of the
+        context here, or pass it on to the broker that has the context."""
         held = self.whereabouts.held_for(message.client)
         gone = self.whereabouts.gone_to.get(message.client)
         if held:
@@ -158,13 +162,14 @@ class Inquiries:
                 self.watch(arriving, min(arriving.claims))
 
     def denied(self, arriving: Arriving, by: BrokerId, newer: Epoch | None = None) -> None:
-        """`by` was asked for the context; it does not have it, and is not the only one that was asked, or does not
-        remember whether it had it. It may know of a later connection, to which the client goes if nobody has it."""
-        arriving.answered, arriving.answered_by = False, None  # if it had it, it has lost its store since
+        """The broker `by` does not have the context, and is not the only one that was asked, or does not remember
+        whether it had it. It may know of a later connection `newer`, to which the client goes if no broker has the
+        context."""
+        arriving.answered, arriving.answered_by = False, None  # if `by` had it, its store is lost
         inquiry = arriving.inquiry or self._ask_all(arriving, {by}, set())
         inquiry.unheard.discard(by)
         if not arriving.claims:
-            inquiry.unheard -= inquiry.silent  # they have passed on what they were asked
+            inquiry.unheard -= inquiry.silent  # the silent brokers have passed the claim on
         inquiry.denied.add(by)
         if newer is not None:
             inquiry.newer.append(newer)
@@ -173,7 +178,8 @@ class Inquiries:
     def _ask_all(
         self, arriving: Arriving, but: set[BrokerId], silent: set[BrokerId], since: Epoch | None = None
     ) -> Inquiry:
-        """Ask all other brokers who has the context. Those that are silent were asked for the context itself."""
+        """Ask all other brokers who has the context, except the `silent` ones: those were asked for the context
+        itself."""
         others = {broker for broker in self.router.brokers() if broker != self.me and broker not in but}
         inquiry = arriving.inquiry = Inquiry(unheard=others, silent=silent, since=since)
         question = WhoHolds(client=arriving.context.client, epoch=arriving.transfer)
@@ -188,7 +194,8 @@ class Inquiries:
         self.mailbox.send(claimer, self.answer(claimer, question))
 
     def answer(self, claimer: BrokerId, question: WhoHolds) -> Holding:
-        """What this broker would do with the claim: have it here, pass it on, or name a later connection."""
+        """Say what this broker would do with the claim: it has the context, passes the claim on, or names a later
+        connection."""
         claim = ContextRequest(client=question.client, epoch=question.epoch, new_broker=claimer)
         lead = self.whereabouts.lead(claim)
         at: BrokerId | None = None
@@ -212,7 +219,7 @@ class Inquiries:
         self.on_holding(to, Holding(client=question.client, epoch=question.epoch))
 
     def broker_departed(self, broker: BrokerId) -> None:
-        """A broker is gone for good: it will not answer."""
+        """A broker is gone for good: count it as one that knows nothing of any context."""
         for arriving in list(self.whereabouts.arriving.values()):
             if arriving.inquiry is not None and broker in arriving.inquiry.unheard:
                 self.on_holding(broker, Holding(client=arriving.context.client, epoch=arriving.transfer))
@@ -225,7 +232,8 @@ class Inquiries:
             inquiry.newer.append(answer.newer)
 
     def _go_on(self, arriving: Arriving) -> None:
-        """Claim the context where it may be; if it can be nowhere, the client goes on without it."""
+        """Claim the context from the next broker that may have it; if no broker can have it, the client goes on without
+        it."""
         inquiry = arriving.inquiry
         assert inquiry is not None
         if arriving.claims - inquiry.silent or arriving.answered:

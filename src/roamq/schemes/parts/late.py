@@ -1,17 +1,18 @@
-"""A hand-over does not wait for a broker that is out of reach: the context goes, and what comes late follows.
+"""Hand-overs that do not wait for a broker that is out of reach: the context goes, and its late events follow.
 
-A fence says what Broker 1 has to see before it gives a context away. If a broker is down, some of it does not come.
-Then Broker 1 hands over what it has, *owes* Broker 2 the events of the origins behind that broker, and goes on storing
-those for the context. Broker 2 serves the client, and holds back what it gets of those origins itself. When the fence
-has passed for an origin, Broker 1 sends what came late of it, and what Broker 2 held back follows.
+A fence says which events Broker 1 has to see before it gives a context away. If a broker is down, some of these events
+do not come. Then Broker 1 hands over what it has, *owes* Broker 2 the events of the origins behind that broker, and
+goes on storing those events for the context. Broker 2 serves the client, and holds back the events of these origins
+that reach it directly. When the fence has passed for an origin, Broker 1 sends the late events of that origin, and
+Broker 2 delivers what it held back after them.
 
-If the client has moved on meanwhile, Broker 2 owes Broker 3 the same origins in turn, and settles them when Broker 1
-has settled them here and its own fence has passed for them. docs/interest.md has the argument.
+If the client has moved on meanwhile, Broker 2 owes Broker 3 the same origins in turn. Broker 2 settles them when Broker
+1 has settled them with Broker 2, and Broker 2's own fence has passed for them. docs/interest.md has the argument.
 
-Broker 2 may have joined a moment ago, and so may an origin of which Broker 1 has not heard: a name stands for all such
-origins (`stands_for_unknown`, docs/decisions/0211). Broker 1 owes the events of each from when it has heard of it.
-Broker 2 holds back what it gets of those that Broker 1 did not name, and asks which of them are not owed. The name is
-settled last.
+Broker 2 may have joined a moment ago, and so may an origin of which Broker 1 has not heard: one name stands for all
+such origins (`stands_for_unknown`, docs/decisions/0211). Broker 1 owes the events of such an origin from the moment it
+hears of the origin. Broker 2 holds back the events of origins that Broker 1 did not name, and asks Broker 1 which of
+these origins it does not owe. Broker 1 settles the common name last.
 """
 
 from collections import Counter
@@ -42,44 +43,45 @@ from roamq.schemes.parts.part import Departure, Part
 from roamq.schemes.parts.transfers import BROKER_DEPARTED, in_parts, record_missed
 
 LATE_TIMER: Final = "late"
-"""Of a client whose context waits for a fence."""
+"""The timer of a client whose context waits for a fence."""
 ASK_TIMER: Final = "ask_late"
 ASK_AFTER_S: Final = 60.0
-"""A broker that awaits events asks so often whether they are still to come: who owes them may have lost its store."""
+"""Seconds between two questions of a broker whether the late events still come: the broker that owes them may have lost
+its store."""
 
 GoneContext = tuple[ClientId, Epoch, BrokerId]
-"""A context that has gone, but for what comes late: its client, the transfer, and the broker that it went to."""
+"""A context that has gone except for its late events: its client, the transfer, and the broker to which it went."""
 GivenUp = tuple[ClientId, Epoch]
-"""A copy that nobody waits for: its client, and the transfer."""
+"""A copy of a context for which nobody waits: its client, and the transfer."""
 
 
 @dataclass(slots=True, eq=False)
 class Owing:
-    """A context that has gone to another broker, but for events that come late."""
+    """A context that has gone to another broker except for its late events."""
 
     context: Context
     transfer: Epoch
     new_broker: BrokerId
     fence: Mapping[BrokerId, int]
     origins: set[BrokerId] = field(default_factory=set)
-    """Of which the other broker has not got everything."""
+    """The origins of which the other broker has not got all events."""
     unpassed: set[BrokerId] = field(default_factory=set)
-    """Those of them for which the fence has not passed."""
+    """Those of the origins for which the fence has not passed."""
 
 
 @dataclass(slots=True, eq=False)
 class Awaiting:
-    """A context that has come here, but for events that come late."""
+    """A context that has come here except for its late events."""
 
     context: Context
     old_broker: BrokerId
-    """Who owes them."""
+    """The broker that owes the late events."""
     was_asked: bool = False
-    """Whether it was asked, and has not answered."""
+    """Whether this broker has asked the old broker, and has no answer yet."""
 
 
 class LateParts(Part):
-    """What one broker owes others of contexts that went there, and what it awaits."""
+    """The late events that one broker owes to others, and those that it awaits from others."""
 
     hands_over = True
 
@@ -100,28 +102,28 @@ class LateParts(Part):
         self.host = contexts.host
         self.router = contexts.router
         self.before_fence = before_fence
-        """Contexts that wait for a fence; they are the hand-over's."""
+        """The hand-over's list of contexts that wait for a fence."""
         self.is_settled = is_settled
-        """What the hand-over does when something has come that a context here waited for."""
+        """Called when late events have come: the hand-over looks again at the contexts that wait for a fence."""
         self.close = close
-        """How the scheme closes a context."""
+        """The scheme's way to close a context."""
         self.claim_again = claim_again
-        """What becomes of claims that brokers have not answered, if this one is started again."""
+        """Called after a restart of this broker: watches claims again that other brokers have not answered."""
         self.is_used = is_used
-        """Whether the scheme lets contexts go without what comes late."""
+        """Whether the scheme lets contexts go without their late events."""
         self.pending = self.owing = dict[GoneContext, Owing]()
         self._by_context: dict[Context, Owing] = {}
         self._before: dict[tuple[BrokerId, BrokerId], dict[Context, Owing]] = {}
-        """New broker and origin -> what waits for fences of that broker to pass for that origin, in their order: one
-        passes no earlier than those that the same broker made before."""
+        """New broker and origin -> the contexts that wait for fences of that broker to pass for that origin, in the
+        order of the fences: a fence passes no earlier than those that the same broker made before it."""
         self.awaiting: dict[tuple[ClientId, Epoch], Awaiting] = {}
         self.given_up: dict[GivenUp, frozenset[BrokerId] | None] = {}
-        """Copies of contexts that nobody here waits for any more -> the origins of which something is still to come;
-        None while that is not known."""
+        """Copies of contexts for which nobody here waits any more -> the origins whose events are still to come; None
+        while this broker does not know these origins."""
         self._of_client: dict[ClientId, set[GoneContext | GivenUp]] | None = None
-        """Client -> what is owed and given up of its contexts; None before anybody has asked, and is not stored."""
+        """Client -> its contexts in `owing` and `given_up`; None until the first question, and never stored."""
         self.late: Counter[BrokerId] = Counter()
-        """Origin -> how many contexts are owed events of it: nobody else waits for those."""
+        """Late origin -> the number of contexts that are owed its events. No other context waits for a late origin."""
         mailbox.handle_returned(AskLate, self.on_ask_returned)
         mailbox.handle_returned(LateEvents, self.on_events_returned)
 
@@ -130,7 +132,7 @@ class LateParts(Part):
 
     @property
     def after_s(self) -> Seconds | None:
-        """How long a context waits for its fence; None: as long as it takes."""
+        """Seconds that a context waits for its fence; None: as long as the fence takes."""
         return self.contexts.late_after_s if self.is_used else None
 
     # --- at Broker 1, before the context goes -----------------------------------------------------------------
@@ -141,21 +143,21 @@ class LateParts(Part):
         return of_fence | late_origins(context)
 
     def may_go(self, context: Context, fence: Mapping[BrokerId, int], takes_late: bool) -> bool:
-        """Has the fence passed, but for origins that are known to be late, if the other broker knows of such?"""
+        """Has the fence passed, except for origins that are known to be late, if the other broker takes late events?"""
         if self.after_s is None or not takes_late:
             return self.router.passed(fence) and context.late is None
         known = self.late.keys() | late_origins(context)
         return self.after_s == 0 or self.missing(context, fence) <= known
 
     def lets_go(self, leaving: Leaving, care: Care) -> bool:
-        """May a context go that the new broker has released, if that broker has?"""
+        """May the context go now? Not before the new broker has released it."""
         release = leaving.release
         if release is None or not care.fenced:
             return release is not None
         return self.may_go(leaving.context, release.fence, release.takes_late)
 
     def wait(self, client: ClientId) -> None:
-        """A context of the client is not to wait for its fence for ever."""
+        """Set the timer that ends the wait of the client's contexts for their fences."""
         if self.after_s is not None:
             self.host.set_timer((LATE_TIMER, client), self.after_s)
 
@@ -169,7 +171,7 @@ class LateParts(Part):
         fence: Mapping[BrokerId, int],
         origins: frozenset[BrokerId],
     ) -> None:
-        """All that is stored has gone to `new_broker`: from now on only events that come late are."""
+        """All that this context stored has gone to `new_broker`: from now on the context stores only late events."""
         context.release_some(len(context.stored))
         context.session = None
         context.only = origins
@@ -186,7 +188,8 @@ class LateParts(Part):
             self.on_passed()
 
     def on_passed(self) -> None:
-        """A fence may have passed. Of those that one broker made for one origin, the first is looked at; and so on."""
+        """Fences may have passed: of those that one broker made for one origin, look at the first, then at the next,
+        and so on."""
         passed: dict[Context, Owing] = {}
         for (new_broker, origin), queue in list(self._before.items()):
             while queue:
@@ -202,7 +205,8 @@ class LateParts(Part):
             self._settle(owing)
 
     def on_joined(self, broker: BrokerId) -> None:
-        """Events of it may come late, where it was not known yet when a context went, or came."""
+        """A broker has joined: its events may be late for contexts that went, or came, before this broker knew of
+        it."""
         for context in [awaiting.context for awaiting in self.awaiting.values()]:
             if self._is_open(context) and self.router.may_miss(broker):
                 hold_back_too(context, broker)
@@ -211,7 +215,7 @@ class LateParts(Part):
                 self._owe_too(owing, broker)
 
     def _owe_too(self, owing: Owing, origin: BrokerId) -> None:
-        """The other broker may hold events of this origin back: it is owed those that come, or told that none do."""
+        """The other broker may hold back events of this origin: owe it those that come, or tell it that none come."""
         owing.origins.add(origin)
         owing.context.only = frozenset(owing.origins)
         self.late[origin] += 1
@@ -222,7 +226,7 @@ class LateParts(Part):
             self._settle(owing)
 
     def _settle(self, owing: Owing) -> None:
-        """Send what came late of origins of which nothing more does."""
+        """Send the late events of those origins of which no more late events can come."""
         context = owing.context
         settled = frozenset(owing.origins - owing.unpassed - late_origins(context))
         if settled != owing.origins:
@@ -282,7 +286,8 @@ class LateParts(Part):
     def await_rest(
         self, context: Context, transfer: Epoch, old_broker: BrokerId, origins: Iterable[BrokerId]
     ) -> None:
-        """The context has come, but for events of these origins."""
+        """The context has come except for events of these origins: hold back those that come directly, and await the
+        rest."""
         hold_back(context, origins)
         awaiting = self.awaiting[context.client, transfer] = Awaiting(context, old_broker)
         if len(self.awaiting) == 1:
@@ -296,20 +301,20 @@ class LateParts(Part):
             self.mailbox.send(old_broker, question)
 
     def _is_open(self, context: Context) -> bool:
-        """Whether origins may be late that the old broker did not name, since this one does not get everything yet."""
+        """Whether origins that the old broker did not name may be late too: this broker does not get all events yet."""
         mine = f"{UNKNOWN}{self.me}@"
         return any(origin.startswith(mine) for origin in late_origins(context))
 
     def give_up(self, context: Context, transfer: Epoch, *, is_whole: bool) -> None:
-        """Broker 2 has discarded one of several copies of a context: the client gets its events elsewhere, and what
-        comes late of this one is no loss."""
+        """Broker 2 has discarded one of several copies of a context: the client gets its events from another copy, so
+        late events for this copy are no loss."""
         self.awaiting.pop((context.client, transfer), None)
         if self.after_s is not None and (context.late is not None or not is_whole):
             self.given_up[context.client, transfer] = late_origins(context) if is_whole else None
             self._enter((context.client, transfer))
 
     def on_given_up(self, client: ClientId, transfer: Epoch, late: Iterable[BrokerId]) -> None:
-        """The rest of a context has come that nobody waits for: this much of it comes late."""
+        """The rest of a given-up copy has come: only events of the origins `late` are still to come for it."""
         if (client, transfer) in self.given_up:
             self._expect(client, transfer, frozenset(late))
 
@@ -347,11 +352,11 @@ class LateParts(Part):
             del self.awaiting[key]
         if context.local_queue is None:
             self.contexts.replay(context)
-        if (owing := self._by_context.get(context)) is not None:  # it has gone on from here
+        if (owing := self._by_context.get(context)) is not None:  # the context has gone on from here
             self._settle(owing)
         self.is_settled()
 
-    # --- who owes events may have lost its store --------------------------------------------------------------
+    # --- the broker that owes events may have lost its store --------------------------------------------------
 
     def on_timer(self, key: TimerKey) -> bool:
         if key[0] != ASK_TIMER:
@@ -367,7 +372,7 @@ class LateParts(Part):
         return True
 
     def on_ask(self, new_broker: BrokerId, question: AskLate) -> None:
-        """If this broker has forgotten what it owed, nothing comes any more."""
+        """Answer which origins this broker does not owe; if it has forgotten what it owed, it owes none at all."""
         owing = self.owing.get((question.client, question.epoch, new_broker))
         heard_of = self.router.joined_later().intersection(question.origins)
         origins = None if owing is None else tuple(sorted(heard_of - owing.origins))
@@ -403,7 +408,7 @@ class LateParts(Part):
             self._forget(key)
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
-        """The session is over: nobody will read what comes late."""
+        """The session is over: nobody will read its late events."""
         if not self.owing and not self.given_up:
             return
         for key in [key for key in self._keys_of(client) if key[1] <= epoch]:

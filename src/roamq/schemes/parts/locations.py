@@ -1,4 +1,4 @@
-"""Where a server's clients are (MLT), and at which neighboring servers each is to be expected.
+"""The places of a server's clients (MLT), and the neighboring servers at which each client is to be expected.
 
 Paper: [PRE] sections 2.3 and 3.1; section 5 for areas chosen "by using the direction and speed".
 """
@@ -15,27 +15,28 @@ from roamq.geo.region import Region
 from roamq.schemes.parts.movement_pattern import MovementPattern
 
 REMEMBERED = 5
-"""How many cells of a client are kept: its speed is that of its fastest crossing among them, since a stop hides it."""
+"""The number of cells kept per client: its speed is that of its fastest crossing among them, since a stop hides it."""
 
 TURNED_OVER = 3
-"""Over how many cells a direction is measured: over one edge it could only be one of six."""
+"""The number of cells over which a direction is measured: over one edge it could only be one of six."""
 
 AT_ONCE = 0.0
 
 
 class Choice(StrEnum):
-    """How the servers for pre-handoff are chosen."""
+    """The ways to choose the servers for pre-handoff."""
 
     BORDER = "border"
-    """Those beyond the border cell that the client is in: the paper's algorithm."""
+    """The servers beyond the border cell that the client is in: the paper's algorithm."""
     ALL = "all"
-    """All whose area touches this one, wherever the client is: what section 3.1 calls unnecessary."""
+    """All servers whose area touches this one, wherever the client is: section 3.1 calls this unnecessary."""
     AHEAD = "ahead"
-    """Those that the client can reach by street before it could be seen again: the paper's future work."""
+    """The servers that the client can reach by street before it could be seen again: the paper's future work."""
     CONE = "cone"
-    """Those in the direction of the client: for where there is no route map."""
+    """The servers in the direction of the client: for regions without a route map."""
     LEARNED = "learned"
-    """Those beyond the border cell to which clients that came this way went often enough: section 2.3's pattern."""
+    """The servers beyond the border cell to which clients that came this way went often enough: section 2.3's
+    pattern."""
 
 
 class Sighting(NamedTuple):
@@ -44,7 +45,7 @@ class Sighting(NamedTuple):
 
 
 class LocationTable:
-    """MLT := { <mobile host, cell> }, with the few cells before."""
+    """MLT := { <mobile host, cell> }, with the few cells that each client was in before."""
 
     def __init__(self) -> None:
         self._sightings: dict[ClientId, deque[Sighting]] = {}
@@ -59,14 +60,14 @@ class LocationTable:
         return len(self._sightings)
 
     def arrived(self, client: ClientId, came_from: BrokerId, speed_mps: float | None) -> None:
-        """The client has come from another area: what was known of its motion here is long ago."""
+        """The client has come from another area: forget its motion here, which is long ago."""
         self.forget(client)
         self._came_from[client] = came_from
         if speed_mps is not None:
             self._speed_mps[client] = speed_mps
 
     def reappeared(self, client: ClientId, speed_mps: float | None) -> None:
-        """The client was switched off for a while: how it came to where it is seen next is not known."""
+        """The client was switched off for a while: nobody knows how it came to the cell where it is seen next."""
         self._came_from.pop(client, None)
         self._out_of_sight.add(client)
         if speed_mps is not None:
@@ -110,17 +111,18 @@ class LocationTable:
         return tuple(self._sightings.get(client, ()))
 
     def speed_before(self, client: ClientId) -> float | None:
-        """How fast the client was in the area that it came from."""
+        """The client's speed in the area that it came from, in metres per second; None if it is not known."""
         return self._speed_mps.get(client)
 
     def motion(self, client: ClientId) -> tuple[float, float] | None:
-        """Direction in degrees and speed in metres per second, as the crow flies; None for who has not moved yet."""
+        """Direction in degrees and speed in metres per second, as the crow flies; None for a client that has not moved
+        yet."""
         sightings = self.sightings(client)[-TURNED_OVER:]
         if len(sightings) < 2:
             return None
         first, last = center(sightings[0].cell), center(sightings[-1].cell)
         elapsed = sightings[-1].time_s - sightings[0].time_s
-        if first == last or elapsed <= 0:  # back where it came from: go by the last edge alone
+        if first == last or elapsed <= 0:  # the client is back where it came from: go by the last edge alone
             first, elapsed = center(sightings[-2].cell), sightings[-1].time_s - sightings[-2].time_s
         if elapsed <= 0:
             return None
@@ -128,7 +130,7 @@ class LocationTable:
 
 
 class Expectation:
-    """Decides, from a client's place and motion, where it may be next, and from when on it is expected there."""
+    """Decides, from a client's place and motion, at which servers it may be next, and from when on."""
 
     def __init__(
         self,
@@ -154,11 +156,11 @@ class Expectation:
         self.least_probability = least_probability
 
     def is_misled_by(self, away_s: Seconds) -> bool:
-        """Does it matter that a client was out of sight for so long?"""
+        """Does this choice of servers go wrong if a client was out of sight for `away_s`?"""
         return self.choice in (Choice.AHEAD, Choice.CONE) and away_s > self.lead_s
 
     def learn(self, client: ClientId, table: LocationTable) -> None:
-        """The client was seen in another cell: that is part of how clients move."""
+        """The client was seen in another cell: the pattern learns this move."""
         cell = table.cell_of(client)
         if self.region is not None and cell is not None:
             is_border = cell in self.region.border_cells(self.me)
@@ -166,9 +168,9 @@ class Expectation:
             self.pattern.entered(client, cell, before, came_from, is_border=is_border)
 
     def due(self, client: ClientId, table: LocationTable) -> Mapping[BrokerId, Seconds]:
-        """E: the servers at which the client is to have a virtual consumer, each from its time on.
+        """E: the servers at which the client is to have a virtual consumer, each with the time from which on.
 
-        That holds until the client is seen in another cell.
+        The answer holds until the client is seen in another cell.
         """
         cell = table.cell_of(client)
         if self.region is None or cell is None or self.region.areas.broker_of.get(cell) != self.me:
@@ -192,9 +194,9 @@ class Expectation:
         beyond: tuple[BrokerId, ...],
         region: Region,
     ) -> dict[BrokerId, Seconds]:
-        """When the client could be at each server at the earliest, less the time that a pre-handoff needs."""
+        """Server -> the earliest time at which the client could be there, less the time that a pre-handoff needs."""
         befores = self._befores(client, table, cell, region)
-        if not befores:  # it was switched off, or has just appeared: it may be anywhere in the cell
+        if not befores:  # the client was switched off, or is new: it may be anywhere in the cell
             return dict.fromkeys(beyond, AT_ONCE)
         seen_mps = self.speed_mps(client, table)
         if seen_mps is None:
@@ -205,7 +207,7 @@ class Expectation:
         return {server: entered_s + metres / fastest_mps - self.lead_s for server, metres in ways.items()}
 
     def _befores(self, client: ClientId, table: LocationTable, cell: Cell, region: Region) -> list[Cell]:
-        """The cells from which the client may have come into the one where it is, if a street leads from there."""
+        """The cells from which the client may have come into its present cell, if a street leads from there."""
         before, came_from = table.before(client), table.came_from(client)
         if before is not None:
             assert region.routes is not None
@@ -213,7 +215,8 @@ class Expectation:
         return region.entries(cell, came_from) if came_from is not None else []
 
     def speed_mps(self, client: ClientId, table: LocationTable) -> float | None:
-        """The client's speed by street, over the fastest of its last crossings; None if it is not known yet."""
+        """The client's speed by street in its fastest crossing of late, in metres per second; None if it is not known
+        yet."""
         routes = self.region.routes if self.region is not None else None
         if routes is None:
             motion = table.motion(client)
@@ -234,9 +237,10 @@ class Expectation:
         beyond: tuple[BrokerId, ...],
         region: Region,
     ) -> dict[BrokerId, Seconds]:
-        """Of the servers beyond the border those in the client's direction; of a fast client, further ones too.
+        """The servers beyond the border that lie in the client's direction; for a fast client, further ones too.
 
-        The others follow when the client has been in the cell for as long as it takes to cross it.
+        The other servers beyond the border follow when the client has been in the cell for as long as it takes to cross
+        it.
         """
         motion, came_from = table.motion(client), table.came_from(client)
         speed = self.speed_mps(client, table)

@@ -18,26 +18,27 @@ Row = tuple[str, str, str, float, float]
 
 ANY: Final = ""
 Given = tuple[str, str]
-"""What is known of a client: its border cell, and the cell or area that it came from. Either may be `ANY`."""
+"""What a server knows of a client: its border cell, and the cell or area that it came from. Either may be `ANY`."""
 
 PRIOR_MOVES: Final = 5.0
-"""What is known less exactly counts as much as so many moves."""
+"""The number of moves as which less exact knowledge counts."""
 
 
 class MovementPattern:
-    """P(next area | border cell, cell or area before), by counting; what nobody has seen yet is taken for likely."""
+    """P(next area | border cell, cell or area before), by counting; a move that nobody has seen yet is taken for
+    likely."""
 
     def __init__(self, me: BrokerId) -> None:
         self.me = me
         self.went: dict[Given, dict[BrokerId, float]] = {}
-        """Where clients went next, by what was known of them. Who stayed in the area went to `me`."""
+        """Knowledge of clients -> where they went next, with counts. Clients that stayed in the area went to `me`."""
         self._standing: dict[ClientId, tuple[Given, ...]] = {}
-        """What is known of clients that are in this area, the least exact first."""
+        """Client in this area -> what the server knows of it, the least exact first."""
 
     # --- learning -------------------------------------------------------------------------------------------
 
     def warm_start(self, rows: Iterable[Row]) -> None:
-        """Begin with the moves of a trace, from area to area."""
+        """Count the moves of a trace, from area to area, before any others."""
         for before, here, to, moves, _ in rows:
             if here == self.me and to != self.me:
                 self._count((ANY, before), BrokerId(to), moves)
@@ -51,7 +52,7 @@ class MovementPattern:
         *,
         is_border: bool,
     ) -> None:
-        """The client is in another cell of this area: from the cell before, it has not gone elsewhere."""
+        """The client is in another cell of this area: it has not gone to another area from the cell before."""
         for given in self._standing.pop(client, ()):
             if given[0] != ANY:
                 self._count(given, self.me)
@@ -72,9 +73,8 @@ class MovementPattern:
     # --- asking ---------------------------------------------------------------------------------------------
 
     def probability(self, client: ClientId, server: BrokerId) -> float:
-        """How likely the client goes to the server next: 1 if nothing is known, and nearer to what clients did the
-        more of them were seen where this one is.
-        """
+        """The probability that the client goes to the server next: 1 if nothing is known. The more clients were seen
+        where this one is, the more their moves decide."""
         likely = 1.0
         for given in self._standing.get(client, ()):
             went = self.went.get(given, {})
@@ -84,14 +84,16 @@ class MovementPattern:
     def likely(
         self, client: ClientId, servers: Iterable[BrokerId], least_probability: float
     ) -> tuple[BrokerId, ...]:
-        """Those of the servers that the client goes to with at least this probability."""
+        """The servers to which the client goes with at least this probability."""
         return tuple(server for server in servers if self.probability(client, server) >= least_probability)
 
     @staticmethod
     def _known(cell: Cell | None, before: Cell | None, came_from: BrokerId | None) -> tuple[Given, ...]:
-        """The area; the area and the one before; the border cell; the border cell and the cell or area before.
+        """What is known of a client, the least exact first: the area; the area and the one before; the border cell; the
+        border cell and the cell or area before.
 
-        A cell that does not touch this one says nothing about the way, so that there are few cells to remember.
+        The pattern ignores a cell before that does not touch this one: it says nothing about the way, and there would
+        be many.
         """
         known = [(ANY, ANY)]
         if came_from is not None:
@@ -109,7 +111,7 @@ def rows_of(values: Any) -> tuple[Row, ...]:
     """Check the option `warm_start`: rows of (from, to, moves, last seen), as in the pipeline's `neighbor_graph`, or of
     (before, from, to, moves, last seen), as in its `transitions`.
 
-    When moves were last seen does not matter. A row that names no area before adds to those from anywhere.
+    The pattern does not use the time of the last move. A row without an area before counts for clients from anywhere.
     """
     rows: list[Row] = []
     for number, value in enumerate(values):

@@ -26,14 +26,14 @@ Row = tuple[str, str, float, float]
 
 @dataclass(slots=True)
 class Edge:
-    """What is known of the way between this broker and a neighbor, in either direction."""
+    """What a broker knows of the way between itself and a neighbor, in either direction."""
 
     last_seen: Seconds
     crossings: float
 
 
 class NeighborGraph:
-    """One broker's edges, and what its neighbors say about theirs."""
+    """One broker's edges, and the edges that its neighbors say they have."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class NeighborGraph:
         self.edges: dict[BrokerId, Edge] = {}
         """The neighborhood table, least recently used first."""
         self.lists: dict[BrokerId, frozenset[BrokerId]] = {}
-        """What other brokers said their neighbors are (case 4 decides by it)."""
+        """Broker -> its neighbors, as it said itself (case 4 decides by these lists)."""
 
     @property
     def neighbors(self) -> tuple[BrokerId, ...]:
         return tuple(sorted(self.edges))
 
     def neighbors_of(self, other: BrokerId) -> frozenset[BrokerId]:
-        """What `other` last said about its neighbors; nothing if it never did."""
+        """The neighbors of `other`, as it said last; none if it never did."""
         return self.lists.get(other, frozenset())
 
     def learned(self, other: BrokerId, now: Seconds) -> bool:
@@ -75,7 +75,7 @@ class NeighborGraph:
         return before != set(self.edges)
 
     def expire(self, now: Seconds) -> bool:
-        """Remove what was not seen for too long. Returns whether anything was."""
+        """Remove edges that no client crossed for too long. Returns whether there were any."""
         before = len(self.edges)
         self._forget_old(now)
         return before != len(self.edges)
@@ -89,7 +89,7 @@ class NeighborGraph:
             del self.edges[next(iter(self.edges))]
 
     def _ends(self, edge: Edge) -> Seconds | None:
-        """When an edge that is not crossed again leaves; an outlier does sooner."""
+        """The time at which an edge leaves that is not crossed again; an outlier leaves sooner. None: never."""
         lifetimes = [self.lifetime_s]
         if edge.crossings < self.outlier_crossings:
             lifetimes.append(self.outlier_s)
@@ -97,15 +97,15 @@ class NeighborGraph:
         return edge.last_seen + min(known) if known else None
 
     def next_expiry(self) -> Seconds | None:
-        """When `expire` should be called next; None if nothing ever grows old."""
+        """The time at which `expire` should be called next; None if no edge ever grows old."""
         return min(
             (end for edge in self.edges.values() if (end := self._ends(edge)) is not None), default=None
         )
 
     def warm_start(self, rows: Iterable[Row], now: Seconds) -> None:
-        """Begin with the edges of a table, as if they had been learned now in the order they were last seen.
+        """Begin with the edges of a table, as if this broker had learned them now, in the order they were last seen.
 
-        The table's times are those of a trace, this broker's clock is another: only their order is used.
+        The table's times are those of a trace, and this broker's clock is another: only the order of the times is used.
         """
         mine: dict[BrokerId, tuple[float, float]] = {}
         for source, target, weight, last_seen in rows:

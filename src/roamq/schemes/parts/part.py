@@ -1,7 +1,7 @@
-"""What a part of a mobility scheme may hear of: every method does nothing unless the part cares.
+"""The base of the parts of a mobility scheme: every method does nothing, unless the part overrides it.
 
-A part registers handlers for its messages with the mailbox when it is made. A scheme `add`s its parts, and passes on
-to each what happens at the broker, in the order in which it added them.
+A part registers handlers for its messages with the mailbox when it is made. A scheme `add`s its parts, and passes on to
+each what happens at the broker, in the order in which it added them.
 """
 
 from collections import Counter
@@ -18,24 +18,24 @@ class Departure(NamedTuple):
     """How a broker departed."""
 
     is_lost: bool
-    """It never answered what it was asked. Otherwise it has left: all its sessions are elsewhere, and it has answered
-    or passed on whatever reached it."""
+    """True: the broker never answered what others asked it. False: it has left; all its sessions are elsewhere, and it
+    has answered or passed on every message that reached it."""
     went: Mapping[ClientId, Epoch] = {}
-    """Where contexts went that were there, as it has told."""
+    """Client -> the connection to which its context went from the departed broker, as that broker has told."""
 
 
 class Part:
     """Base of the parts of a scheme."""
 
     hands_over: ClassVar[bool] = False
-    """Whether the contexts that it holds belong to other brokers and have not gone there entirely."""
+    """Whether the contexts of this part belong to other brokers and have not gone there entirely."""
 
     pending: Sized = ("always",)
-    """A part that cares for events only now and then puts here what it then looks through: while that is empty, the
-    part is not called, since nearly all that a broker does is events."""
+    """The entries that the part looks through at an event. While there are none, the scheme does not call `on_event` of
+    the part: nearly all that a broker does is events."""
 
     def on_event(self, event: Event) -> None:
-        """An event has entered the contexts that want it."""
+        """The broker's contexts have got an event that they want."""
 
     def on_passed(self) -> None:
         """The router has heard something by which a fence may have passed."""
@@ -47,32 +47,33 @@ class Part:
         """The client of `context` is about to unsubscribe."""
 
     def on_leave(self, context: Context) -> bool:
-        """The client of `context` is gone for good. True: the part sees to the end of the context itself."""
+        """The client of `context` is gone for good. Returns whether the part itself sees to the end of the context."""
         return False
 
     def on_ended(self, client: ClientId, epoch: Epoch) -> None:
-        """All that the client had up to a connection is over: so is what this part keeps of it for others to claim."""
+        """All that the client had up to a connection is over: forget what this part keeps of it for others to claim."""
 
     def on_timer(self, key: TimerKey) -> bool:
-        """A timer has run out. True: it was this part's."""
+        """A timer has run out. Returns whether it is this part's timer."""
         return False
 
     def on_joined(self, broker: BrokerId) -> None:
-        """This broker has heard of one that joined, and has seen nothing of it yet."""
+        """This broker has heard of a broker that joined, and has seen no events of it yet."""
 
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
-        """A broker is gone for good: nothing is kept for it, and nothing more comes from there."""
+        """A broker is gone for good: this broker keeps nothing for it, and gets nothing more from it."""
 
     def went(self) -> Mapping[ClientId, Epoch]:
-        """Where contexts went that were here: to which connection."""
+        """Client -> the connection to which its context went from here."""
         return {}
 
     def awaited(self) -> Mapping[BrokerId, int]:
-        """Broker -> contexts here for which it has events that are to follow."""
+        """Broker -> the number of contexts here to which it still owes events."""
         return {}
 
     def left_behind(self) -> int:
-        """How many clients have a context here that waits for somebody to claim it, or for the rest of it to come."""
+        """The number of clients with a context here that waits for a broker to claim it, or for the rest of its
+        events."""
         return 0
 
     def on_restart(self) -> None:
@@ -83,25 +84,25 @@ class Part:
         return []
 
     def copies_at(self, context: Context) -> tuple[BrokerId, ...]:
-        """Brokers that keep a copy of the context on account of this part."""
+        """The brokers that keep a copy of the context because this part asked them to."""
         return ()
 
     def expected_at(self, client: ClientId) -> tuple[BrokerId, ...]:
-        """Where this part expects the client next."""
+        """The brokers at which this part expects the client next."""
         return ()
 
 
 class Parts:
-    """The parts of one scheme, or of the schemes of one broker: each hears what happens there, in their order."""
+    """The parts of one scheme, or of all schemes of one broker: each hears what happens there, in their order."""
 
     def __init__(self, parts: Iterable[Part] = ()) -> None:
         self._parts: list[Part] = []
         self._listeners: list[Part] = []
-        """The parts that care for events."""
+        """The parts that have an `on_event` of their own."""
         self.pending: list[Sized] = []
-        """What each of them looks through then; most of the time there is nothing in any."""
+        """The entries that each of these parts looks through at an event; most of the time all are empty."""
         self.of_subscriptions: list[Part] = []
-        """The parts that care for what clients subscribe to."""
+        """The parts that hear of clients' subscriptions."""
         for part in parts:
             self.add(part)
 
@@ -118,7 +119,7 @@ class Parts:
             self.of_subscriptions.append(part)
 
     def on_event(self, event: Event) -> None:
-        """An event reached this broker, for the first time, and something is `pending`."""
+        """An event reached this broker for the first time, and something is `pending`."""
         for part in self._listeners:
             if part.pending:
                 part.on_event(event)
@@ -132,13 +133,13 @@ class Parts:
             part.on_ended(client, epoch)
 
     def on_joined(self, broker: BrokerId) -> None:
-        """A broker has joined; the router knows, so fences may have passed that speak of it."""
+        """A broker has joined, and the router knows: fences that speak of it may have passed."""
         for part in self._parts:
             part.on_joined(broker)
         self.on_passed()
 
     def on_departed(self, broker: BrokerId, departure: Departure) -> None:
-        """A broker is gone for good; the router knows, so fences may have passed."""
+        """A broker is gone for good, and the router knows: fences may have passed."""
         for part in self._parts:
             part.on_departed(broker, departure)
         self.on_passed()

@@ -1,8 +1,8 @@
-"""Where will the client be next? What prefetching asks when a client disconnects ([DIS] section 3.2.1).
+"""Predictions: where will the client be next? Prefetching asks when a client disconnects ([DIS] section 3.2.1).
 
-"Broker 1 can make this prediction based, for example, on statistics of the mobility patterns of its clients": that
-is `Learned`. A world that knows the future, as the simulator does, gives the schemes an `Oracle`; from it come the
-perfect prediction that the paper's results assume, and the wrong one that shows what a failure costs.
+"Broker 1 can make this prediction based, for example, on statistics of the mobility patterns of its clients": that is
+`Learned`. A world that knows the future, as the simulator does, gives the schemes an `Oracle`; from the oracle come the
+perfect prediction that the paper's results assume, and the wrong one that shows the cost of a failure.
 """
 
 from collections import Counter
@@ -22,23 +22,24 @@ class Oracle(Protocol):
 
 
 class Predictor(Protocol):
-    """The prediction of one broker."""
+    """One broker's way to predict where its clients go."""
 
     def predict(self, client: ClientId, count: int) -> tuple[BrokerId, ...]:
-        """Up to `count` brokers where the client may be next, the likeliest first. Empty: no idea."""
+        """Up to `count` brokers where the client may be next, the likeliest first. Empty: this predictor has no
+        idea."""
 
     def assumed(self, to: BrokerId) -> None:
-        """A client was predicted to go there, and nobody has objected yet."""
+        """The scheme acts on the prediction that a client goes to the broker `to`; no broker has objected yet."""
 
     def observed(self, to: BrokerId, assumed: BrokerId | None) -> None:
-        """A client is known to have gone there; `assumed` is what was thought of it before."""
+        """A client has gone to the broker `to`; `assumed` is the broker that was predicted for it before."""
 
 
 class Learned:
     """Counts where clients of this broker went, and predicts what happened most often.
 
-    A broker that prefetched to the right place hears nothing more of it, so a prediction counts as right until
-    somebody asks for the context from elsewhere.
+    A broker that prefetched to the right place hears nothing more of it, so a prediction counts as right until another
+    broker asks for the context.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class Learned:
 
 
 class Foretold:
-    """What the oracle says; the right broker, or on purpose another. Further guesses come from experience."""
+    """Predicts what the oracle says: the right broker, or on purpose another. Further guesses come from experience."""
 
     def __init__(self, oracle: Oracle, *, right: bool) -> None:
         self.oracle = oracle

@@ -1,8 +1,8 @@
-"""A server's awareness of virtual consumers elsewhere, at ESi: the attempts, how they are filled, what they inherit.
+"""A server's awareness of virtual consumers elsewhere, at ESi: the attempts, how ESi fills them, what it hands over.
 
-Paper: [PRE] section 4: VC(ESie). When a pre-handoff is requested and cancelled is decided by algorithm A1, in
-`prehandoff.py`. Filling virtual consumers and handing over to them are ours (docs/decisions/0080, 0081), and so is the
-word on what a client had read when its connection ended (0260).
+Paper: [PRE] section 4: VC(ESie). Algorithm A1, in `prehandoff.py`, decides when a pre-handoff is requested and
+cancelled. Filling virtual consumers and handing over to them are ours (docs/decisions/0080, 0081), and so is the
+message that says what a client had read when its connection ended (0260).
 """
 
 from collections.abc import Callable, Mapping
@@ -38,12 +38,12 @@ class Attempt:
     context: Context
     server: BrokerId
     epoch: Epoch
-    """The connection of the client for which it was asked."""
+    """The client's connection for which ESi asked for the virtual consumer."""
     number: int
     changes: int = 0
-    """Sets of subscriptions sent; 0 until the server has enabled the pre-handoff."""
+    """The number of sets of subscriptions that were sent; 0 until the server has enabled the pre-handoff."""
     fence: Mapping[BrokerId, int] | None = None
-    """What the server had seen when it subscribed to the last of them."""
+    """What the server had seen when it subscribed to the last set."""
     takes_last_read: bool = False
     """Whether the server knows what to do with `LastRead`."""
 
@@ -61,18 +61,19 @@ class Preforwarding(Part):
         self.handover = handover
         self.router = contexts.router
         self.close = close
-        """How the scheme closes a context."""
+        """The scheme's way to close a context."""
         self.aware: dict[Context, dict[BrokerId, Attempt]] = {}
-        """VC(ESie) for each client here."""
+        """VC(ESie) for each client here: context -> server -> the attempt there."""
         self.attempts: dict[int, Attempt] = {}
-        """The same, by the number of the attempt."""
+        """The same attempts, by number."""
         self.successors: dict[Context, Replaced] = {}
-        """Contexts that another server serves already, kept until it has all their events."""
+        """Contexts whose client another server serves already -> its message; kept until that server has all their
+        events."""
         self._filled: dict[Context, dict[BrokerId, tuple[int, int]]] = {}
-        """The last attempt at each server, and its changes, that was sent all it needs: even if cancelled since, the
-        client may have come before the cancellation."""
+        """Context -> server -> the last attempt that got all its events, and its changes. A cancelled attempt stays:
+        the client may have come before the cancellation."""
         self.pending = self._unfilled = dict[int, Attempt]()
-        """Those that wait for this server to see what the other had seen."""
+        """Attempts that wait for this server to see what the other server had seen."""
         self._last_number = 0
         mailbox.handle(Preforwarded, self.on_preforwarded)
         mailbox.handle(Replaced, self.on_replaced)
@@ -93,7 +94,7 @@ class Preforwarding(Part):
         return attempt
 
     def changed(self, attempt: Attempt) -> None:
-        """The server gets another set of subscriptions: what it was filled with counts no longer."""
+        """The server gets another set of subscriptions: the events that it was sent count no longer."""
         attempt.changes += 1
         attempt.fence = None
         self._unfilled.pop(attempt.number, None)
@@ -142,7 +143,8 @@ class Preforwarding(Part):
             self._fill_passed(attempt)
 
     def _fill_passed(self, attempt: Attempt) -> None:
-        """What the server had seen before it subscribed has come here: send it what the client has not read."""
+        """If this broker has seen what the server had seen when it subscribed: send the server what the client has not
+        read."""
         if attempt.fence is None or not self.router.passed(attempt.fence):
             return
         context = attempt.context
@@ -164,11 +166,11 @@ class Preforwarding(Part):
             self._tell_last_read(attempt)
 
     def take_for_filled(self, attempt: Attempt) -> None:
-        """Fig. 3 of the paper: with its subscriptions, the other server has all that it gets."""
+        """Fig. 3 of the paper: the other server gets nothing but the subscriptions, so count the attempt as filled."""
         self._filled.setdefault(attempt.context, {})[attempt.server] = (attempt.number, attempt.changes)
 
     def on_ask_expected(self, server: BrokerId, message: AskExpected) -> None:
-        """A broker that has forgotten an attempt, with its store or since, says so."""
+        """Say whether this server still expects the client there; a server that has forgotten the attempt says no."""
         known = self.attempts.get(message.attempt)
         is_known = known is not None and (known.server, known.context.client, known.epoch) == (
             server,
@@ -181,12 +183,13 @@ class Preforwarding(Part):
     # --- the connection ends --------------------------------------------------------------------------------
 
     def connection_ended(self, context: Context) -> None:
-        """The client is gone, and reads no more here: its virtual consumers are told what it had read."""
+        """The client is gone, and reads no more here: tell its virtual consumers what it had read."""
         for attempt in self.of(context).values():
             self._tell_last_read(attempt)
 
     def _tell_last_read(self, attempt: Attempt) -> None:
-        """Tell a virtual consumer that is filled. One that is not told asks when its client comes."""
+        """Tell a filled virtual consumer what its client had read. Other virtual consumers ask when the client
+        comes."""
         context, server = attempt.context, attempt.server
         is_filled = self._filled.get(context, {}).get(server) == (attempt.number, attempt.changes)
         if not (is_filled and attempt.takes_last_read and self._is_final(context)):
@@ -204,7 +207,7 @@ class Preforwarding(Part):
         self.mailbox.send(server, message)
 
     def _is_final(self, context: Context) -> bool:
-        """Whether what is known here is all that the client has read, and little enough to be told to each server.
+        """Whether this server knows all that the client has read, and the message to each server would be short.
 
         A member of a group may still be assigned events here, which no other server sees.
         """
@@ -223,7 +226,7 @@ class Preforwarding(Part):
         return self.handover.late.after_s is not None
 
     def _what_was_read(self, context: Context) -> dict[str, Any]:
-        """What `Handed` and `LastRead` say of it."""
+        """The fields of `Handed` and `LastRead` that say what the client has read."""
         return {
             "position": dict(context.position),
             "reach": dict(context.reach),
@@ -236,19 +239,19 @@ class Preforwarding(Part):
     # --- handing the client over ----------------------------------------------------------------------------
 
     def on_replaced(self, server: BrokerId, message: Replaced) -> None:
-        """The client has replaced its virtual consumer at `server`: its context here is not needed any more.
+        """The client has replaced its virtual consumer at `server`: this server does not need its context any more.
 
-        Unless the client has come back since, or the virtual consumer does not know all its subscriptions, or was
-        cancelled before it was whole: then the context is handed over as in a normal handoff.
+        If the client has come back since, or the virtual consumer does not know all its subscriptions, or was cancelled
+        before it was whole, this server hands the context over as in a normal handoff.
         """
         account = self.handover.whereabouts
         claim = ContextRequest(client=message.client, epoch=message.successor, new_broker=server)
         context = self._source_of(server, message)
         if message.asks and context is not account.claimed_by(claim):
-            context = None  # the client showed nothing, and comes from a later connection than was believed
-        is_served = message.whole and not message.asks  # what the client has subscribed to, it has shown
+            context = None  # the client showed nothing, and comes from a later connection
+        is_served = message.whole and not message.asks  # the client has shown its subscriptions
         if context is None and is_served:
-            self._outran(message)  # or it was given up in the meantime
+            self._outran(message)  # or the context was given up in the meantime
             return
         is_current = is_served or context is None or message.digest == digest_of(context.filters)
         if context is None or context.epoch > message.successor or not is_current:
@@ -271,8 +274,9 @@ class Preforwarding(Part):
             self.handover.late.wait(context.client)
 
     def _outran(self, message: Replaced) -> None:
-        """The client is served elsewhere, but its context has gone to a connection that it never heard of, since it
-        showed the one before: nothing was read there, and the later of the two goes on."""
+        """Another server serves the client, but its context went to a connection that the client never heard of, since
+        it showed the one before. The client read nothing on that connection: the older of the two has to give way to
+        the newer."""
         gone = self.handover.whereabouts.gone_to.get(message.client)
         if gone is not None and gone > message.epoch and gone != message.successor:
             older, newer = sorted((gone, message.successor))
@@ -280,13 +284,13 @@ class Preforwarding(Part):
             self.mailbox.send(older.broker, NoContext(client=message.client, epoch=older, newer=newer))
 
     def _may_go_late(self, attempt: Attempt) -> bool:
-        """Does all that is missing here come from origins that are known to be late?"""
+        """Are all events that are missing here of origins that are known to be late?"""
         late, fence = self.handover.late, attempt.fence
         return late.after_s is not None and fence is not None and late.may_go(attempt.context, fence, True)
 
     def overdue(self, client: ClientId) -> None:
-        """A virtual consumer in service cannot be filled, because events come late to this server: its context goes
-        there as in a normal handoff, and they follow it."""
+        """A virtual consumer in service cannot be filled, because events come late to this server: hand the context
+        over as in a normal handoff, and let the late events follow it."""
         for context, message in list(self.successors.items()):
             if context.client != client:
                 continue
@@ -298,7 +302,7 @@ class Preforwarding(Part):
             self.handover.step_2_hand_over(context, claim)
 
     def _source_of(self, server: BrokerId, message: Replaced) -> Context | None:
-        """The context that the virtual consumer was filled from, or will be."""
+        """The context from which the virtual consumer was filled, or will be."""
         held = self.handover.whereabouts.held_for(message.client)
         attempt = self.attempts.get(message.attempt)
         if attempt is not None and attempt.changes == message.changes and attempt.context in held:
@@ -309,7 +313,8 @@ class Preforwarding(Part):
         return self._filled.get(context, {}).get(server) == (message.attempt, message.changes)
 
     def _hand_all(self, context: Context, message: Replaced) -> None:
-        """The server has every event; if it asks, say which of them the client has not read."""
+        """The server has every event: if it asks, tell it which of them the client has not read, and close the
+        context."""
         if message.asks:
             handed = Handed(
                 client=context.client,

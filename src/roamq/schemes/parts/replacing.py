@@ -1,9 +1,9 @@
-"""A client in the place of its virtual consumer, at ESj: what is still missing comes from ESi.
+"""Clients in the place of their virtual consumers, at ESj: what is still missing comes from ESi.
 
-Paper: [PRE] section 4, Fig. 3, the last branch of algorithm A1; when it is taken is decided in `prehandoff.py`. A
-virtual consumer that is whole serves a client that shows how far it has read at once, and so does one that was told
-that before the client came: that is the just-in-time delivery of the title. Otherwise nothing is delivered until the
-rest has come from ESi, be it events or the client's read position (docs/decisions/0080, 0081, 0260).
+Paper: [PRE] section 4, Fig. 3, the last branch of algorithm A1; `prehandoff.py` decides when to take it. A virtual
+consumer that is whole serves its client at once if the client shows how far it has read, or if ESi told that before the
+client came: that is the just-in-time delivery of the title. Otherwise ESj delivers nothing until the rest has come from
+ESi, be it events or the client's read position (docs/decisions/0080, 0081, 0260).
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Replacing(Arriving):
 
     virtual: VirtualConsumer
     position: Position | None
-    """How far the client has read, if it showed that."""
+    """The client's read position, if the client showed it."""
     inherited: set[Filter]
     """The subscriptions that came with the virtual consumer."""
     handed: Handed | None = None
@@ -47,9 +47,9 @@ class Replacements(Part):
         self.whereabouts = handover.whereabouts
         self.virtual = virtual
         self._replacing: dict[tuple[ClientId, Epoch], Replacing] = {}
-        """By the connection they were made for."""
+        """Client and the connection for which the virtual consumer was made -> the replacement."""
         self.pending = self._handed = list[Replacing]()
-        """Those that wait for events which the client's last server has seen already."""
+        """Replacements that wait for events which the client's last server has seen already."""
         mailbox.handle(Prestored, self.on_prestored)
         mailbox.handle(Handed, self.on_handed)
         mailbox.handle(Subscriptions, self.on_subscriptions)
@@ -65,7 +65,7 @@ class Replacements(Part):
             open_local_queue(context)  # nothing is delivered until the position is known
 
     def end(self, arriving: Arriving) -> None:
-        """Nothing more is awaited for this context, if it is one of those."""
+        """Await nothing more for this context, if it replaces a virtual consumer."""
         if isinstance(arriving, Replacing):
             del self._replacing[arriving.context.client, arriving.virtual.epoch]
             if arriving.handed is not None:
@@ -74,7 +74,7 @@ class Replacements(Part):
     # --- what is missing comes ------------------------------------------------------------------------------
 
     def on_prestored(self, server: BrokerId, message: Prestored) -> None:
-        """The events."""
+        """The events that the virtual consumer lacked have come."""
         arriving = self._replacing.get((message.client, message.epoch))
         if arriving is None or arriving.virtual.attempt != message.attempt:
             self.virtual.on_prestored(server, message)
@@ -87,7 +87,7 @@ class Replacements(Part):
                 self.handover.replay(arriving)
 
     def on_handed(self, server: BrokerId, message: Handed) -> None:
-        """What the client has read is known; what it has not may in part be on its way here, as events."""
+        """ESi says what the client has read. Some of the events that it has not read may still be on their way here."""
         arriving = self.whereabouts.arriving.get((message.client, message.successor))
         if isinstance(arriving, Replacing):
             arriving.handed = message
@@ -115,14 +115,14 @@ class Replacements(Part):
             arriving.inherited.discard(filter)
 
     def on_subscriptions(self, old_broker: BrokerId, reply: Subscriptions) -> None:
-        """ESi answers with a normal handoff: the virtual consumer was not what the client needs."""
+        """ESi answers with a normal handoff: the virtual consumer was not the one that the client needs."""
         arriving = self.whereabouts.arriving.get((reply.client, reply.epoch))
         if isinstance(arriving, Replacing):
             self._start_over(arriving, reply.filters)
         self.handover.on_subscriptions(old_broker, reply)
 
     def _start_over(self, arriving: Replacing, filters: tuple[Filter, ...]) -> None:
-        """Nothing of the virtual consumer was delivered: go on without what it holds."""
+        """ESj has delivered no event of the virtual consumer: go on without its events."""
         context = arriving.context
         self.end(arriving)
         self.whereabouts.expect_no_more(arriving)

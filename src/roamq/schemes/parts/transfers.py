@@ -1,4 +1,5 @@
-"""The messages of a hand-over as they travel: in parts that hold nobody up, and addressed to whoever gets them."""
+"""The messages of a hand-over as they travel: in parts that hold no client up, and addressed to the broker that gets
+them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,11 +16,11 @@ from roamq.schemes.parts.whereabouts import Claim
 BROKER_DEPARTED: Final = "broker_departed"
 STORE_LOST: Final = "store_lost"
 PART_EVENTS = 500
-"""Where brokers work in slices, one message has no more stored events: reading them takes some three milliseconds."""
+"""The most stored events in one message, where brokers work in slices: reading them takes some three milliseconds."""
 
 
 def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEvents]:
-    """The message, or several that say the same: the first of them has what is not events."""
+    """The message, or several parts of it: the first part has the position and the session."""
     *parts, last = in_parts(message.events, contexts)
     for part in parts:
         yield replace(message, events=part, last=False)
@@ -30,7 +31,7 @@ def messages_of(message: StoredEvents, contexts: Contexts) -> Iterator[StoredEve
 def stored_as(
     message: StoredEvents, to: BrokerId, contexts: Contexts, *, at_once: bool, is_whole: bool, head_sent: bool
 ) -> Iterator[StoredEvents]:
-    """The messages that step 5 sends, and the record of it. `is_whole`: all events go in one message."""
+    """The messages that step 5 sends; also records the transfer. `is_whole`: all events go in one message."""
     events, size = message.events, message.size_bytes
     if not at_once:
         yield from one_by_one(message)
@@ -42,19 +43,21 @@ def stored_as(
 
 
 def one_by_one(message: StoredEvents) -> Iterator[StoredEvents]:
-    """[PRO] section 1: "Bi sends all the subscriber messages to Bj", one by one, and then a closing word."""
+    """[PRO] section 1: "Bi sends all the subscriber messages to Bj": one message per event, and then an empty last
+    one."""
     for group in (*((event,) for event in message.events), ()):
         yield replace(message, events=group, last=not group)
 
 
 def in_parts(events: tuple[Event, ...], contexts: Contexts) -> list[tuple[Event, ...]]:
-    """The events as they go to another broker: one part, unless whoever is served there would wait for it."""
+    """The events as they go to another broker: in one part, unless other clients of that broker would have to wait for
+    it."""
     size = PART_EVENTS if contexts.works_in_slices else len(events)
     return [events[at : at + size] for at in range(0, len(events), size)] if events else [()]
 
 
 def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
-    """The claim as it goes to `to`: a broker that passes on its own release fences it for who gets it."""
+    """The claim as it goes to `to`: if this broker sends on its own release, it makes the fence anew for `to`."""
     if isinstance(claim, Release) and claim.new_broker == contexts.me:
         return replace(claim, fence=contexts.router.fence(to))
     return claim
@@ -63,12 +66,14 @@ def addressed(claim: Claim, to: BrokerId, contexts: Contexts) -> Claim:
 def take_head(
     leaving: Leaving, claim: Claim, contexts: Contexts, of_client: Iterable[Leaving]
 ) -> Iterator[StoredEvents]:
-    """What is stored goes to Broker 2 at once; what is stored from now on follows in step 5 (docs/decisions/0145).
+    """Send the stored events to Broker 2 at once, as the head; events stored later follow in step 5
+    (docs/decisions/0145).
 
-    Not where the world does not want it; nor if the context is for several brokers (`of_client` are all that go), or
-    for this one, where nothing has to travel; nor if older events are to come to this broker still; nor if the client
-    is a member of a group, which would be told that it is there while this broker still stores what it was assigned. An
-    empty head goes as well: it says that the client may come in.
+    There is no head if the host does not want heads; if the context is for several brokers (`of_client` are all
+    contexts of the client that go), or for this one, where nothing has to travel; if older events are still to come to
+    this broker; or if the client is a member of a shared group: the group would hear that it is at Broker 2 while this
+    broker still stores the events assigned to it. An empty head goes as well: it says that Broker 2 may deliver to the
+    client.
     """
     context = leaving.context
     if not contexts.sends_heads or context.late is not None or claim.new_broker == contexts.me:
@@ -99,7 +104,8 @@ def record_transfer(contexts: Contexts, client: ClientId, to: BrokerId, count: i
 def record_missed(
     contexts: Contexts, client: ClientId, peer: BrokerId, origins: Iterable[BrokerId | None]
 ) -> None:
-    """Nobody knows which events the broker had that was to send them on, nor whether there were any."""
+    """Record that events may be missing: the broker that was to send them does not have them, and nobody knows their
+    number."""
     host, me = contexts.host, contexts.me
     why = BROKER_DEPARTED if contexts.router.is_departed(peer) else STORE_LOST
     for origin in origins:
@@ -107,7 +113,7 @@ def record_missed(
 
 
 def record_late(host: Host, me: BrokerId, message: StoredEvents) -> None:
-    """What comes after its client has moved on is lost, and the records say so."""
+    """Record the events as dropped: they came after their client had moved on, and are lost."""
     for event in message.events:
         origin, sequence = event.id
         host.record(Record("dropped", host.now(), me, message.client, origin, sequence, detail="late"))

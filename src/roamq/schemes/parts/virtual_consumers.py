@@ -1,12 +1,12 @@
 """Virtual consumers at ESj, next to the area of the server that serves the client: kept, filled, ended.
 
-Paper: [PRE] section 4. When a virtual consumer begins and ends is decided by algorithm A2, in `prehandoff.py`.
-Ours: when it has subscribed, ESj says what it had seen by then, and ESi sends what the client has not consumed once
-it has seen as much (docs/decisions/0080). Until then the virtual consumer keeps what comes in its local queue; from
-then on it holds every event that the client may still need, and only its read position is missing. When the client's
-connection ends, ESi tells that as well, with the session as the client left it, and the virtual consumer is *settled*:
-it is what the client needs, if it comes from that connection (0260). A virtual consumer that nothing is heard of ends
-(0085).
+Paper: [PRE] section 4. Algorithm A2, in `prehandoff.py`, decides when a virtual consumer begins and ends.
+Ours: when it has subscribed, ESj says what it had seen by then, and ESi sends the events that the client has not
+consumed once ESi has seen as much (docs/decisions/0080). Until then the virtual consumer keeps new events in its local
+queue; from then on it holds every event that the client may still need, and only its read position is missing. When the
+client's connection ends, ESi sends the position as well, with the session as the client left it, and the virtual
+consumer is *settled*: it is what the client needs, if the client comes from that connection (0260). A virtual consumer
+of whose client ESi says nothing for long ends (0085).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ from roamq.schemes.parts.handover import HandOver
 from roamq.schemes.parts.part import Part
 
 LEASE_S = 300.0
-"""After how long without news of it a virtual consumer is doubted, unless the scheme's options say."""
+"""Seconds without news after which ESj doubts a virtual consumer, unless the scheme's options say."""
 
 
 @dataclass(slots=True)
@@ -44,23 +44,23 @@ class VirtualConsumer:
 
     client: ClientId
     epoch: Epoch
-    """The client's connection at the server that asked for this."""
+    """The client's connection at ESi, the server that asked for the virtual consumer."""
     attempt: int
     context: Context | None = None
-    """Nothing until the subscriptions have come."""
+    """The context of the virtual consumer; None until the subscriptions have come."""
     changes: int = 0
     speed_mps: float | None = None
     whole: bool = False
-    """Whether all that came before its routes were established has come too."""
+    """Whether all events have come that were published before its routes were established."""
     doubted: bool = False
-    """Whether ESi was asked about it and has not answered."""
+    """Whether ESj has asked ESi about the client and has no answer yet."""
     last_read: LastRead | None = None
-    """What the client had read when its connection ended, while this server has not seen what ESi had seen."""
+    """ESi's word on what the client had read, kept until ESj has seen what ESi had seen."""
     settled: bool = False
-    """Whether it holds exactly what the client had not read when its connection ended, and what has come since."""
+    """Whether it holds exactly the events that the client had not read when its connection ended, and those since."""
 
     def was_told(self, ticket: Ticket | None) -> bool:
-        """Has ESi told what the client had read, and does the client show that it has read nothing since?"""
+        """Has ESi told what the client had read, and does the client's ticket show that it has read nothing since?"""
         return self.settled and ticket is not None and ticket.epoch == self.epoch
 
 
@@ -88,10 +88,10 @@ class VirtualConsumers(Part):
         self.host = contexts.host
         self.lease_s = lease_s
         self.close = close
-        """How the scheme closes a context."""
+        """The scheme's way to close a context."""
         self._virtual: dict[ClientId, VirtualConsumer] = {}
         self.pending = self._unsettled = dict[ClientId, VirtualConsumer]()
-        """Those that were told what their client had read, and wait for events which ESi has seen already."""
+        """Virtual consumers that know what their client had read, and wait for events which ESi has seen already."""
         mailbox.handle(Prestored, self.on_prestored)
         mailbox.handle(LastRead, self.on_last_read)
         mailbox.handle(StillExpected, self.on_still_expected)
@@ -115,7 +115,7 @@ class VirtualConsumers(Part):
         return None
 
     def is_newest(self, client: ClientId, epoch: Epoch) -> bool:
-        """Is nothing known here of a later connection of the client?"""
+        """Does this server know of no later connection of the client?"""
         known = [context.epoch for context in self.handover.whereabouts.held_for(client)]
         if (virtual := self._virtual.get(client)) is not None:
             known.append(virtual.epoch)
@@ -137,7 +137,7 @@ class VirtualConsumers(Part):
         return virtual
 
     def end(self, client: ClientId) -> None:
-        """VC(ESj) - VC_MHs: it was not needed, and what it stored was stored for nobody."""
+        """VC(ESj) - VC_MHs: nobody needed the virtual consumer; record how many events it stored for nothing."""
         virtual = self._virtual.pop(client, None)
         if virtual is None:
             return
@@ -170,7 +170,7 @@ class VirtualConsumers(Part):
         )
 
     def complete_as_it_is(self, server: BrokerId, virtual: VirtualConsumer) -> None:
-        """Fig. 3 of the paper: it has subscribed, and nothing else is waited for."""
+        """Fig. 3 of the paper: the virtual consumer is whole as soon as it has subscribed."""
         virtual.changes += 1
         virtual.whole = True
         note(self.contexts, "ready", virtual.client, server, virtual.attempt)
@@ -188,19 +188,20 @@ class VirtualConsumers(Part):
         self.admit_all(context, message.events)
 
     def admit_all(self, context: Context, events: Iterable[Event]) -> None:
-        """Older events have come from ESi."""
+        """Admit older events that came from ESi, except those that speak of the area which the client has left."""
         meaning = self.contexts.watched.meaning
         elsewhere = meaning is not None and any(is_location_dependent(filter) for filter in context.filters)
         meant = meaning.meant(context, context.filters) if meaning is not None and elsewhere else []
         for event in events:
             if elsewhere and not any(filter.matches(event) for filter in meant):
-                continue  # it spoke of the area that the client has left
+                continue  # the event speaks of the area that the client has left
             self.handover.admit_older(context, event, "transferred")
 
     # --- what the client has read ---------------------------------------------------------------------------
 
     def on_last_read(self, server: BrokerId, message: LastRead) -> None:
-        """The client's connection has ended. If it is here already, ESi has been asked, and answers that."""
+        """The client's connection at ESi has ended. If the client is here already, ESj has asked ESi, and takes that
+        answer."""
         virtual = self.find(message)
         if virtual is not None and virtual.whole and virtual.changes == message.changes:
             virtual.last_read = message
@@ -224,11 +225,11 @@ class VirtualConsumers(Part):
             del self._unsettled[virtual.client]
 
     def has_passed(self, message: Handed | LastRead) -> bool:
-        """Whether this server has, or gets with the message, all events that the message speaks of."""
+        """Whether this server has, or gets with the message, all events of which the message speaks."""
         return message.unread is not None or self.contexts.router.passed(message.fence)
 
     def take_read(self, context: Context, message: Handed | LastRead) -> None:
-        """Forget what the client has read."""
+        """Drop the events that the client has read."""
         skip_to(context, dict(message.position), message.ahead)
         self.admit_all(context, message.unread or ())
         keep_unread(context, message.reach, message.held)
@@ -243,7 +244,7 @@ class VirtualConsumers(Part):
         return True
 
     def _lease_ran_out(self, virtual: VirtualConsumer) -> None:
-        """ESi may have fallen and forgotten this client: ask, and without an answer expect it no longer."""
+        """ESi may have crashed and forgotten this client: ask ESi, and end the virtual consumer if no answer comes."""
         if virtual.doubted:
             self.end(virtual.client)
             return
@@ -260,7 +261,7 @@ class VirtualConsumers(Part):
             self.host.set_timer(("lease", virtual.client), self.lease_s)
 
     def on_restart(self) -> None:
-        for client in sorted(self._virtual):  # its timers fell with the broker
+        for client in sorted(self._virtual):  # the crash of the broker ended its timers
             self.host.set_timer(("lease", client), self.lease_s)
 
     # --- what the checkers ask ----------------------------------------------------------------------------
