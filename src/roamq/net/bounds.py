@@ -22,8 +22,7 @@ def make_outboxes(neighbours: Iterable[BrokerId], born: int, quotas: Quotas) -> 
 
 
 def scheme_options(settings: Settings) -> dict[str, Any]:
-    """The options of the scheme. Quotas bound what the broker may store, in all and for one client, unless an option
-    does."""
+    """The options of the scheme. Quotas bound what the broker and one client may store, unless the options do."""
     quotas = settings.quotas
     stored = {"buffer_bytes": quotas.store_bytes_max, "queue_bytes": quotas.session_bytes_max}
     return {**stored, **settings.scheme_options}

@@ -1,6 +1,6 @@
 """The time of a live broker: wall time, which other brokers share, without its jumps.
 
-Deadlines must come whatever is done to the wall clock, and inputs must never be older than those before them. So time
+Deadlines must come even if somebody sets the wall clock, and inputs must never be older than those before them. So time
 advances with a clock that nobody sets, and follows the wall clock slowly: at most 5% faster or slower.
 """
 

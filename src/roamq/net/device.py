@@ -63,7 +63,7 @@ class Device:
         self.ticket = ""
         self.is_open = False
         self.present: list[bool] = []
-        """Session Present of each CONNACK."""
+        """The Session Present flag of each CONNACK."""
         self.refused: Connack | None = None
         self.closed_because: Disconnect | None = None
         self.subscriptions: list[tuple[SubscriptionRequest, str | None]] = []
@@ -190,7 +190,7 @@ class Device:
             self._received.clear()
             self._confirmed.clear()
         for subscription in self.subscriptions:
-            if subscription not in self._confirmed:  # a session may be there without them
+            if subscription not in self._confirmed:  # a session may be there without its subscriptions
                 self._subscribe(*subscription)
         for packet_id, (publish, released) in self.unfinished.items():
             if released:

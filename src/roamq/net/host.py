@@ -36,7 +36,7 @@ LINK_BURST_BYTES: Final = 32 * 1024
 """Most bytes, beside events, that one input may send to one neighbour. The rest follows in turns, so that it holds up
 neither event loop."""
 LINK_TIMER: Final = "tell"
-"""The timer for the rest."""
+"""The timer for the rest of the messages."""
 _IN_FLIGHT: Final = DeliveryOutcome.IN_FLIGHT
 
 
@@ -81,7 +81,7 @@ class Over(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A session has come, with or before its context, and perhaps nobody is connected to take it up."""
+    """A session has come, with or before its context; perhaps its client is not connected here."""
 
     client: ClientId
     context: Context
@@ -252,7 +252,7 @@ class LiveHost:
 
     @property
     def choked(self) -> BrokerId | None:
-        """A neighbour with so many waiting messages that cannot be told again that no client may cause more."""
+        """A neighbour for which too many messages wait that cannot be told again: clients may cause no more."""
         return self._outboxes.choked
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:

@@ -129,7 +129,7 @@ class Machine:
         self.requests = Requests(host, broker, connections, *parts, *more)
         self._handlers, self._timers = handlers_of(self), timers_of(self)
         self.admission.is_stranger = bool(settings.at)
-        self._failure: Exception | None = None  # why the input that is being handled failed
+        self._failure: Exception | None = None  # the reason why the current input failed
         self._named = 0
         self._name_client = self.new_client_id  # one for all connections: a bound method takes 64 bytes
         broker.contexts.works_in_slices = broker.contexts.sends_heads = True
@@ -147,7 +147,7 @@ class Machine:
 
     @property
     def out(self) -> Outputs:
-        """What the inputs since the last `take_outputs` have caused."""
+        """The effects of the inputs since the last `take_outputs`."""
         return self.host.out
 
     def take_outputs(self) -> Outputs:
@@ -366,7 +366,7 @@ class Machine:
         self._end_input()
 
     def change_network(self, member: Member, now: float) -> None:
-        """An operator lets a broker join, or declares one dead."""
+        """An operator lets a broker join, or declares a broker dead."""
         self.host.time = now
         self.membership.learn(member)
         set_quotas(self, self.settings)  # a broker with others keeps a reserve for them

@@ -25,7 +25,7 @@ class UserIdentity(NamedTuple):
     user: str
     claims: Claims = ()
     expires_at: float | None = None
-    """When the login ends, and the broker cuts the client."""
+    """The time at which the login ends; None if it does not end."""
     credential: str | None = None
     """The key or certificate that the login rests on; a reload may take it away."""
 
@@ -45,14 +45,13 @@ class Login(NamedTuple):
 
 
 class Outputs:
-    """The effects of all inputs since the shell took the last ones. The shell lets them out when the inputs are
-    safe."""
+    """The effects of all inputs since the shell last took them. The shell lets them out when the inputs are safe."""
 
     def __init__(self) -> None:
         self.dirty: dict[int, ServerConnection] = {}
         """Connections that may have something to write."""
         self.closing: list[int] = []
-        """Connections to close after what was written."""
+        """Connections to close after the bytes that were written."""
         self.logins: list[Login] = []
         self.frames: dict[BrokerId, list[tuple[int, bytes]]] = {}
         """Neighbour -> numbered frames to send."""

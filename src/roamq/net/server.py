@@ -199,7 +199,7 @@ class Server:
         await self.stop()
 
     async def stop(self) -> None:
-        """Tell the clients, let out what is safe, write a snapshot."""
+        """Tell the clients, let safe outputs out, and write a snapshot."""
         log.info("broker %s stops", self.options.me)
         self.door.is_open = False
         for server in self._servers:
@@ -237,7 +237,7 @@ class Server:
                     self.snapshots.take_last()
                 except (StorageError, OSError) as error:  # the journal has all that the snapshot would
                     self.snapshots.note_failure(str(error))
-            with contextlib.suppress(StorageError, OSError):  # a broker that is stalled has said why
+            with contextlib.suppress(StorageError, OSError):  # a stalled broker has said why
                 journal.close()
             os.close(self._lock)
             if shell.live.machine.membership.has_left:
@@ -388,7 +388,8 @@ class Server:
         return told
 
     def drain(self) -> dict[str, Any]:
-        """Send the clients to other brokers, and hand the sessions of absent ones over. `health` shows what is left."""
+        """Send the clients to other brokers, and hand over the sessions of absent clients. `health` shows how many are
+        left."""
         if not set(self.shell.live.machine.others.names) - set(self.options.settings.mates):
             raise ValueError("there is no other broker to take the sessions")
         sessions = self.status().sessions

@@ -89,7 +89,7 @@ class Shell:
         self.turns = Turns(loop)
         """Connections that have more to read."""
         self._leave_by = NEVER
-        """When the outputs leave that gather while there is more to read; `NEVER` while none gather."""
+        """The time at which the gathered outputs leave while there is more to read; `NEVER` while none gather."""
         self._closed = False
         self._clock = SteadyClock(live.time)
         self.now = self._clock.now
@@ -221,7 +221,7 @@ class Shell:
         self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Make the inputs safe, then let out what they caused."""
+        """Make the inputs safe, then let out their outputs."""
         self._scheduled = False
         if self._held is not None or self.stalled is not None or self._resting:
             return  # the flush follows when the disk is done
@@ -256,8 +256,8 @@ class Shell:
         return self._held is not None
 
     def at_rest(self, act: Callable[[int], T]) -> T:
-        """Begin a segment of the journal and call `act` with its number while nothing is under way; not while
-        holding."""
+        """Begin a segment of the journal and call `act` with its number while nothing is under way. Not while outputs
+        wait for the disk."""
         assert self.journal is not None and self._held is None
         segment = self.journal.rotate()
         staged = self._stage()
@@ -473,7 +473,7 @@ class Shell:
     # --- the end -----------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Take no more inputs and let out what is safe."""
+        """Take no more inputs, and let out the outputs of safe inputs."""
         self._closed = True
         for handle in (self._alarm, self._ticker):
             if handle is not None:

@@ -35,7 +35,7 @@ class LoginDesk(Protocol):
     """Checks who a client is, as the shell sees it."""
 
     def check(self, login: Login) -> "LoginVerdict | asyncio.Future[LoginVerdict]":
-        """Whether the client may come in, and as whom, or a future that will say so."""
+        """Whether the client may come in, and as which user; or a future that will give this answer."""
 
 
 class Neighbours(Protocol):

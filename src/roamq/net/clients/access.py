@@ -124,7 +124,7 @@ class Access:
                 if mine.covers(asked):
                     return what in rule.may
                 if what == "subscribe" and what not in rule.may and mine.overlaps(asked):
-                    return False  # part of what is asked for is forbidden
+                    return False  # a part of the asked filter is forbidden
         return False
 
 
@@ -169,5 +169,5 @@ def _pattern_for(pattern: str, user: str, client: str, claims: Claims, *, forbid
     if found - ({"/"} if forbids else set()):
         return None
     if filled.startswith("$") and not pattern.startswith("$") and not forbids:
-        return None  # topics of the server are opened by name only
+        return None  # a rule opens topics of the server by name only
     return Filter(filled)

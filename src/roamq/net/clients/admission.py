@@ -173,7 +173,7 @@ class Admission:
             return
         is_over = message.epoch is None or self._directory.has_ended(message.client, message.epoch)
         known = self._directory.get(message.client)
-        # The owner's own connection may have been told meanwhile: another user's does not replace it.
+        # The directory may know the owner's own connection by now: another user's does not replace it.
         is_anothers = known is not None and not self._access.may_continue(known.owner, message.owner)
         if not is_over and not is_anothers and message.epoch is not None and message.home is not None:
             self._directory.learn(message.client, message.epoch, message.home, message.owner)
@@ -219,7 +219,7 @@ class Admission:
         """Have the session brought from the previous broker, or begin one. `last`: epoch of the context here before."""
         host, connections = self._host, self._connections
         connect = connection.mqtt.connect
-        # Only the client itself knows which connection was its last: the directory's epoch may be old news.
+        # Only the client itself knows which connection was its last: the directory's epoch may be old.
         known_home = self._directory.home(client)
         home = known_home if known_home is not None and previous is not None else previous or host.me
         ticket = None if previous is None else Ticket(home, self._shown_epoch(connect))

@@ -15,7 +15,7 @@ _NO_EPOCH: Final = Epoch(0.0, BrokerId(""))
 
 
 class Connection:
-    """A connection, and what the machine knows about it beyond the protocol."""
+    """A connection, and the machine's knowledge of it beyond the protocol."""
 
     __slots__ = (
         "burst_at",
@@ -53,7 +53,7 @@ class Connection:
         self.credential: str | None = None
         """The key or certificate that the login rests on, if a reload may take it away."""
         self.login_ends_at: float | None = None
-        """When the client must log in again."""
+        """The time at which the login ends; None if it does not end."""
         self.entered_at = 0.0
         """The time at which the broker decided to let the client in; 0 before."""
         self.previous: BrokerId | None = None
@@ -138,7 +138,8 @@ class Connections:
         return connection
 
     def give_up_wait(self, connection: Connection) -> ClientId | None:
-        """The connection is gone before its client was let in; gives that client, whose session is still awaited."""
+        """Take out a connection that is lost before its client was let in. Return that client, whose session is still
+        awaited."""
         client = connection.waits_as
         if client is None or self._waiting.get(client) is not connection:
             return None

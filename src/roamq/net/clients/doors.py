@@ -1,4 +1,4 @@
-"""The sockets that listen for clients, before anybody listens at them."""
+"""The sockets for clients, bound to their addresses before anybody listens at them."""
 
 import asyncio
 import logging

@@ -47,7 +47,7 @@ class _WaitingLogin(NamedTuple):
 
 
 class Logins:
-    """Answers the machine's questions about users."""
+    """Answers the shell's questions about logins."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Logins:
                 self._end_turn(address, user)
 
     def _start(self) -> None:
-        """Give free threads the logins whose turn it is."""
+        """Give the free threads the logins whose turn it is."""
         while self._running < THREADS and (waiting := self._next()) is not None:
             self._waiting -= 1
             if waiting.verdict.done():

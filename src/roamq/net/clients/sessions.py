@@ -401,8 +401,7 @@ class Sessions:
         self.end_connection(connection, ReasonCode.NOT_AUTHORIZED, ANOTHERS)
 
     def on_ended(self, sender: BrokerId, message: Ended) -> None:
-        """A session has ended, up to a connection: remove what is left of it here, but nothing of a later
-        connection."""
+        """A session has ended, up to a connection: remove the rest of it here, but nothing of a later connection."""
         client = message.client
         self._broker.contexts.hear_epoch(message.epoch)
         known = self._directory.get(client)

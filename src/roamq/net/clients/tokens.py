@@ -79,7 +79,7 @@ class TokenKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`[access.jwt]`, read and checked."""
+    """The table `[access.jwt]`, read and checked."""
 
     keys: tuple[TokenKey, ...]
     issuer: str | None = None
@@ -134,7 +134,7 @@ class Tokens:
         suited = [usable for usable in self._keys if algorithm in usable.key.algorithms]
         candidates = [usable for usable in suited if name is None or usable.key.name in (None, name)]
         if name is not None:
-            candidates.sort(key=lambda usable: usable.key.name is None)  # the one that is meant comes first
+            candidates.sort(key=lambda usable: usable.key.name is None)  # the key named by `kid` comes first
         failure: jwt.PyJWTError | None = None
         for usable in candidates[:KEYS_TRIED_MAX]:
             try:
@@ -183,7 +183,7 @@ class Tokens:
 
 
 class TokenError(Exception):
-    """A token lets nobody in; says why, without the token."""
+    """A token lets nobody in; the message says why, without the token."""
 
 
 def texts_of(value: object) -> tuple[str, ...]:

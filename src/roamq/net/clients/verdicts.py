@@ -9,7 +9,7 @@ from roamq.net.surroundings import LoginDesk, LoginVerdict
 
 
 class Verdicts:
-    """Asks the login desk, and passes on what it says."""
+    """Asks the login desk, and passes its answers on."""
 
     def __init__(self, desk: LoginDesk, say: Callable[[Login, LoginVerdict], None]) -> None:
         self._desk = desk

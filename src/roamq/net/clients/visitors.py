@@ -47,7 +47,7 @@ class VisitorSuback:
 
 
 class Visitors:
-    """SUBACKs of clients whose home is elsewhere."""
+    """SUBACKs of clients whose home is another broker."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class LinkSocket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        if self.links.has_stopped:  # while TLS was being agreed on
+        if self.links.has_stopped:  # the links stopped while TLS was being agreed on
             self.abort()
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.began_at = self.links.shell.now()

@@ -22,5 +22,5 @@ def notice_soon(transport: asyncio.BaseTransport) -> None:
         ("TCP_KEEPCNT", int(VANISHED_S_MAX) - PROBE_AFTER_S),
         ("TCP_USER_TIMEOUT", int(VANISHED_S_MAX * 1000)),
     ):
-        if hasattr(socket, name):  # elsewhere than on Linux some are missing
+        if hasattr(socket, name):  # some are missing on systems other than Linux
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

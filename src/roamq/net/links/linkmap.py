@@ -56,7 +56,7 @@ class LinkMap:
             if known is not None and entry.number <= known.number:
                 continue
             if entry.broker == self._me:
-                # An earlier life said it, with a clock that was ahead: the last word is this life's.
+                # An earlier life stated this, with a clock that was ahead: the last word is this life's.
                 linked, edges = ((), ()) if known is None else (known.linked, known.edges)
                 news.append(self._renew(linked, edges, entry.number + 1))
             else:

@@ -23,7 +23,7 @@ MICROSECONDS: Final = 1_000_000
 
 
 class Lives:
-    """This broker's life, and those of its neighbours."""
+    """The life of this broker, and the lives of its neighbours."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The description of a network as data: the brokers of the first configuration, and what has become of others since.
+"""The description of a network as data: the brokers of the first configuration, and the later changes.
 
 The brokers of the configuration are the *core*. An *edge* broker joins later, linked with brokers of the core, leaves,
-or is forgotten; a broker of the core may leave or be forgotten, for good, if nothing between others goes through it.
+or is forgotten. A broker of the core may leave or be forgotten, for good, if nothing between others goes through it.
 Brokers that come and go carry nothing for others, so that changes to two of them do not depend on each other: brokers
 may hear of them in any order. Of two changes to one broker the later one holds.
 """

@@ -132,8 +132,7 @@ class Outboxes:
         self.said[neighbour] = SaidMessages()
 
     def rewired(self) -> None:
-        """The state was read from a snapshot: make what is missing, if the snapshot is of a release that counted no
-        messages."""
+        """The state was read from a snapshot: add what is missing, if it is of a release that counted no messages."""
         for neighbour in self.frames:
             self.said.setdefault(neighbour, SaidMessages())
 
@@ -161,7 +160,7 @@ class Outboxes:
             self.bytes[to] += len(data)
             skipped = self._skipped.pop(to, [])
             if left := [(before, up_to - (up_to == number)) for before, up_to in skipped]:
-                self._skipped[to] = left  # this number is used now, by this life
+                self._skipped[to] = left  # this life uses the number now
         else:
             self.add(to, message)
 
@@ -280,8 +279,7 @@ class Outboxes:
 
     @property
     def choked(self) -> BrokerId | None:
-        """A neighbour with so many waiting messages that cannot be told again that nobody may cause more; None if
-        none."""
+        """A neighbour for which too many messages wait that cannot be told again: clients may cause no more."""
         bound = CHOKED * self.messages_bytes_max
         for neighbour, said in self.said.items():
             if said.kept_bytes > bound:

@@ -299,7 +299,7 @@ class LinkSession:
         self.output.append(body)
 
     def _say_hello(self, peer: BrokerId) -> None:
-        received, sent = self._count(peer) or (0, 0)  # it may have departed since it was called
+        received, sent = self._count(peer) or (0, 0)  # the peer may have departed since it was called
         self.told_received = received
         to = peer if self._called else ""
         mine = self.identity

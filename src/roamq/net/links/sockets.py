@@ -100,7 +100,7 @@ class LinkSockets:
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether a neighbour that can be reached has not acknowledged everything."""
+        """Whether a neighbour whose link is up has not acknowledged everything."""
         return any(self._outboxes.frames.get(peer) or peer in self._outboxes.behind for peer in self.up)
 
     @property
@@ -329,7 +329,7 @@ class LinkSockets:
             log.warning("link with %s refused: %s", peer, why)
 
     async def _call(self, peer: BrokerId) -> None:
-        """Keep a direct link to `peer`, for ever; call less and less often while it does not answer."""
+        """Keep up a direct link with `peer`; call less and less often while it does not answer."""
         patience = Patience()
         while not self.is_departed(peer):
             began = self.shell.now()
@@ -463,7 +463,7 @@ def described(settings: Settings) -> dict[str, str]:
         (name, topics) for name, topics in settings.publishes.items() if name in settings.brokers
     )
     said: dict[str, object] = {
-        # A release that knows no lists would take publications outside them: it must not agree.
+        # A release that knows no lists would accept publications outside them: it must not agree.
         "brokers": (sorted(settings.brokers), publishes) if publishes else sorted(settings.brokers),
         "brokers.NAME.publishes": publishes,
         "network.links": sorted(tuple(sorted(link)) for link in settings.links),

@@ -22,7 +22,7 @@ class KindTraffic(NamedTuple):
 
 
 class LinkTraffic:
-    """Counts each frame once, when it is made: not again when a link sends it once more after a break."""
+    """Counts each frame once, when it is made, and not again when a link sends it once more after a break."""
 
     def __init__(self, me: BrokerId) -> None:
         self._me = me

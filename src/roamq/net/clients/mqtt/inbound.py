@@ -1,8 +1,7 @@
-"""The client -> messages: topic aliases, the receive maximum, and QoS 2 without duplicates.
+"""The client -> messages: topic aliases, Receive Maximum, and QoS 2 without duplicates.
 
-QoS 2 is received by method B of figure 4.3: a packet id that is known and not released stands for a message
-that was published already. The known ids are part of the session, so that a publisher may move between
-PUBLISH and PUBREL.
+QoS 2 is received by method B of figure 4.3: a packet id that is known and not released stands for a message that was
+published already. The known ids are part of the session, so that a publisher may move between PUBLISH and PUBREL.
 """
 
 import msgspec

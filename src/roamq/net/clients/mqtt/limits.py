@@ -36,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     session_expiry_311: int = NEVER
     """Seconds that a 3.1.1 session with Clean Session 0 is kept: its standard names no time."""
     response_information: str | None = None
-    """The basis for response topics, told to clients that ask (section 3.2.2.3.15)."""
+    """The basis for response topics, which clients that ask for it get (section 3.2.2.3.15)."""
     check_payload_format: bool = True
     """Whether the broker checks a payload that claims to be UTF-8 (section 3.3.2.3.2 leaves it open)."""
     client_id_bytes_max: int = 1024

@@ -44,7 +44,7 @@ class DeliveryOutcome(Enum):
     """Sent at QoS 0: no input will follow."""
     EXPIRED = "expired"
     TOO_LARGE = "too large"
-    """Larger than the client's maximum packet size: the event counts as sent ([MQTT-3.1.2-25])."""
+    """The event is larger than the client's maximum packet size, and counts as sent ([MQTT-3.1.2-25])."""
     UNWANTED = "unwanted"
     """No subscription matches any more, or only one with No Local."""
 
@@ -112,7 +112,7 @@ class Outbound:
                     self._output.append(b"\x62\x02" + _u16(packet_id))
 
     def deliver(self, event: Event, now: Seconds) -> DeliveryOutcome:
-        """Send an event. The context hands over no more than the window; more would be our bug."""
+        """Send an event. The context hands over no more than the window; more would be a bug."""
         if self.begun:
             packet_id = self.begun.pop(event.id, 0)
             if packet_id:

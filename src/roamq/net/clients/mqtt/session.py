@@ -141,7 +141,7 @@ class ServerConnection:
         try:
             packets = self._decoder.feed(data)
         except MqttError as error:
-            # Without its traceback, which would hold this frame, and the socket, until the collector runs.
+            # Drop the traceback, which would hold this frame, and the socket, until the collector runs.
             failure, packets = error.with_traceback(None), error.decoded
         if packets:
             self.received_at = now
@@ -285,7 +285,7 @@ class ServerConnection:
         self.subscriptions = SubscriptionSet(self.state)
         self.outbound = Outbound(self.state, terms, self.subscriptions, self.output)
         self._inbound = None
-        # Where no Receive Maximum was agreed on there is nothing to count at QoS 1 either.
+        # Without an agreed Receive Maximum there is nothing to count at QoS 1 either.
         self._plain_qos = 1 if terms.version is V311 and self.limits.maximum_qos else 0
         self.phase = _OPEN
         self.received_at = now
@@ -321,7 +321,7 @@ class ServerConnection:
     def refuse(
         self, reason: ReasonCode, reason_string: str = "", server_reference: str | None = None
     ) -> None:
-        """Send the client away before it was let in ([MQTT-3.2.2-7]); no session was touched."""
+        """Send a client away that was not let in ([MQTT-3.2.2-7]); no session was touched."""
         assert self.phase is ConnectionPhase.PENDING
         properties = explanation(reason_string, server_reference)
         self._refuse(reason, properties, self.connect.version)

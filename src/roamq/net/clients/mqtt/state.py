@@ -34,7 +34,7 @@ def will_bytes(will: Will | None) -> int:
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
-    """A topic filter as granted, with its options (section 3.8.3.1)."""
+    """A granted topic filter with its options (section 3.8.3.1)."""
 
     topic_filter: str
     """The topic filter as the client wrote it, with `$share/...`."""

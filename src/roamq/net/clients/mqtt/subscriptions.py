@@ -86,8 +86,7 @@ class SubscriptionSet:
         self._scanned = self._filters
         """Filters that are not in the index, added after all that are in it; all filters, while there is no index."""
         self.shared = 0
-        """How many subscriptions are shared. The one by which an event was assigned depends on more than the topic,
-        too."""
+        """How many subscriptions are shared: the one for which an event was assigned depends on more than its topic."""
         self.selector_bytes = 0
         """Characters of all selectors together."""
         self.routes: dict[str, DeliveryRoute | None] = {}
@@ -172,7 +171,7 @@ class SubscriptionSet:
         return removed
 
     def _insert_all(self, subscriptions: Mapping[str, Subscription], order: Iterable[str] | None) -> None:
-        """Take over the subscriptions of a session. It may have thousands, and everybody waits meanwhile."""
+        """Take over the subscriptions of a session. It may have thousands, and all clients wait meanwhile."""
         filters, cost_bytes = self._filters, 0
         for topic_filter in subscriptions if order is None else order:
             subscription = subscriptions[topic_filter]

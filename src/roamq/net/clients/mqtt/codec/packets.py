@@ -49,7 +49,7 @@ class Connect(_Packet, frozen=True, gc=False, kw_only=True):
     version: Version = Version.V5
     client_id: str = ""
     clean_start: bool = True
-    """Clean Session in 3.1.1."""
+    """`clean_start` is called Clean Session in 3.1.1."""
     keep_alive: int = 0
     will: Will | None = None
     user_name: str | None = None
@@ -58,7 +58,7 @@ class Connect(_Packet, frozen=True, gc=False, kw_only=True):
 
 
 class Connack(_Packet, frozen=True, gc=False):
-    """Server -> client: you are in, or why not."""
+    """Server -> client: you are in, or the reason why not."""
 
     TYPE: ClassVar[int] = 2
     session_present: bool = False
@@ -67,7 +67,7 @@ class Connack(_Packet, frozen=True, gc=False):
 
 
 class Publish(_Packet, frozen=True, gc=False, eq=False):
-    """Either way: a message."""
+    """Either way: an application message."""
 
     TYPE: ClassVar[int] = 3
     topic: str
@@ -180,13 +180,13 @@ class Pingreq(_Packet, frozen=True, gc=False):
 
 
 class Pingresp(_Packet, frozen=True, gc=False):
-    """Server -> client: so am I."""
+    """Server -> client: I am here too."""
 
     TYPE: ClassVar[int] = 13
 
 
 class Disconnect(_Packet, frozen=True, gc=False):
-    """Either way in MQTT 5, from the client in 3.1.1: goodbye, and why."""
+    """Either way in MQTT 5, from the client in 3.1.1: goodbye, and the reason."""
 
     TYPE: ClassVar[int] = 14
     reason: ReasonCode = ReasonCode.NORMAL_DISCONNECTION

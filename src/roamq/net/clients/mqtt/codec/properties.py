@@ -49,7 +49,7 @@ class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     shared_subscription_available: bool | None = None
 
     def user_property(self, name: str) -> str | None:
-        """The first user property of that name."""
+        """The value of the first user property of that name; None if there is none."""
         if not self.user_properties:
             return None
         return next((value for key, value in self.user_properties if key == name), None)
@@ -174,7 +174,7 @@ TABLE: Final = (
     Property(0x1F, "reason_string", _STRING, _ANSWERS),
     Property(0x21, "receive_maximum", _U16_NOT_ZERO, CONNECT | CONNACK),
     Property(0x22, "topic_alias_maximum", _U16, CONNECT | CONNACK),
-    Property(0x23, "topic_alias", _U16, PUBLISH),  # zero is for the session to refuse, with 0x94
+    Property(0x23, "topic_alias", _U16, PUBLISH),  # the session refuses zero, with 0x94
     Property(0x24, "maximum_qos", _MAXIMUM_QOS, CONNACK),
     Property(0x25, "retain_available", _BIT, CONNACK),
     Property(0x26, "user_properties", _PAIR, _ALL, _ALL),

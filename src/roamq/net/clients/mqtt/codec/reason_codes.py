@@ -65,8 +65,8 @@ def _codes(*values: int) -> dict[int, ReasonCode]:
     return {value: ReasonCode(value) for value in values}
 
 
-# Which codes a packet may carry: the "sent by" columns of MQTT 5 tables 3-1, 3-4 to 3-13. Looking a byte up
-# gives the enum member too, which is several times quicker than calling the enum.
+# The codes that a packet may carry: the "sent by" columns of MQTT 5 tables 3-1, 3-4 to 3-13. Looking a byte up gives
+# the enum member too, which is several times quicker than calling the enum.
 CONNACK_CODES: Final = _codes(
     0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F
 )  # [MQTT-3.2.2-8]
