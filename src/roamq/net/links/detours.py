@@ -227,7 +227,7 @@ class Detours:
     def edges_in_reach(self, calls: Collection[BrokerId]) -> list[BrokerId]:
         """The edge brokers with which a broker that can call `calls` could have links carried.
 
-        None while a broker is down, or is of a release that does not know such links: that one would take other paths.
+        Empty while a broker is down, or is of a release that does not know such links: that one would take other paths.
         """
         up = self._links.up
         membership = self._links.shell.live.machine.membership

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from roamq.net.links.membership import Membership
 
 MICROSECONDS: Final = 1_000_000
-"""Units of a second in which lives are numbered: the numbers of a life count on from the time when it began."""
+"""Microseconds of a second: the numbers of a life count on from the microsecond in which it began."""
 
 
 class Lives:
@@ -51,8 +51,7 @@ class Lives:
         self._broker.router.restarted()
 
     def acked(self, peer: BrokerId, sequence: int) -> bool:
-        """Note that the neighbour has every frame up to `sequence`. Return True if this made us send something to a
-        broker."""
+        """Note that the neighbour has every frame up to `sequence`. Return True if anything was sent because of it."""
         memory = self._outboxes.acknowledge(peer, sequence)
         is_back = self._outboxes.is_cut_off(peer)
         if is_back:

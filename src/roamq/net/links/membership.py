@@ -379,7 +379,7 @@ class Membership:
         self.ask_unheard()
 
     def ask_unheard(self) -> None:
-        """Ask again the brokers that have not heard, and hand over sessions that others have sent here since.
+        """Ask again the brokers that have not heard where sessions are, and hand over those sent here since.
 
         An answer counts if its farewell was sent behind all sessions: then these have come where they went.
         """
