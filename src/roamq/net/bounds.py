@@ -1,4 +1,4 @@
-"""The quotas of a live broker, given to the parts that keep them: when it is made, and when they change."""
+"""The quotas of a live broker, handed to the parts that keep them: when the broker is made, and when quotas change."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,14 @@ def make_outboxes(neighbours: Iterable[BrokerId], born: int, quotas: Quotas) -> 
 
 
 def scheme_options(settings: Settings) -> dict[str, Any]:
-    """The options of the scheme; quotas say what may be stored, in all and for one client, unless the options do."""
+    """The options of the scheme. Quotas bound what the broker and one client may store, unless the options do."""
     quotas = settings.quotas
     stored = {"buffer_bytes": quotas.store_bytes_max, "queue_bytes": quotas.session_bytes_max}
     return {**stored, **settings.scheme_options}
 
 
 def choices(settings: Settings) -> Choices:
-    """The schemes of a broker, by class of clients; what may be stored is the same for all classes."""
+    """The schemes of a broker, by class of clients. The bounds of what may be stored are the same for all classes."""
     options = scheme_options(settings)
     stored = {name: options[name] for name in ("buffer_bytes", "queue_bytes")}
     classes = {one.name: (one.scheme, {**stored, **one.options}) for one in settings.classes}
@@ -37,7 +37,7 @@ def choices(settings: Settings) -> Choices:
 
 
 def set_schemes(machine: "Machine", settings: Settings) -> None:
-    """The broker has the schemes of `settings` from now on, and takes its contexts there."""
+    """Give the broker the schemes of `settings`, and move its contexts to them."""
     broker = machine.broker
     wanted = choices(settings)
     machine.host.classes = settings.classes
@@ -52,26 +52,26 @@ def set_schemes(machine: "Machine", settings: Settings) -> None:
 
 
 def schemes_of(machine: "Machine") -> list[str]:
-    """The labels of the broker's schemes, where it has several."""
+    """The labels of the broker's schemes, if it has several; else an empty list."""
     scheme = machine.broker.scheme
     return list(scheme.schemes) if isinstance(scheme, ByClass) else []
 
 
 def make_schemes(machine: "Machine", labels: list[str]) -> None:
-    """The broker had these schemes when it was stored: make them again, so that their state finds its place."""
+    """Make again the schemes that the broker had when its state was stored, so that the state finds its place."""
     if labels:
         options = {choice.label: choice.options for choice in choices(machine.settings).values()}
         several_schemes(machine.broker).make_again(labels, options)
 
 
 def schemes_read(machine: "Machine") -> None:
-    """The state of the schemes was read back."""
+    """Gather the parts of the schemes after their state was read back."""
     if isinstance(machine.broker.scheme, ByClass):
         machine.broker.scheme.gather_parts()
 
 
 def set_quotas(machine: "Machine", settings: Settings) -> None:
-    """Every part keeps to the quotas of `settings` from now on."""
+    """Make every part keep to the quotas of `settings` from now on."""
     quotas, contexts, options = settings.quotas, machine.broker.contexts, scheme_options(settings)
     machine.outboxes.bytes_max = quotas.outbox_bytes_max
     machine.outboxes.messages_bytes_max = quotas.outbox_messages_bytes_max

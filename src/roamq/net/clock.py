@@ -1,6 +1,6 @@
 """The time of a live broker: wall time, which other brokers share, without its jumps.
 
-Deadlines must come whatever is done to the wall clock, and inputs must never be older than those before them. So time
+Deadlines must come even if somebody sets the wall clock, and inputs must never be older than those before them. So time
 advances with a clock that nobody sets, and follows the wall clock slowly: at most 5% faster or slower.
 """
 
@@ -11,7 +11,7 @@ RATE_MAX: Final = 0.05
 
 
 class SteadyClock:
-    """Starts at wall time, or later if the broker's past says so; never goes back and never jumps."""
+    """A clock that starts at wall time, or later if the broker's past says so. It never goes back and never jumps."""
 
     def __init__(self, at_least: float = 0.0) -> None:
         steady = time.perf_counter()
@@ -27,11 +27,14 @@ class SteadyClock:
         return now
 
     def reading_at(self, wall_s: float | None) -> float | None:
-        """What the clock reads when wall time is this, if nobody sets the wall clock."""
+        """The reading of this clock when wall time is `wall_s`, if nobody sets the wall clock until then."""
         return None if wall_s is None else wall_s - time.time() + self.now()
 
     def follow(self) -> float:
-        """Come nearer to the wall clock; gives how far it is ahead. To be called about once a second."""
+        """Bring this clock nearer to the wall clock, and return the seconds that the wall clock was ahead.
+
+        The shell calls it about once a second.
+        """
         steady = time.perf_counter()
         most = RATE_MAX * (steady - self._followed_at)
         self._followed_at = steady

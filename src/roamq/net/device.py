@@ -1,7 +1,7 @@
-"""An MQTT client without I/O, for field tests and for tests of the broker: it remembers what outlives a connection.
+"""An MQTT client without I/O, for field tests and for tests of the broker: it keeps its state across connections.
 
 It does what the standard asks of a client: keeps unfinished publications and received QoS 2 packet ids, resumes with
-DUP set, acknowledges at once. Bytes in, bytes out; whoever uses it owns the socket.
+DUP set, acknowledges at once. Bytes in, bytes out; the program that uses it owns the socket.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ PACKET_ID_MAX = 0xFFFF
 
 
 class ReceivedMessage(NamedTuple):
-    """A publication as the device got it; repetitions that QoS 2 filters out never show up."""
+    """A publication as the device got it; repetitions that QoS 2 filters out are not among them."""
 
     topic: str
     payload: bytes
@@ -63,7 +63,7 @@ class Device:
         self.ticket = ""
         self.is_open = False
         self.present: list[bool] = []
-        """Session Present of each CONNACK."""
+        """The Session Present flag of each CONNACK."""
         self.refused: Connack | None = None
         self.closed_because: Disconnect | None = None
         self.subscriptions: list[tuple[SubscriptionRequest, str | None]] = []
@@ -79,7 +79,7 @@ class Device:
     # --- saying -------------------------------------------------------------------------------------------
 
     def connect(self, *, clean: bool = False, previous: str | None = None, cell: str | None = None) -> bytes:
-        """The first bytes of a new connection; whatever the last one left half-read is gone."""
+        """The first bytes of a new connection. The device forgets a packet that the last connection left half-read."""
         self.is_open = False
         self.refused = self.closed_because = None
         self._decoder = Decoder(self.version)
@@ -104,7 +104,7 @@ class Device:
         return self.take()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection is lost: no packet is answered on it any more."""
         self.is_open = False
         self._asked.clear()
 
@@ -143,7 +143,7 @@ class Device:
     # --- hearing ------------------------------------------------------------------------------------------
 
     def hear(self, data: bytes) -> bytes:
-        """What came from the broker; gives the answer to it."""
+        """Take bytes that came from the broker, and return the answer to them."""
         for packet in self._decoder.feed(data):
             self._handle(packet)
         return self.take()
@@ -190,7 +190,7 @@ class Device:
             self._received.clear()
             self._confirmed.clear()
         for subscription in self.subscriptions:
-            if subscription not in self._confirmed:  # a session may be there without them
+            if subscription not in self._confirmed:  # a session may be there without its subscriptions
                 self._subscribe(*subscription)
         for packet_id, (publish, released) in self.unfinished.items():
             if released:

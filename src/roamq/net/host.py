@@ -1,7 +1,7 @@
 """The world of a live broker's core: its `Host`, whose effects gather in `Outputs`.
 
-Nothing here decides anything, and nothing calls back into the core. What an effect leaves to be done - an event that
-needs no acknowledgement, a client that may be let in - is noted, and the machine does it when the input is over.
+The host decides nothing and never calls back into the core. If an effect leaves something to do - an event needs no
+acknowledgement, a client may be let in - the host notes it, and the machine does it when the input is over.
 """
 
 from collections import Counter
@@ -29,13 +29,14 @@ from roamq.net.ops.settings import ClientClass
 from roamq.net.outputs import Outputs
 
 BURST_BYTES: Final = 128 * 1024
-"""What one input may send to one client of what is stored for it, as it is charged; then others come first."""
+"""Most bytes of stored events that one input may send to one client, by their cost; then other clients come first."""
 BURST_TIMER: Final = "burst"
-"""The timer for what is left."""
+"""The timer for the stored events that are left."""
 LINK_BURST_BYTES: Final = 32 * 1024
-"""What one input may tell one neighbour, beside events; the rest follows in turns, so that neither holds its loop."""
+"""Most bytes, beside events, that one input may send to one neighbour. The rest follows in turns, so that it holds up
+neither event loop."""
 LINK_TIMER: Final = "tell"
-"""The timer for the rest."""
+"""The timer for the rest of the messages."""
 _IN_FLIGHT: Final = DeliveryOutcome.IN_FLIGHT
 
 
@@ -55,15 +56,15 @@ class Detached(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """A session has come that another user began than the one who connected with its client id."""
+    """A session has come, and the user who began it is not the user who connected with its client id."""
 
     client: ClientId
     is_taken: bool
-    """Whether the context has the session that came; otherwise it keeps the one it had."""
+    """Whether the context has the session that came; otherwise it keeps the session that it had."""
 
 
 class Joined(NamedTuple):
-    """An earlier session of the client has come and is part of the one it was let in on."""
+    """An earlier session of the client has come and is now part of the session on which the client was let in."""
 
     client: ClientId
 
@@ -73,21 +74,21 @@ class Over(NamedTuple):
 
     client: ClientId
     epoch: Epoch
-    """Of the last connection that the session had."""
+    """The epoch of the last connection that the session had."""
     session: SessionState
     events: tuple[Event, ...]
-    """What was stored for the client."""
+    """Events that were stored for the client."""
 
 
 class Kept(NamedTuple):
-    """A session has come, with or before its context, and perhaps nobody is connected to take it up."""
+    """A session has come, with or before its context; perhaps its client is not connected here."""
 
     client: ClientId
     context: Context
 
 
 class Unwanted(NamedTuple):
-    """An event that was for the client as the member of a shared group, which the client has left."""
+    """An event that was for the client as a member of a shared group, which the client has left."""
 
     client: ClientId
     event: Event
@@ -96,7 +97,8 @@ class Unwanted(NamedTuple):
 
 
 class SharesDue(NamedTuple):
-    """The client was sent an event that is also its own as the member of shared groups: a copy for each follows."""
+    """An event that was sent to the client is also for the client as a member of shared groups: it gets a copy for
+    each."""
 
     client: ClientId
     event: Event
@@ -104,19 +106,19 @@ class SharesDue(NamedTuple):
 
 
 class PlacesEnded(NamedTuple):
-    """Places in shared groups that were here have ended, at the word of another broker."""
+    """Places in shared groups that were at this broker have ended, because another broker said so."""
 
     client: ClientId
     filters: tuple[Filter, ...]
     events: tuple[Event, ...]
-    """What was stored for the client, and is not to be delivered."""
+    """Events that were stored for the client's places, and are not to be delivered."""
 
 
 HostNews = Ready | Detached | Foreign | Joined | Over | Kept | Unwanted | SharesDue | PlacesEnded
 
 
 class LiveHost:
-    """What the core asks of the world, for one live broker."""
+    """The answers of the world to the core of one live broker."""
 
     settles_at_once = True
 
@@ -125,22 +127,22 @@ class LiveHost:
     ) -> None:
         self.me = me
         self.time = now
-        """Of the input that is being handled."""
+        """The time of the input that is being handled."""
         self.out = Outputs()
         self.traffic = LinkTraffic(me)
         self.done: list[tuple[ClientId, EventId, Connection]] = []
         """Events that need no acknowledgement: the client has consumed them when the input is over."""
         self.news: list[HostNews] = []
-        """What the machine has to look after when the input is over."""
+        """News that the machine has to look after when the input is over."""
         self._told_at = 0.0
         self._told_bytes: Counter[BrokerId] = Counter()
-        """What neighbours were told at that time."""
+        """Neighbour -> bytes of messages that the input at `_told_at` has sent to it."""
         self.cut_offs_noted: dict[BrokerId, int] = {}
-        """Neighbour -> how many of its cut-offs operators were told of."""
+        """Neighbour -> the number of its cut-offs that operators were told of."""
         self.contexts: Contexts | None = None
-        """Of the broker that this is the world of, which is made after it."""
+        """The contexts of the broker that this host serves; the broker is made after its host."""
         self.classes: tuple[ClientClass, ...] = ()
-        """The classes of clients, as they are configured."""
+        """The classes of clients, as the configuration names them."""
         self._connections = connections
         self._by_client = connections.by_client
         self._outboxes = outboxes
@@ -154,7 +156,7 @@ class LiveHost:
     def send(self, to: BrokerId, message: Message | Event) -> None:
         outboxes = self._outboxes
         if to not in outboxes.frames:
-            return  # behind a broker that is gone is one that operators were told of: it is linked with nobody
+            return  # the next hop has departed: operators know that brokers behind it have no link
         if to not in outboxes.behind:
             self._send_now(to, message)
         elif not outboxes.put_behind(to, message):
@@ -169,7 +171,8 @@ class LiveHost:
             self.send(to, wire.decode(data))
 
     def send_each(self, to: BrokerId, source: MessageSource) -> None:
-        """Beyond a share, messages are made when they are due: ten thousand take longer than a turn of the loop may."""
+        """Send the messages of `source`. Beyond a share, each is made when it is due: ten thousand at once would take
+        longer than a turn of the event loop may."""
         outboxes = self._outboxes
         while to in outboxes.frames:
             if to in outboxes.behind:
@@ -205,7 +208,7 @@ class LiveHost:
         )
 
     def _note_told(self, to: BrokerId, size: int) -> None:
-        """The neighbour has been told something by this input; when it has had its share, the rest waits."""
+        """Count what this input has sent to the neighbour; when the neighbour has had its share, the rest waits."""
         if self._told_at != self.time:
             self._told_at = self.time
             self._told_bytes.clear()
@@ -215,7 +218,7 @@ class LiveHost:
             self.set_timer((LINK_TIMER, to), 0.0)
 
     def tell_on(self, to: BrokerId) -> None:
-        """The neighbour gets its next share of what waits for it."""
+        """Send the neighbour its next share of the messages that wait for it."""
         outboxes = self._outboxes
         self._told_bytes.pop(to, None)
         while (message := outboxes.take_behind(to)) is not None:
@@ -230,7 +233,7 @@ class LiveHost:
                 return
 
     def _note_cut_off(self, neighbour: BrokerId) -> None:
-        """Say so once each time that a neighbour is cut off."""
+        """Tell operators, once for each time that a neighbour is cut off."""
         outboxes = self._outboxes
         if outboxes.cut_offs[neighbour] > self.cut_offs_noted.get(neighbour, 0):
             self.cut_offs_noted[neighbour] = outboxes.cut_offs[neighbour]
@@ -244,12 +247,12 @@ class LiveHost:
         return self._outboxes.is_cut_off(neighbour)
 
     def is_crowded(self, neighbour: BrokerId) -> bool:
-        """Whether too much waits for a neighbour that cannot be told again."""
+        """Whether too many messages that cannot be told again wait for the neighbour."""
         return self._outboxes.is_crowded(neighbour)
 
     @property
     def choked(self) -> BrokerId | None:
-        """A neighbour for which so much of it waits that no client may cause more."""
+        """A neighbour for which too many messages wait that cannot be told again: clients may cause no more."""
         return self._outboxes.choked
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
@@ -313,12 +316,13 @@ class LiveHost:
         out.records.append(new_tuple(Record, columns))
 
     def _may_read(self, connection: Connection, client: ClientId, event: Event) -> bool:
-        """Whether the rules of now let the client have what it was sent before, and has not acknowledged."""
+        """Whether the rules in force let the client have an event that was sent before and that it has not
+        acknowledged."""
         access = self._access
         return access.is_open or access.may_subscribe(connection.user, client, event.topic, connection.claims)
 
     def _rest(self, client: ClientId, connection: Connection) -> None:
-        """The client has had its share of this input: the rest of what is stored for it follows in later ones."""
+        """Let the client rest after its share of this input: the rest of its stored events follows in later inputs."""
         context = self.contexts.get(client) if self.contexts is not None else None
         if context is not None and context.outlet is None and context.window:
             connection.rests = True
@@ -326,15 +330,15 @@ class LiveHost:
             self.set_timer((BURST_TIMER, client), 0.0)
 
     def go_on(self, client: ClientId) -> None:
-        """The next share is due."""
+        """Send the client its next share."""
         connection = self._by_client.get(client)
         if connection is not None and self.contexts is not None:
             connection.rests, connection.burst_bytes = False, 0
             self.contexts.set_window(client, self.window(client))
 
     def deliver_at_once(self, to: ClientId, event: Event) -> bool:
-        """`deliver`, for QoS 0 to a client for whom nothing waits: sent is read. What is not the same for all receivers
-        of a version takes the long way."""
+        """`deliver`, for QoS 0 to a client for which nothing waits: a sent event counts as read. An event whose bytes
+        are not the same for all receivers of an MQTT version goes through `deliver` instead."""
         connection = self._by_client.get(to)
         if connection is None or connection.client is None or connection.previous is not None:
             return False
@@ -369,21 +373,22 @@ class LiveHost:
         return True
 
     def window(self, client: ClientId) -> int:
-        """Receive Maximum of a client that was let in and reads what it is sent; else 0."""
+        """Receive Maximum of a client that was let in and reads what the broker sends; else 0."""
         connection = self._by_client.get(client)
         if connection is None or connection.client is None or connection.is_blocked or connection.rests:
             return 0
         return connection.mqtt.terms.window
 
     def has_begun(self, context: Context, event: Event) -> bool:
-        """[MQTT-3.3.2-5] is about messages whose delivery has not started."""
+        """Has the client been sent this event before? [MQTT-3.3.2-5] is about messages whose delivery has not
+        started."""
         session = context.session
         return isinstance(session, SessionState) and any(
             entry.event_id == event.id for entry in session.outbound.values()
         )
 
     def client_class(self, client: ClientId, context: Context | None) -> str:
-        """By what the client said when it connected; of one that is away, its session knows."""
+        """The client's class, by its CONNECT; if the client is away, by its session; empty if unknown."""
         if not self.classes:
             return ""
         connection = self._by_client.get(client)
@@ -396,7 +401,7 @@ class LiveHost:
         self.news.append(new_tuple(Ready, (client,)))
 
     def detach(self, client: ClientId, reason: str) -> None:
-        """The core has parted with the context already; only the connection is left to close."""
+        """Close the client's connection; the core has given the context away already."""
         connection = self._connections.release(client)
         if connection is None:
             return
@@ -410,7 +415,7 @@ class LiveHost:
             self.news.append(Detached(client, session, session.take_will(self.time)))
 
     def close(self, connection: Connection) -> None:
-        """Close the socket after what the connection has written."""
+        """Close the socket after the bytes that the connection has written."""
         self.out.dirty[connection.number] = connection.mqtt
         self.out.closing.append(connection.number)
 
@@ -429,7 +434,7 @@ class LiveHost:
                 context.session = session
             self.news.append(Foreign(context.client, is_taken))
         elif connection is not None and connection.is_open and connection.mqtt.state is held:
-            connection.mqtt.join(session)  # the client was let in on this one
+            connection.mqtt.join(session)  # the client was let in on this session
             self.news.append(Joined(context.client))
         else:
             context.session = merged(held, session) if isinstance(held, SessionState) else session
@@ -437,7 +442,8 @@ class LiveHost:
                 self.news.append(Kept(context.client, context))
 
     def join_session(self, context: Context, session: object) -> None:
-        """Only what began there is news: else it is an old copy of what is here, packet ids and all."""
+        """Join the sessions only if one is provisional, or none is here: else the one that came is an old copy of
+        ours."""
         held = context.session
         provisional = [s for s in (held, session) if isinstance(s, SessionState) and s.is_provisional]
         if provisional or not isinstance(held, SessionState):

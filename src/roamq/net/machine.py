@@ -72,7 +72,7 @@ class Machine:
     def __init__(self, settings: Settings, now: float = 0.0, in_force: Settings | None = None) -> None:
         self.settings, self.made_of = in_force or settings, settings
         self.me = settings.me
-        # A life that remembers no other must not use its numbers again: all of them count on from the time of birth.
+        # A life that remembers no earlier one must not use its numbers again: all of them count from its birth.
         born = int(now * MICROSECONDS)
         quotas = settings.quotas
         publishes = settings.publishes
@@ -129,7 +129,7 @@ class Machine:
         self.requests = Requests(host, broker, connections, *parts, *more)
         self._handlers, self._timers = handlers_of(self), timers_of(self)
         self.admission.is_stranger = bool(settings.at)
-        self._failure: Exception | None = None  # why the input that is being handled failed
+        self._failure: Exception | None = None  # the reason why the current input failed
         self._named = 0
         self._name_client = self.new_client_id  # one for all connections: a bound method takes 64 bytes
         broker.contexts.works_in_slices = broker.contexts.sends_heads = True
@@ -147,7 +147,7 @@ class Machine:
 
     @property
     def out(self) -> Outputs:
-        """What the inputs since the last `take_outputs` have caused."""
+        """The effects of the inputs since the last `take_outputs`."""
         return self.host.out
 
     def take_outputs(self) -> Outputs:
@@ -155,12 +155,12 @@ class Machine:
         return out
 
     def mqtt(self, connection: int) -> ServerConnection | None:
-        """The protocol's side of a connection."""
+        """The state of MQTT on a connection."""
         found = self.connections.by_number.get(connection)
         return None if found is None else found.mqtt
 
     def has_logged_in(self, connection: int) -> bool:
-        """Is the client whom it says to be? Then it has its session, or waits for it."""
+        """Did the login succeed? Then the client has its session, or waits for it."""
         found = self.connections.by_number.get(connection)
         return found is not None and found.entered_at > 0
 
@@ -169,7 +169,7 @@ class Machine:
         return client in self.connections.by_client
 
     def held(self) -> list[Context]:
-        """Every context that this broker keeps anything for, one that is on its way to another broker included."""
+        """Every context for which this broker keeps anything, including those on their way to another broker."""
         return self.broker.scheme.held()
 
     def status(self) -> BrokerStatus:
@@ -196,7 +196,7 @@ class Machine:
         self._end_input()
 
     def lost(self, connection: int, now: float) -> None:
-        """The socket is gone."""
+        """The socket of the connection is closed."""
         self.host.time = now
         found = self.connections.by_number.get(connection)
         if found is not None:
@@ -219,7 +219,7 @@ class Machine:
         allowed: bool,
         told: UserIdentity | None = None,
     ) -> None:
-        """The shell's verdict on a login; `told` is what a token said."""
+        """The shell gives its verdict on a login; `told` is the identity that a token or certificate gave."""
         self.host.time = now
         found = self.connections.by_number.get(connection)
         if found is None or found.mqtt.phase is not PENDING:
@@ -237,7 +237,7 @@ class Machine:
         self._end_input()
 
     def blocked(self, connection: int, now: float, *, is_blocked: bool) -> None:
-        """The client does not read as fast as we write: its events stay in its context until it does."""
+        """Note whether the client reads more slowly than the broker writes: then its events stay in its context."""
         self.host.time = now
         found = self.connections.by_number.get(connection)
         if found is None:
@@ -264,9 +264,9 @@ class Machine:
     # --- inputs of links ------------------------------------------------------------------------------------
 
     def link_received(self, peer: BrokerId, sequence: int, frame: bytes, now: float) -> None:
-        """A numbered frame came from a neighbour; one that came before is not read again.
+        """A numbered frame came from a neighbour; a frame that came before is not read again.
 
-        A broker that has left takes nothing in: its answer would be behind its last word, and nobody would have it."""
+        A broker that has left reads no frames: its answer would come behind its last word, and nobody would read it."""
         self.host.time = now
         if self.membership.has_left or not self.outboxes.is_news(peer, sequence):
             return
@@ -293,13 +293,13 @@ class Machine:
         self._end_input()
 
     def link_acked(self, peer: BrokerId, sequence: int, now: float) -> None:
-        """The neighbour has everything up to `sequence`, or says so when the link comes up."""
+        """The neighbour says that it has every frame up to `sequence`: now and then, and when the link comes up."""
         self.host.time = now
         if peer in self.outboxes.frames and self.lives.acked(peer, sequence):
             self._end_input()
 
     def _hear(self, routed: Routed) -> None:
-        """A message that live brokers send each other beside those of the core, or one that cannot arrive."""
+        """Handle a message that live brokers send each other, or send back one that cannot arrive."""
         if routed.to != self.me:
             self.membership.send_back(routed)
             return
@@ -325,7 +325,7 @@ class Machine:
         self._end_input()
 
     def set_settings(self, settings: Settings, now: float) -> None:
-        """Other settings are in force, of a start or a reload; those that shape the network do not change."""
+        """Put the settings of a start or a reload in force; those that shape the network do not change."""
         self.host.time = now
         self.settings = settings
         set_schemes(self, settings)
@@ -345,7 +345,7 @@ class Machine:
         closed_to_anonymous: Collection[str] = (),
         withdrawn: Collection[str] = (),
     ) -> None:
-        """Other rules are in force: who may not be here any more is cut, subscriptions that nobody may have end."""
+        """Put other access rules in force: end the connections and subscriptions that they forbid."""
         self.host.time = now
         self.access.set_rules(rules)
         self.sessions.rules_changed()
@@ -360,13 +360,13 @@ class Machine:
         self._end_input()
 
     def drain(self, now: float) -> None:
-        """This broker is to be taken away: clients are sent elsewhere, and their sessions go there too."""
+        """Begin to take this broker away: send its clients elsewhere, and their sessions too."""
         self.host.time = now
         self.admission.drain()
         self._end_input()
 
     def change_network(self, member: Member, now: float) -> None:
-        """An operator lets a broker join, or declares one dead."""
+        """An operator lets a broker join, or declares a broker dead."""
         self.host.time = now
         self.membership.learn(member)
         set_quotas(self, self.settings)  # a broker with others keeps a reserve for them
@@ -386,7 +386,7 @@ class Machine:
         self._end_input()
 
     def recovered(self, now: float) -> None:
-        """The process starts again from its journal: every connection there was is lost, and draining is over."""
+        """The process starts again from its journal: all earlier connections are lost, and draining is over."""
         self.host.time = now
         self.host.traffic.clear()
         self.admission.draining, self.membership.unheard = False, None
@@ -396,7 +396,7 @@ class Machine:
             self.lost(connection.number, now)
 
     def shutdown(self, now: float) -> None:
-        """The process is about to end on purpose: tell everybody; sessions stay."""
+        """The process is about to end on purpose: tell all clients; their sessions stay."""
         self.host.time = now
         for connection in self.connections:
             reason = ReasonCode.SERVER_SHUTTING_DOWN
@@ -406,8 +406,8 @@ class Machine:
     # --- the parts at work ----------------------------------------------------------------------------------
 
     def _take(self, connection: Connection, inputs: list[ClientInput]) -> None:
-        """Give what a client said to the part whose job it is. What came in the same read as a packet that ended the
-        connection is left."""
+        """Hand the client's inputs to the parts whose job they are. Inputs behind a packet that ended the connection
+        are left out."""
         publish = self.requests.publish
         for said in inputs:
             client = connection.client
@@ -432,8 +432,8 @@ class Machine:
     def _finish(self) -> None:
         """Do what the input has left to do, until nothing is left.
 
-        Events that need no acknowledgement count as read; clients whose sessions are whole are let in. The cost is that
-        of what the input caused, however many clients wait.
+        Events that need no acknowledgement count as read; clients whose sessions are whole are let in. The cost grows
+        with the effects of the input, not with the number of clients that wait.
         """
         host = self.host
         acknowledge, room = self.broker.on_acknowledge, self.broker.contexts.room
@@ -462,10 +462,10 @@ class Machine:
     # --- inputs that fail -----------------------------------------------------------------------------------
 
     def _contain(self, connection: Connection | None, error: Exception) -> None:
-        """An input failed unexpectedly: the connection it concerns is closed, and its session detached.
+        """Close the connection that a failed input concerns, and detach its session.
 
-        What the input had caused before goes on, so that nobody else is harmed; the next input finds nothing undone.
-        A replay of the journal fails at the same place, and leaves the same behind.
+        The effects that the input had before it failed stand, so that nobody else is harmed; the next input finds no
+        half-done work. A replay of the journal fails at the same place, and leaves the same state behind.
         """
         self._failure = self._failure or error
         if connection is not None:
@@ -493,6 +493,6 @@ class Machine:
             self._take(*admitted)
 
     def new_client_id(self) -> str:
-        """An id for a client that brings none ([MQTT-3.1.3-6]): unique in the network, by name and count."""
+        """Make an id for a client that brings none ([MQTT-3.1.3-6]). Name and count make it unique in the network."""
         self._named += 1
         return f"{self.me}-{int(self.host.time * 1000):x}-{self._named}"

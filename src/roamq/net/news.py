@@ -1,4 +1,4 @@
-"""What the core has told the host during an input: each piece of news goes to the part whose job it is."""
+"""The news that the core has told the host during an input: each piece goes to the part whose job it is."""
 
 from roamq.net.clients.admission import Admission, Admitted
 from roamq.net.clients.connections import Connections
@@ -19,7 +19,7 @@ from roamq.net.topics.memberships import Memberships
 
 
 class NewsDesk:
-    """Gives news to the parts of one broker."""
+    """Hands news to the parts of one broker."""
 
     def __init__(
         self, connections: Connections, admission: Admission, sessions: Sessions, memberships: Memberships
@@ -30,7 +30,8 @@ class NewsDesk:
         self._memberships = memberships
 
     def heed(self, told: HostNews) -> Admitted | None:
-        """Look after it. Gives the client that may come in now, and what it has sent meanwhile, if there is one."""
+        """Hand one piece of news to its part. Return the client that may come in now, and what it has sent meanwhile,
+        if there is one."""
         if isinstance(told, Ready):
             return self._admission.answer(told.client)
         if isinstance(told, Foreign):

@@ -1,4 +1,4 @@
-"""What inputs of the machine have caused: bytes for clients, frames for neighbours, timers, questions, records."""
+"""The effects of inputs of the machine: bytes for clients, frames for neighbours, timers, questions, records."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,27 +11,27 @@ from roamq.core.records import Record
 from roamq.net.clients.mqtt.session import ServerConnection
 
 Claims = tuple[tuple[str, tuple[str, ...]], ...]
-"""What a login says of a user beside the name: claim -> its values, by name."""
+"""The values that a login states about a user beside the name: claim -> its values, sorted by claim."""
 
 
 _kind_of: Final = itemgetter(0)
 _NO_KINDS: Final = Counter[str]()
-"""Of outputs without records. Nobody adds to it."""
+"""The count of kinds for outputs without records. Nobody adds to it."""
 
 
 class UserIdentity(NamedTuple):
-    """Who a client is, where more is known than that its user name is right."""
+    """The identity of a client whose login says more than that its user name is right."""
 
     user: str
     claims: Claims = ()
     expires_at: float | None = None
-    """When the client must go."""
+    """The time at which the login ends; None if it does not end."""
     credential: str | None = None
-    """What the login rests on; a reload may take it away."""
+    """The key or certificate that the login rests on; a reload may take it away."""
 
 
 class Login(NamedTuple):
-    """A client wants in: the shell checks who it is and answers with the input `authenticated`."""
+    """A client asks to be let in: the shell checks who it is and answers with the input `authenticated`."""
 
     connection: int
     username: str | None
@@ -39,19 +39,19 @@ class Login(NamedTuple):
     client: ClientId
     listener: str
     peer: str = ""
-    """Where the connection comes from: address and port."""
+    """The address and port that the connection comes from."""
     certified: str | None = None
     """The user whom the client's certificate names, if the listener asks for one; the shell adds it."""
 
 
 class Outputs:
-    """What the inputs since the last look have caused. The shell takes it when the inputs are safe."""
+    """The effects of all inputs since the shell last took them. The shell lets them out when the inputs are safe."""
 
     def __init__(self) -> None:
         self.dirty: dict[int, ServerConnection] = {}
         """Connections that may have something to write."""
         self.closing: list[int] = []
-        """Connections to close after what was written."""
+        """Connections to close after the bytes that were written."""
         self.logins: list[Login] = []
         self.frames: dict[BrokerId, list[tuple[int, bytes]]] = {}
         """Neighbour -> numbered frames to send."""
@@ -61,16 +61,16 @@ class Outputs:
         self.acknowledged = 0
         """Messages that clients have acknowledged, at QoS 1 or 2."""
         self.notices: list[str] = []
-        """What operators should read in the log: clients that were refused something that is not theirs."""
+        """Texts for the operators' log: about clients that were refused something that is not theirs, for example."""
 
     def kinds(self) -> Counter[str]:
-        """How many records of each kind there are: whoever only counts need not look at each."""
+        """Count the records by kind, so that a watcher that only counts need not look at each record."""
         return Counter(map(_kind_of, self.records)) if self.records else _NO_KINDS
 
 
 @dataclass
 class Staged:
-    """What leaves when the inputs that caused it are safe."""
+    """Outputs that leave when the inputs that caused them are safe."""
 
     writes: list[tuple[int, bytes]] = field(default_factory=list)
     closing: list[int] = field(default_factory=list)

@@ -52,11 +52,12 @@ log = logging.getLogger("roamq.server")
 BACKLOG: Final = 1024
 STATUS_EVERY_S: Final = 10.0
 SWITCH_S: Final = 0.0005
-"""How long the event loop waits for a thread that writes records: ten times less than the interpreter's default."""
+"""Seconds that the event loop waits for a thread that writes records: a tenth of the interpreter's default."""
 GC_THRESHOLDS: Final = (20_000, 1, 2500)
-"""Most of what a broker allocates is freed by count; the collector need not look after every 700 objects. Under load,
-some 15,000 are on their way, or in records that are not written yet: at 10,000 the collector took 3% of the time. Nor
-may it look at a million at once, for nobody is served meanwhile: 20,000 take some five milliseconds."""
+"""Thresholds of the garbage collector. Reference counts free most of what a broker allocates, so the collector need not
+look after every 700 objects. Under load, some 15,000 objects are on their way, or in records that are not written yet:
+at 10,000 the collector took 3% of the time. A look at a million objects would stop the broker for too long: at 20,000
+it takes some five milliseconds."""
 
 
 class Server:
@@ -73,7 +74,7 @@ class Server:
         self._started_at = 0.0
 
     async def start(self) -> None:
-        """Start, and return when clients may connect. A start that fails leaves nothing running behind."""
+        """Start, and return when clients may connect. A start that fails leaves nothing running."""
         async with contextlib.AsyncExitStack() as undo:
             await self._start(undo)
             undo.pop_all()
@@ -81,7 +82,7 @@ class Server:
     async def _start(self, undo: contextlib.AsyncExitStack) -> None:
         options = self.options
         loop = asyncio.get_running_loop()
-        # A port in use is reported before anything else begins: a link that is up would take frames already.
+        # Report a port in use before anything else begins: a link that is up would take frames already.
         doors = self._bind(undo)
         self.recorder = self._make_recorder()
         if self.recorder is not None:
@@ -140,7 +141,7 @@ class Server:
         log.info("broker %s serves %s", options.me, ", ".join(listener.url for listener in options.listeners))
 
     def _bind(self, undo: contextlib.AsyncExitStack) -> list[tuple[Listener, socket.socket]]:
-        """A socket for every address that clients come to; nobody is let in yet."""
+        """A socket for every address that clients come to; none of them lets a client in yet."""
         doors = []
         for listener in self.options.listeners:
             named = f"listener {listener.url}"
@@ -150,7 +151,7 @@ class Server:
         return doors
 
     def _make_observatory(self) -> Observatory:
-        """What answers at the metrics port: metrics, health, the API with its actions, and the console."""
+        """The server of the metrics port: metrics, health, the API with its actions, and the console."""
         options, shell = self.options, self.shell
         alarms = Alarms(shell, self.activity, self.condition)
         self.activity.every_second.append(alarms.tick)
@@ -179,7 +180,8 @@ class Server:
         )
 
     async def run(self, *, with_parent: bool = False) -> None:
-        """Serve until SIGTERM or SIGINT. `with_parent`: or until standard input ends, because its writer is gone."""
+        """Serve until SIGTERM or SIGINT; if `with_parent`, also until standard input ends because its writer is
+        gone."""
         loop = asyncio.get_running_loop()
         if with_parent:
             loop.add_reader(sys.stdin.fileno(), self._stopping.set)
@@ -197,7 +199,7 @@ class Server:
         await self.stop()
 
     async def stop(self) -> None:
-        """Tell the clients, let out what is safe, write a snapshot."""
+        """Tell the clients, let safe outputs out, and write a snapshot."""
         log.info("broker %s stops", self.options.me)
         self.door.is_open = False
         for server in self._servers:
@@ -233,9 +235,9 @@ class Server:
             if shell.stalled is None:
                 try:
                     self.snapshots.take_last()
-                except (StorageError, OSError) as error:  # the journal has all that a snapshot would
+                except (StorageError, OSError) as error:  # the journal has all that the snapshot would
                     self.snapshots.note_failure(str(error))
-            with contextlib.suppress(StorageError, OSError):  # a broker that is stalled has said why
+            with contextlib.suppress(StorageError, OSError):  # a stalled broker has said why
                 journal.close()
             os.close(self._lock)
             if shell.live.machine.membership.has_left:
@@ -263,7 +265,7 @@ class Server:
             raise StorageError(f"{recording.folder}: records cannot be written: {error.strerror}") from error
 
     def _interpreter_s(self) -> float:
-        """Processor time of the two threads that want the interpreter: while one has it, the other waits."""
+        """Seconds of processor time of the two threads that want the interpreter: while one has it, the other waits."""
         records_s = self.recorder.interpreter_s if self.recorder is not None else 0.0
         return time.thread_time() + records_s
 
@@ -284,7 +286,7 @@ class Server:
         self.recovered = found
         journal = Journal(storage.folder, found.segment)
         undo.callback(journal.close)
-        # The first entry of all tells a replay what the live broker was made of, and when: the same `now` as above.
+        # The very first entry tells a replay from which settings the live broker was made, and when: `now` as above.
         entry = (int(InputKind.SETTINGS), max(now, found.live.time), msgspec.msgpack.encode(settings))
         journal.pending.append(entry)
         found.live.apply(entry)
@@ -294,7 +296,7 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             tls = tls_of(listener)
-            # A stranger may hold a socket without a word: no longer than one that is to send CONNECT.
+            # A stranger may hold a socket in silence no longer than a client that is to send CONNECT.
             patience_s = None if tls is None else self.options.bounds.connect_timeout_s
             make = make_connection(self.door, listener)
             return await loop.create_server(
@@ -306,7 +308,7 @@ class Server:
     # --- operators ---------------------------------------------------------------------------------------------
 
     def status(self) -> BrokerStatus:
-        """Figures of the broker, as its state is now."""
+        """Figures of the broker at this moment."""
         return self.shell.live.status()
 
     def serves(self, client: str) -> bool:
@@ -317,7 +319,7 @@ class Server:
         return {**self.condition(), "sessions": self.status().sessions}
 
     def condition(self) -> dict[str, Any]:
-        """`health`, as far as no client is looked at for it."""
+        """The part of `health` that looks at no client."""
         shell, machine = self.shell, self.shell.live.machine
         is_draining = machine.admission.draining
         down = sorted(machine.outboxes.frames.keys() - self.links.up.keys())
@@ -386,7 +388,8 @@ class Server:
         return told
 
     def drain(self) -> dict[str, Any]:
-        """Send the clients to other brokers, and hand the sessions of absent ones over. `health` shows what is left."""
+        """Send the clients to other brokers, and hand over the sessions of absent clients. `health` shows how many are
+        left."""
         if not set(self.shell.live.machine.others.names) - set(self.options.settings.mates):
             raise ValueError("there is no other broker to take the sessions")
         sessions = self.status().sessions
@@ -431,7 +434,7 @@ class Server:
 
 
 def _doors(options: ServerOptions) -> list[Listener]:
-    """The listeners, without what a reload changes."""
+    """The listeners, without the fields that a reload changes."""
     return [msgspec.structs.replace(listener, anonymous=False) for listener in options.listeners]
 
 
@@ -442,7 +445,7 @@ def _tokens(options: ServerOptions) -> Tokens | None:
 
 
 def _place(settings: Settings) -> tuple[int, int]:
-    """This broker's number among the brokers of the first configuration, and how many there are; one that joined later
+    """This broker's number among the brokers of the first configuration, and their count; a broker that joined later
     shares the number of one of them."""
     count = len(settings.brokers)
     if settings.me in settings.brokers:

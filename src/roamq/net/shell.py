@@ -1,9 +1,10 @@
-"""The turn of the event loop: inputs go into the live broker and the journal, and what they cause leaves when safe.
+"""The turn of the event loop: inputs go into the live broker and the journal; their effects leave when they are safe.
 
-Reads feed the live broker at once. When the loop has handled all that was ready, one flush follows: the inputs become
-one group of the journal, then every connection with output gets it in one write. While connections take turns because
-they have sent much, what they cause leaves together every few milliseconds (docs/decisions/0106). With durability
-`disk` the outputs wait for the disk while the next group gathers. The shell makes no decision of the protocol.
+Reads feed the live broker at once. When the loop has handled all reads that were ready, one flush follows: the inputs
+become one group of the journal, then every connection with output gets it in one write. While connections take turns
+because they have sent much, the effects of all leave together every few milliseconds (docs/decisions/0106). With
+durability `disk` the outputs wait for the disk while the next group gathers. The shell makes no decision of the
+protocol.
 """
 
 import asyncio
@@ -36,11 +37,11 @@ T = TypeVar("T")
 
 TICK_S: Final = 1.0
 FARTHEST_CHECK_S: Final = 60.0
-"""A client is looked at again after so long: one that names a keep alive of 18 hours and leaves is soon forgotten."""
+"""Most seconds between two checks of a client: one that named a keep alive of 18 hours and left is soon forgotten."""
 GATHER_S: Final = 0.02
-"""How long outputs gather while there is more to read: a write costs as much as a few deliveries."""
+"""Seconds that outputs gather while there is more to read: a write costs as much as a few deliveries."""
 HURRY_S: Final = 0.003
-"""How long they gather if one of them is for a client that sends little."""
+"""Seconds that outputs gather if one of them is for a client that sends little."""
 NEVER: Final = math.inf
 RETRY_S: Final = 1.0
 REST_S: Final = 0.001
@@ -52,7 +53,7 @@ _RECEIVED: Final = int(InputKind.RECEIVED)
 
 
 class Shell:
-    """Drives one live broker: brings inputs and the time, and lets its outputs out."""
+    """Drives one live broker: brings it inputs and the time, and lets its outputs out."""
 
     def __init__(
         self,
@@ -74,21 +75,21 @@ class Shell:
         self.verdicts = Verdicts(logins, self._authenticated)
         self.on_records = on_records
         self.counts: Counter[str] = Counter()
-        """Records by kind, and what the shell itself counts."""
+        """Records by kind, and events that the shell itself counts."""
         self.stalled: str | None = None
-        """Why nothing leaves: the journal cannot be written."""
+        """Why no outputs leave: the journal cannot be written."""
         self._pending = journal.pending if journal is not None else None
         syncs = durability is Durability.DISK
         self._writer = JournalWriter(journal, syncs=syncs) if journal is not None else None
         self._held: Staged | None = None
-        """What waits for the disk."""
+        """Outputs that wait for the disk."""
         self._resting = 0
-        """How many wait until nothing is under way: nothing more is begun."""
+        """How many callers of `when_at_rest` wait until nothing is under way: meanwhile no flush begins."""
         self._scheduled = False
         self.turns = Turns(loop)
         """Connections that have more to read."""
         self._leave_by = NEVER
-        """When the outputs leave that gather because there is more to read; `NEVER` while none gather."""
+        """The time at which the gathered outputs leave while there is more to read; `NEVER` while none gather."""
         self._closed = False
         self._clock = SteadyClock(live.time)
         self.now = self._clock.now
@@ -109,7 +110,7 @@ class Shell:
     # --- inputs ------------------------------------------------------------------------------------------------
 
     def feed(self, kind: InputKind, *details: Any) -> None:
-        """Apply an input that happens now, and write it down for the journal."""
+        """Apply an input that happens now, and put it into the journal."""
         entry = (int(kind), self.now(), *details)
         if self._pending is not None:
             self._pending.append(entry)
@@ -126,9 +127,9 @@ class Shell:
         return len(self.live.machine.out.records)
 
     def hurry(self, number: int, told: int) -> None:
-        """A client that sends little has sent something: what that caused leaves soon, whatever others send.
+        """Let the effects of an input leave soon, whatever others send: the client that sent it sends little.
 
-        `told`: as it was before. An acknowledgement that causes nothing can wait.
+        `told` is the property's value before the input. An acknowledgement without effects can wait.
         """
         mqtt = self.mqtt(number)
         if self.told > told or (mqtt is not None and mqtt.output):
@@ -142,7 +143,7 @@ class Shell:
         now = self.now()
         mqtt = self.mqtt(number)
         if mqtt is None or mqtt.phase is CLOSED:
-            return  # it means nothing any more, and could be a CONNECT, or the rest of one: with a password
+            return  # a closed connection ignores these bytes, which could be a CONNECT with a password, or its rest
         if self._pending is not None:
             self._pending.append((_RECEIVED, now, number, data))
         pings = mqtt if data == PINGREQ and self._held is not None else None
@@ -154,7 +155,7 @@ class Shell:
         if self._pending and self.live.machine.out.closing:
             leave_out_second_connect(self._pending, number, mqtt)
         if pings is not None and pings.output[owed:] == [PINGRESP]:
-            # It promises nothing, and need not wait for the disk as the rest does.
+            # PINGRESP promises nothing, and need not wait for the disk as the rest does.
             del pings.output[owed:]
             self.clients[number].send(PINGRESP)
         if not self._scheduled:
@@ -181,7 +182,7 @@ class Shell:
             self._schedule()
 
     def opened(self, client: Client, listener: str, peer: str) -> int:
-        """A connection: nothing leaves because of it, and what does so later is journaled behind it."""
+        """Note a new connection. It causes no output, and the journal has it before anything that does."""
         number = self.live.connections + 1
         self.clients[number] = client
         entry = (_OPENED, self.now(), number, listener, peer)
@@ -198,11 +199,12 @@ class Shell:
             self.feed(InputKind.LOST, number)
 
     def mqtt(self, number: int) -> ServerConnection | None:
-        """The protocol's side of a connection, to look at."""
+        """The state of MQTT on a connection, to look at."""
         return self.live.mqtt(number)
 
     def _fault(self, entry: JournalEntry, error: Exception) -> None:
-        """An input failed: a client broke a rule that nobody checked, or we have a bug. That connection is cut."""
+        """Log an input that failed, by a mistake of a client that no check found or by a bug, and cut its
+        connection."""
         log.error("input %s failed: %s", InputKind(entry[0]).name, error, exc_info=error)
         self.counts["fault"] += 1
         if entry[0] in FROM_A_CLIENT:
@@ -215,14 +217,14 @@ class Shell:
     def _schedule(self) -> None:
         self._scheduled = True
         if not self.turns:
-            self._hurry()  # the input is of somebody who sends little, whoever comes right after
+            self._hurry()  # the input is of a client that sends little, whoever comes right after
         self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Make the inputs safe, then let out what they caused."""
+        """Make the inputs safe, then let out their outputs."""
         self._scheduled = False
         if self._held is not None or self.stalled is not None or self._resting:
-            return  # goes on when the disk is done
+            return  # the flush follows when the disk is done
         if self.turns and not self._closed:
             now = time.perf_counter()
             if self._leave_by is NEVER:
@@ -244,7 +246,7 @@ class Shell:
             self._hold(staged, done)
 
     def _hold(self, staged: Staged, done: "Future[None]") -> None:
-        """Let outputs out when the disk is done."""
+        """Keep the outputs until the disk is done."""
         self._held = staged
         asyncio.wrap_future(done, loop=self.loop).add_done_callback(self._on_disk)
 
@@ -254,18 +256,18 @@ class Shell:
         return self._held is not None
 
     def at_rest(self, act: Callable[[int], T]) -> T:
-        """Begin a segment of the journal and call `act` with its number while nothing is under way; not while
-        holding."""
+        """Begin a segment of the journal and call `act` with its number while nothing is under way. Not while outputs
+        wait for the disk."""
         assert self.journal is not None and self._held is None
         segment = self.journal.rotate()
         staged = self._stage()
         try:
             return act(segment)
         finally:
-            self._release(staged)  # the journal has what caused it, whatever became of `act`
+            self._release(staged)  # the journal has the inputs behind these outputs, even if `act` failed
 
     async def when_at_rest(self, act: Callable[[int], T]) -> T:
-        """`at_rest`, soon, and nobody waits for the disk but outputs."""
+        """`at_rest`, soon. Only outputs wait for the disk meanwhile."""
         assert self.journal is not None and self._writer is not None
         await asyncio.to_thread(self.journal.make_next)
         self._resting += 1
@@ -357,14 +359,14 @@ class Shell:
 
     def _on_disk(self, done: "asyncio.Future[None]") -> None:
         if self._held is None:
-            return  # `stop` has let it out
+            return  # `stop` has let the outputs out
         error = done.exception()
         if isinstance(error, StorageError):
-            self._stall(error)  # what is held leaves when it can be written
+            self._stall(error)  # the held outputs leave when the journal can be written
             return
         staged, self._held = self._held, None
         if error is not None:
-            # What a failed sync has left on the disk is unknown: nothing may be promised any more.
+            # Nobody knows what a failed sync has left on the disk: the broker may promise nothing any more.
             self._stall(StorageError(f"the journal cannot be made durable: {error}"), retry=False)
             return
         self._release(staged)
@@ -372,7 +374,7 @@ class Shell:
             self._schedule()
 
     def _stall(self, error: StorageError, *, retry: bool = True) -> None:
-        """The journal cannot be written, so nothing may be promised: read and answer nothing until it can."""
+        """Read and answer nothing until the journal can be written: without it the broker may promise nothing."""
         if self.stalled is None:
             log.critical("%s; clients wait until it can", error)
             self.counts["stall"] += 1
@@ -407,7 +409,7 @@ class Shell:
     # --- time --------------------------------------------------------------------------------------------------
 
     def watch(self, number: int, at: float) -> None:
-        """Have the client checked at about this time: a wheel of seconds, not a timer per packet."""
+        """Have the client checked at about time `at`: a wheel of seconds, not a timer per packet."""
         slot = max(int(at) + 1, self._wheel_at + 1)
         self._wheel.setdefault(slot, []).append(number)
 
@@ -430,7 +432,7 @@ class Shell:
             self.watcher.tick(now)
 
     def _follow_wall_clock(self) -> None:
-        """Say so once if the wall clock was set: until the broker's time has caught up, expiry is early or late."""
+        """Log once if somebody set the wall clock: until the broker's time has caught up, expiry is early or late."""
         ahead = self._clock.follow()
         is_off = abs(ahead) > CLOCK_OFF_S
         if is_off and not self._is_off:
@@ -442,7 +444,7 @@ class Shell:
             if at is not None:
                 heapq.heappush(self._due, (at, key))
         if len(self._due) > 64 + 4 * len(self.live.timers):
-            # A timer that is set again leaves its old entry behind: drop those before they outnumber the others.
+            # A timer that is set again leaves its old entry behind: drop old entries before they outnumber the others.
             self._due = [(at, key) for key, at in self.live.timers.items()]
             heapq.heapify(self._due)
         self._set_alarm()
@@ -471,7 +473,7 @@ class Shell:
     # --- the end -----------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Take no more inputs and let out what is safe."""
+        """Take no more inputs, and let out the outputs of safe inputs."""
         self._closed = True
         for handle in (self._alarm, self._ticker):
             if handle is not None:

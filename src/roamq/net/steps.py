@@ -1,7 +1,7 @@
 """The steps of a message between its publication and its end, as records: routed, stored, acknowledged.
 
-They are for those who ask where a message is (`roamq trace`). A busy broker would write three records for one, so they
-are written only if the configuration asks for them (`records.steps`).
+They are for operators who ask where a message is (`roamq trace`). A busy broker would write three records for each
+message, so it writes them only if the configuration asks for them (`records.steps`).
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from roamq.net.host import LiveHost
 
 
 class Steps:
-    """Writes the records of one broker."""
+    """Writes the records of the steps at one broker."""
 
     def __init__(self, host: LiveHost, contexts: Contexts, enabled: bool) -> None:
         self._host = host
@@ -22,13 +22,13 @@ class Steps:
         self.enabled = enabled
 
     def routed(self, peer: BrokerId, event: Event) -> None:
-        """The event came over a link, and is in every context that wants it."""
+        """Record an event that came over a link from `peer`, and that every context that wants it has."""
         origin, sequence = event.id
         self._host.record(Record("routed", self._host.time, self._host.me, None, origin, sequence, peer))
         self.stored(event)
 
     def stored(self, event: Event) -> None:
-        """The event waits here for the clients that are away, or whose session is on its way."""
+        """Record that an event waits here for each client that is away, or whose session is on its way."""
         origin, sequence = event.id
         for context in self._contexts.watched.index.match(event):
             if context.mode is not Mode.SERVING or context.local_queue is not None:

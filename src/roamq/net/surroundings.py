@@ -1,4 +1,4 @@
-"""What the shell has around it, as far as it must know: connections of clients, links, logins, and who looks on."""
+"""The surroundings of the shell, as far as it must know them: transports of clients, links, logins, and watchers."""
 
 import asyncio
 from collections import Counter
@@ -16,11 +16,11 @@ class Client(Protocol):
 
     waits_for_login: bool
     certified_user: str | None
-    """The user whom its certificate names, if the listener asks for one."""
+    """The user whom the client's certificate names, if the listener asks for one."""
 
     def send(self, data: bytes) -> None: ...
     def close(self) -> None:
-        """After what was sent."""
+        """Close the connection after the bytes that were sent."""
 
     def abort(self) -> None: ...
     def pause(self, why: str) -> None:
@@ -28,24 +28,24 @@ class Client(Protocol):
 
     def resume(self, why: str) -> None: ...
     def check(self, now: float) -> float | None:
-        """A deadline has come: act on it, and give the next one."""
+        """Act on a deadline that has come, and return the next one."""
 
 
 class LoginDesk(Protocol):
     """Checks who a client is, as the shell sees it."""
 
     def check(self, login: Login) -> "LoginVerdict | asyncio.Future[LoginVerdict]":
-        """Whether the client may come in, and as whom, or a future that will say so."""
+        """Whether the client may come in, and as which user; or a future that will give this answer."""
 
 
 class Neighbours(Protocol):
     """The links, as the shell sees them."""
 
     def stage(self, frames: dict[BrokerId, list[Frame]]) -> Any:
-        """Take the new frames of this turn, and note what is received so far."""
+        """Take the new frames of this turn, and note which frames of the neighbours have been received so far."""
 
     def release(self, staged: Any) -> None:
-        """What was staged is safe: send it, and acknowledge."""
+        """Send the staged frames and acknowledge the received ones: the inputs that caused them are safe."""
 
     def tick(self, now: float) -> None: ...
     def pause(self) -> None: ...
@@ -53,9 +53,9 @@ class Neighbours(Protocol):
 
 
 class Watcher(Protocol):
-    """Looks at what a broker puts out; it changes nothing."""
+    """Looks at the outputs of a broker; it changes nothing."""
 
     def take(self, out: Outputs, kinds: Counter[str]) -> None:
-        """`kinds`: of the records, counted."""
+        """Look at the outputs; `kinds` counts their records by kind."""
 
     def tick(self, now: float) -> None: ...

@@ -1,4 +1,4 @@
-"""Which part of a live broker handles which message of other brokers, and which timer."""
+"""Tables that say which part of a live broker handles which message of other brokers, and which timer."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ Timers = dict[str, Callable[[Any], None]]
 
 
 def handlers_of(machine: "Machine") -> Handlers:
-    """A message that live brokers send each other, beside those of the core -> who handles it."""
+    """Type of a message that live brokers send each other, beside those of the core -> the function that handles it."""
     sessions, admission, membership = machine.sessions, machine.admission, machine.membership
 
     def on_tables_told(sender: BrokerId, message: TablesTold) -> None:
@@ -62,7 +62,7 @@ def handlers_of(machine: "Machine") -> Handlers:
 
 
 def timers_of(machine: "Machine") -> Timers:
-    """The name of a timer -> who is called with the rest of its key: a client, a number, or nothing."""
+    """Name of a timer -> the function that is called with the rest of its key: a client, a number, or nothing."""
 
     def told_enough(_: Any) -> None:
         machine.tables.count_as_told()

@@ -1,4 +1,5 @@
-"""Access rules: who may publish and subscribe to what, and whose a session is. The first rule that fits decides."""
+"""Access rules: who may publish and subscribe to which topics, and who may continue a session. The first rule that fits
+decides."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,19 +14,20 @@ from roamq.overlay.advertised import is_within
 
 CACHE_SIZE: Final = 10_000
 CACHED_CHARACTERS_MAX: Final = 512
-"""Of user, client and topic together: answers about longer ones are found anew, so that nobody fills the memory."""
+"""Most characters of user, client and topic together whose answer is kept. Answers about longer ones are found anew, so
+that nobody fills the memory."""
 MARK: Final = re.compile(r"%c|%u|%\{([^{}/+#]+)\}")
-"""What a pattern of topics leaves open: the client id, the user name, a claim of the user's token."""
+"""The marks that a pattern of topics leaves open: the client id, the user name, a claim of the user's token."""
 NOT_TAKEN: Final = "such topics are not published at this broker (`publishes`)"
 _NOT_IN_A_LEVEL: Final = frozenset("+#/\0")
-"""Characters that no level of a topic has, or that end one."""
+"""Characters that no level of a topic has, or that end a level."""
 
 
 class Access:
-    """The rules in force, with the answers given so far. All parts of a broker share one."""
+    """The rules in force, with the answers given so far. All parts of a broker share one object."""
 
     def __init__(self, rules: AccessRules, publishes: Iterable[str] | None = None) -> None:
-        """`publishes`: topic filters of all that may be published at this broker, if it is not anything."""
+        """`publishes`: topic filters of all that may be published at this broker; None if any topic may be."""
         self._answers: dict[tuple[str, str, str, str, Claims], bool] = {}
         self._lists: list[list[Filter]] = []
         self._taken: dict[str, bool] = {}
@@ -41,14 +43,15 @@ class Access:
         self._answers.clear()
 
     def narrow(self, publishes: Iterable[str] | None) -> None:
-        """Nothing is published at this broker but what one of these topic filters matches; None: as before."""
+        """Let clients publish at this broker only topics that one of these filters matches too; None changes
+        nothing."""
         if publishes is not None:
             self._lists.append([Filter(topic) for topic in publishes])
             self._taken.clear()
             self.takes_all = False
 
     def takes(self, topic: str) -> bool:
-        """Whether the network knows that such a topic may be published at this broker."""
+        """Whether the network knows that the topic may be published at this broker."""
         if not self._lists:
             return True
         taken = self._taken.get(topic)
@@ -62,37 +65,40 @@ class Access:
         return taken
 
     def why_not(self, topic: str) -> str:
-        """Why such a topic may not be published here."""
+        """The reason why the topic may not be published here."""
         return "no rule allows this topic" if self.takes(topic) else NOT_TAKEN
 
     def may_publish(self, user: str | None, client: str, topic: str, claims: Claims = ()) -> bool:
         return self.takes(topic) and (self.is_open or self._answer("publish", user, client, topic, claims))
 
     def may_leave_will(self, user: str | None, client: str, topic: str, claims: Claims = ()) -> bool:
-        """A will is a publication that comes later: the same rules, and no topic that belongs to the server."""
+        """Whether the client may leave a will on this topic here: the rules for publications, and no topic of the
+        server."""
         return self.takes(topic) and self.may_send_will(user, client, topic, claims)
 
     def may_send_will(self, user: str | None, client: str, topic: str, claims: Claims = ()) -> bool:
-        """The same where the session has come to another broker since: wherever its topic may be published."""
+        """Whether the rules allow the will, at whatever broker its topic may be published: the session may have moved
+        since CONNECT."""
         return not topic.startswith("$") and (
             self.is_open or self._answer("publish", user, client, topic, claims)
         )
 
     def may_subscribe(self, user: str | None, client: str, topic_filter: str, claims: Claims = ()) -> bool:
-        """A subscription is allowed if every topic it could match is."""
+        """Whether the rules allow every topic that the subscription could match."""
         share = parse_share(topic_filter)
         topic_filter = share.topic_filter if share else topic_filter
         return self.is_open or self._answer("subscribe", user, client, topic_filter, claims)
 
     def may_continue(self, owner: str | None, user: str | None) -> bool:
-        """Whether `user` may go on with a session that `owner` began; None: no user name was given."""
+        """Whether `user` may continue a session that `owner` began; None: no user name was given."""
         if owner == user:
             return True
         renamed_to = self.rules.renamed.get(owner or ANONYMOUS)
         return renamed_to is not None and renamed_to in (ANYBODY, user or ANONYMOUS)
 
     def former_name(self, owner: str | None, user: str | None) -> str | None:
-        """The name that `user` had as the `owner` of a session; None if it is the same, or may not go on with it."""
+        """The name that `user` had as the `owner` of a session. None if the name is the same, or if `user` may not
+        continue the session."""
         return (owner or ANONYMOUS) if owner != user and self.may_continue(owner, user) else None
 
     def _answer(self, what: str, user: str | None, client: str, topic: str, claims: Claims) -> bool:
@@ -118,12 +124,12 @@ class Access:
                 if mine.covers(asked):
                     return what in rule.may
                 if what == "subscribe" and what not in rule.may and mine.overlaps(asked):
-                    return False  # part of what is asked for is forbidden
+                    return False  # a part of the asked filter is forbidden
         return False
 
 
 def claims_in(pattern: str) -> set[str]:
-    """The claims that a pattern of topics asks for, by their names."""
+    """The names of the claims that a pattern of topics asks for."""
     return {name for name in MARK.findall(pattern) if name}
 
 
@@ -145,9 +151,9 @@ def _pattern_for(pattern: str, user: str, client: str, claims: Claims, *, forbid
     """The pattern with its marks filled in; None if no topic fits it.
 
     A name is text, never a wildcard, and it lies within one level. A name with `+` or `#` equals no level of a topic,
-    and a name with `/` would reach into levels that belong to others: a rule that allows says nothing about it. A rule
-    that forbids takes the levels of such a name as they are, so that nobody slips past it. A claim that a client has
-    not, or has several values of, fills no place.
+    and a name with `/` would reach into levels that belong to others: a rule that allows ignores such a name. A rule
+    that forbids takes the levels of a name with `/` as they are, so that nobody slips past it. A claim that a client
+    does not have, or has several values of, fills no mark.
     """
     names: list[str | None] = []
 
@@ -163,5 +169,5 @@ def _pattern_for(pattern: str, user: str, client: str, claims: Claims, *, forbid
     if found - ({"/"} if forbids else set()):
         return None
     if filled.startswith("$") and not pattern.startswith("$") and not forbids:
-        return None  # topics of the server are opened by name only
+        return None  # a rule opens topics of the server by name only
     return Filter(filled)

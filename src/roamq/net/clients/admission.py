@@ -1,6 +1,6 @@
-"""Clients come in: login, the way of their session here, and CONNACK.
+"""Clients come in: login, the way of the session to this broker, and CONNACK.
 
-CONNACK waits until the session is here with all that it speaks of, and never longer than the previous broker
+CONNACK waits until the session is here with everything that CONNACK states, and never longer than the previous broker
 deserves; what comes later joins the session that began without it (docs/live.md).
 """
 
@@ -34,8 +34,8 @@ PREVIOUS_PROPERTY: Final = "roamq-previous"
 CELL_PROPERTY: Final = "roamq-cell"
 """The user property of CONNECT with the cell a client is in, for schemes that look at it."""
 PATIENCE: Final = 6
-"""How many handoff time-outs a transfer that makes progress may take before the client is let in without it, and
-messages wait for older ones whose broker does not answer."""
+"""How many handoff time-outs a transfer that makes progress may take before the broker lets the client in without it.
+New messages wait as long for older ones whose broker does not answer."""
 CONNACK_TIMER: Final = "connack"
 """The timer for a previous broker that does not answer."""
 EARLY_TIMER: Final = "deliver_early"
@@ -43,24 +43,24 @@ EARLY_TIMER: Final = "deliver_early"
 SEARCH_TIMER: Final = "search"
 """The timer for brokers that do not say whether they know a client."""
 SEARCH_S_MAX: Final = 0.25
-"""How long such an answer is waited for; no longer than the handoff time-out, if that is shorter."""
+"""Most seconds that a search waits for the answers; a shorter handoff time-out goes first."""
 TAKEN_AWAY: Final = "this broker is being taken away"
 JUST_JOINED: Final = "this broker has just joined the network and is not linked yet; try again"
 
 Admitted = tuple[Connection, list[ClientInput]]
-"""A connection whose client was let in, and the meaning of what the client has sent meanwhile."""
+"""A connection whose client was let in, and the inputs that the client has sent meanwhile."""
 
 
 @dataclass(slots=True)
 class SessionSearch:
-    """A client that nobody here has heard of, and the brokers that have not said whether they have."""
+    """A search for the session of a client that this broker does not know: the brokers that have not answered yet."""
 
     connection: Connection
     unanswered: set[BrokerId]
 
 
 class Admission:
-    """Lets clients in, one after the other; none of them costs the others anything while it waits."""
+    """Lets clients in, one after the other. A client that waits costs the others nothing."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class Admission:
         handoff_timeout_s: float,
     ) -> None:
         self.handoff_timeout_s = handoff_timeout_s
-        """How long CONNACK waits for a previous broker that does not answer."""
+        """Seconds that CONNACK waits for a previous broker that does not answer."""
         self.draining = False
-        """Whether this broker is being taken away: nobody is let in."""
+        """Whether this broker is being taken away: it lets nobody in."""
         self.is_stranger = False
-        """Whether this broker has just joined and has not been told where sessions are: nobody is let in."""
+        """Whether this broker has just joined and no broker has told it where sessions are: it lets nobody in."""
         self._host = host
         self._broker = broker
         self._connections = connections
@@ -95,7 +95,7 @@ class Admission:
     # --- coming in ------------------------------------------------------------------------------------------
 
     def request_login(self, connection: Connection, said: ConnectRequested) -> None:
-        """CONNECT has come: ask the shell who it is. [MQTT-3.1.4-2]"""
+        """CONNECT has come: ask the shell who the client is. [MQTT-3.1.4-2]"""
         connect, number = said.connect, connection.number
         where = (connection.listener, connection.peer)
         login = Login(number, connect.user_name, connect.password, said.client_id, *where)
@@ -108,7 +108,7 @@ class Admission:
         self._host.close(connection)
 
     def enter(self, connection: Connection) -> None:
-        """The client may come in: find its session, here or elsewhere. `answer` follows when the session is whole."""
+        """Find the session of a client that has logged in, here or elsewhere. `answer` follows when it is whole."""
         host, connections = self._host, self._connections
         connect = connection.mqtt.connect
         client = connection.mqtt.terms.client_id
@@ -137,13 +137,13 @@ class Admission:
         connections.assign(client, connection)
         ends = connect.clean_start and self._is_whole(client)
         if ends:
-            # [MQTT-3.1.2-4] what there is elsewhere comes here first, and ends here (`answer`)
+            # [MQTT-3.1.2-4] what the client has at another broker comes here first, and ends here (`answer`)
             self._sessions.end(client)
         if ends or before is not None:
             previous = self._previous_broker(client, connect)  # the session may have ended
         if connect.clean_start and self._directory.last_epoch(client) is None:
-            previous = None  # to end a session, a client's word for where it is is not enough
-        # What others say of an earlier life may be old: the client may have gone on from here before they heard of it.
+            previous = None  # a client's word for where its session is does not suffice to end it
+        # Other brokers may tell old news of an earlier life, if the client went on from here before they heard of it.
         has_forgotten = previous == host.me and self._broker.may_have_forgotten
         is_unknown = (previous is None or has_forgotten) and client not in self._broker.contexts
         if is_unknown and not connect.clean_start and self._others.names:
@@ -154,7 +154,7 @@ class Admission:
     # --- a client that nobody here has heard of ---------------------------------------------------------------
 
     def _search(self, client: ClientId, connection: Connection) -> None:
-        """Ask the other brokers: the client may have begun its session a moment ago, and the news be on its way."""
+        """Ask the other brokers: the client may have begun its session a moment ago, with the news still on its way."""
         connection.epoch = self._broker.contexts.new_epoch(above=self._directory.last_epoch(client))
         self._searches[client] = SessionSearch(connection, set(self._others.names))
         self._connections.wait(client, connection)
@@ -173,7 +173,7 @@ class Admission:
             return
         is_over = message.epoch is None or self._directory.has_ended(message.client, message.epoch)
         known = self._directory.get(message.client)
-        # The owner's own connection may have been told meanwhile: another user's does not replace it.
+        # The directory may know the owner's own connection by now: another user's does not replace it.
         is_anothers = known is not None and not self._access.may_continue(known.owner, message.owner)
         if not is_over and not is_anothers and message.epoch is not None and message.home is not None:
             self._directory.learn(message.client, message.epoch, message.home, message.owner)
@@ -182,18 +182,18 @@ class Admission:
             self.end_search(message.client)
 
     def end_search(self, client: ClientId) -> None:
-        """All have answered, or have had the time to: go on with what is known."""
+        """All brokers have answered, or have had the time to: continue with what is known."""
         search = self._searches.pop(client, None)
         if search is None:
             return
         self._host.cancel_timer((SEARCH_TIMER, client))
         if self._connections.waiting(client) is not search.connection:
             if self._connections.waiting(client) is None and client not in self._broker.contexts:
-                self._connections.end_wait(client)  # the client did not wait
+                self._connections.end_wait(client)  # the client did not wait for the answers
             return
         connection, known = search.connection, self._directory.last_epoch(client)
         if known is not None and connection.epoch < known <= Epoch(self._host.time, known.broker):
-            # It did not wait, and this broker has not noticed. An epoch ahead of the time is of a fast clock.
+            # The client went on elsewhere, unnoticed here. An epoch ahead of the time is of a fast clock.
             self._sessions.end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, "connected elsewhere")
             self._connections.end_wait(client)
         elif self._refuse_foreign(connection, client):
@@ -201,11 +201,11 @@ class Admission:
             self._connections.end_wait(client)
         else:
             previous = self._previous_broker(client, connection.mqtt.connect)
-            with self._broker.contexts.coming_since(connection.epoch):  # it may have gone elsewhere since
+            with self._broker.contexts.coming_since(connection.epoch):  # or it went elsewhere since
                 self._proceed(client, connection, previous, None)
 
     def broker_departed(self, broker: BrokerId) -> None:
-        """A broker is gone for good: it will not say whether it knows a client."""
+        """A broker has left for good: no search waits for its answer any more."""
         for client, search in list(self._searches.items()):
             search.unanswered.discard(broker)
             if not search.unanswered:
@@ -216,10 +216,10 @@ class Admission:
     def _proceed(
         self, client: ClientId, connection: Connection, previous: BrokerId | None, last: Epoch | None
     ) -> None:
-        """Have the session brought from the previous broker, or begin one. `last` was the context here before."""
+        """Have the session brought from the previous broker, or begin one. `last`: epoch of the context here before."""
         host, connections = self._host, self._connections
         connect = connection.mqtt.connect
-        # Only the client itself knows which connection was its last: the directory's epoch may be old news.
+        # Only the client itself knows which connection was its last: the directory's epoch may be old.
         known_home = self._directory.home(client)
         home = known_home if known_home is not None and previous is not None else previous or host.me
         ticket = None if previous is None else Ticket(home, self._shown_epoch(connect))
@@ -227,7 +227,7 @@ class Admission:
         self._broker.on_connect(client, previous, (), ticket)
         context = self._broker.contexts[client]
         if not was_here and isinstance(context.session, SessionState):
-            context.session.take_will(host.time)  # of a copy: the broker that kept the session has sent it
+            context.session.take_will(host.time)  # of a copy: the session's broker has sent it
         if last is not None and context.epoch <= last and context.local_queue is None:
             context.epoch = self._broker.contexts.new_epoch(above=last)  # another session in the same instant
         connection.previous = previous
@@ -238,14 +238,14 @@ class Admission:
         host.set_timer((CONNACK_TIMER, client), self.handoff_timeout_s)
 
     def _is_whole(self, client: ClientId) -> bool:
-        """Is the client's context here, all of it, and its session not lent to a broker that the client visits?"""
+        """Is the client's whole context here, and its session not lent to a broker that the client visits?"""
         context = self._broker.contexts.get(client)
         return context is not None and context.local_queue is None and context.outlet is None
 
     def _refuse_foreign(self, connection: Connection, client: ClientId) -> bool:
-        """Refuse a client that asks for what is not its own: another user's session, a will on a topic it may not use.
+        """Refuse a client that asks for another user's session, or for a will on a topic that the rules forbid it.
 
-        Section 3.2.2.2: 0x87. Nobody may end a session either that another user began.
+        Section 3.2.2.2: 0x87. Nobody may even end a session that another user began.
         """
         user, will = connection.user, connection.mqtt.connect.will
         if not self._access.may_continue(self._owner_of(client, user), user):
@@ -273,7 +273,7 @@ class Admission:
         return context.session.owner
 
     def on_foreign(self, client: ClientId, *, is_taken: bool) -> None:
-        """A session has come that another user began: whoever connected with its client id is sent away."""
+        """A session has come that another user began: cut the client that connected with its client id."""
         connection = self._connections.by_client.get(client)
         context = self._broker.contexts.get(client)
         if context is None or not isinstance(context.session, SessionState):
@@ -291,8 +291,11 @@ class Admission:
             self._broker.on_unsubscribe(client, filter)
 
     def _bound_reached(self, client: ClientId, connect: Connect, previous: BrokerId | None) -> str | None:
-        """The quota that keeps the client out. A client's word alone that its session is at a broker that is down does
-        not claim it when too much waits for that broker; sessions that are known to be there are claimed."""
+        """The quota that keeps the client out; None if it may come in.
+
+        If too much waits for a broker that is down, a client's word alone does not suffice to claim a session there;
+        sessions that this broker knows to be there are claimed.
+        """
         host, claimed = self._host, None
         if previous is not None and previous != host.me:
             known = self._directory.last_epoch(client)
@@ -309,8 +312,8 @@ class Admission:
     def _previous_broker(self, client: ClientId, connect: Connect) -> BrokerId | None:
         """The broker where the client was last.
 
-        What brokers know is newer than what a client remembers whose last CONNACK was lost; but one that shows a later
-        connection has been beyond a link that is down. `roamq-previous` may name a broker that never answered.
+        Brokers know more than a client that lost its last CONNACK; but a client that shows a later connection has been
+        beyond a link that is down. `roamq-previous` may name a broker that never answered.
         """
         known = self._directory.last_epoch(client)
         if known is None:
@@ -328,7 +331,7 @@ class Admission:
     def _announce(
         self, client: ClientId, home: BrokerId, previous: BrokerId | None, owner: str | None
     ) -> Epoch:
-        """Tell all brokers that the client is here. Its context may be of an older connection than is known."""
+        """Tell all brokers that the client is here, with an epoch above all known ones; its context may have less."""
         known = self._directory.get(client)
         epoch = self._broker.contexts.new_epoch(above=None if known is None else known.epoch)
         was = None if known is None else self._access.former_name(known.owner, owner)
@@ -343,7 +346,7 @@ class Admission:
     # --- CONNACK --------------------------------------------------------------------------------------------
 
     def answer(self, client: ClientId) -> Admitted | None:
-        """CONNACK when the session is here. If it goes on, what it has begun to send is enough: the rest follows."""
+        """Send CONNACK when the session is here. A session that goes on needs only the events it has begun to send."""
         context = self._broker.contexts.get(client)
         if context is None:
             return None
@@ -370,10 +373,11 @@ class Admission:
         return self._let_in(connection, context)
 
     def _may_go_on(self, context: Context) -> bool:
-        """Whether a client may go on with its session while later events for it are on their way.
+        """Whether a client may continue its session while later events for it are on their way.
 
-        A session that ends is brought here whole, so that nothing of it is left. And what an earlier connection began
-        to send must be here: a PUBCOMP for an event that is on its way would have nothing to acknowledge.
+        A session that ends is brought here whole, so that nothing of it is left. And the events that an earlier
+        connection began to send must be here: a PUBCOMP for an event that is on its way would have nothing to
+        acknowledge.
         """
         session, connection = context.session, self._connections.waiting(context.client)
         if not context.delivers_head or connection is None or not isinstance(session, SessionState):
@@ -384,9 +388,9 @@ class Admission:
         return all(sequence <= context.reach.get(origin, 0) for origin, sequence in begun)
 
     def give_up(self, client: ClientId) -> Admitted | None:
-        """The previous broker does not answer: let the client in without it; what it has follows when it is back.
+        """Let the client in without its session: the previous broker does not answer, and sends it when it is back.
 
-        One that has answered is sending; a long queue is worth some patience, but not for ever.
+        A broker that has answered is sending: a long queue is worth some patience, but not for ever.
         """
         connection = self._connections.waiting(client)
         context = self._broker.contexts.get(client)
@@ -400,7 +404,7 @@ class Admission:
             return None
         self._connections.end_wait(client)
         if is_clean:
-            # What is on its way ends when it arrives; the new session has nothing to do with it.
+            # Whatever is on its way ends when it arrives; the new session has nothing to do with it.
             self._broker.on_leave(client)
             self._broker.on_connect(client, None, (), Ticket(host.me))
             context = self._broker.contexts[client]
@@ -411,8 +415,8 @@ class Admission:
         admitted = self._let_in(connection, context)
         state = connection.mqtt.state
         if is_new:
-            # A packet id that means one message to us and another to the client would lose one of them: the ids of
-            # sessions that began at different brokers lie apart.
+            # A packet id that means one message to us and another to the client would lose one of the two: sessions
+            # that began at different brokers count from ids that lie apart.
             state.last_packet_id = crc32(f"{host.me} {host.time!r}".encode()) % PACKET_ID_MAX
         state.is_provisional = not has_answered and context.local_queue is not None
         if context.local_queue is not None:
@@ -452,13 +456,13 @@ class Admission:
     # --- events that do not wait for older ones -------------------------------------------------------------
 
     def deliver_early(self, client: ClientId) -> None:
-        """Order was worth some patience; a broker that stays away is not worth silence."""
+        """Deliver new events although older ones are missing: order is worth some patience, but not silence."""
         context = self._broker.contexts.get(client)
         connection = self._connections.by_client.get(client)
         if context is None or connection is None or connection.client is None or context.local_queue is None:
             return
         if context.delivers_head and context.stored:
-            # What is here of the older events comes first, as fast as the client reads.
+            # The older events that are here come first, as fast as the client reads.
             self._host.set_timer((EARLY_TIMER, client), self.handoff_timeout_s)
             return
         connection.delivers_early = True
@@ -467,7 +471,7 @@ class Admission:
     # --- taking the broker away -----------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Everybody is sent to another broker, and sessions of clients that are away are handed there."""
+        """Send all clients to other brokers, and hand the sessions of absent clients over."""
         self.draining = True
         for connection in list(self._connections.by_client.values()):
             if connection.client is not None:
@@ -486,7 +490,7 @@ class Admission:
         """Fetch a session from a broker that is being taken away, as if its client had come here and gone again."""
         client = message.client
         if client in self._connections.by_client or self._sessions.is_awaited(client):
-            return  # it is here already
+            return  # the session is here already
         self._broker.on_connect(client, sender, (), Ticket(message.home))
         self._broker.on_disconnect(client, "adopted")
         self._announce(client, message.home, sender, message.owner)

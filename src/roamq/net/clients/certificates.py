@@ -1,7 +1,7 @@
-"""Client certificates: the user whom a certificate names, by the rule of its listener, and until when.
+"""Client certificates: the user whom a certificate names, by the rule of its listener, and the time it ends.
 
-TLS has checked that the authority of the listener vouches for the certificate. A certificate that names nobody by the
-rule, or several, lets nobody in: what it means would depend on the order of its names.
+TLS has checked that the authority of the listener vouches for the certificate. A certificate with no name by the rule,
+or with several, lets nobody in: its meaning would depend on the order of its names.
 """
 
 import ssl
@@ -13,7 +13,7 @@ from roamq.net.ops.options import CertificateName
 from roamq.net.outputs import UserIdentity
 
 CREDENTIAL: Final = "certificate"
-"""What a login by certificate rests on."""
+"""The credential of every login by certificate (`UserIdentity.credential`)."""
 _KINDS: Final = {CertificateName.DNS: "DNS", CertificateName.EMAIL: "email", CertificateName.URI: "URI"}
 
 
@@ -22,12 +22,12 @@ class CertifiedUser(str):
 
     __slots__ = ("ends_at",)
     ends_at: float | None
-    """When the certificate ends."""
+    """The time at which the certificate ends."""
 
     def identity(self, now: float) -> UserIdentity | None:
-        """Who the client is, until the certificate ends; None if it has ended.
+        """The identity of the client, until the certificate ends; None if the certificate has ended.
 
-        TLS looks at that in a first handshake alone: one that resumes another shows no certificate again.
+        TLS checks the end in a first handshake alone: a handshake that resumes another shows no certificate again.
         """
         if self.ends_at is not None and self.ends_at <= now:
             return None
@@ -35,7 +35,7 @@ class CertifiedUser(str):
 
 
 def user_of(certificate: Mapping[str, Any] | None, rule: CertificateName) -> CertifiedUser | None:
-    """The user, from a certificate as `SSLSocket.getpeercert` gives it; None if it names none."""
+    """The user whom a certificate of `SSLSocket.getpeercert` names; None if it names none."""
     if not certificate:
         return None
     if rule is CertificateName.COMMON_NAME:

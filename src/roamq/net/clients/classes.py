@@ -1,4 +1,4 @@
-"""Which class a client is of: the first whose rule fits decides, the same at every broker with the same file."""
+"""The class of a client: the first class whose rule fits decides, the same at every broker with the same file."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -38,7 +38,7 @@ def is_within(narrow: ClientClass, wide: ClientClass) -> bool:
 
 
 def _pattern_within(narrow: str | None, wide: str) -> bool:
-    """Only what is sure: the same pattern, one that names a single client, or a longer beginning of the same."""
+    """Whether `wide` surely fits all that `narrow` fits: equal patterns, a single client id, a longer beginning."""
     if narrow is None:
         return False
     if narrow == wide:

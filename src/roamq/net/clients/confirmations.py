@@ -1,9 +1,9 @@
-"""SUBACK means it: a client gets it when every broker in reach knows of the subscription.
+"""SUBACK is a promise: a client gets it when every broker in reach knows of the subscription.
 
-A message that is published anywhere after SUBACK was sent reaches the subscriber. Where events are routed by interest
-a subscription must spread first: the broker sends a marker behind it to all others and holds SUBACK until their echoes
-are back (`Router.confirm`). One marker at a time stands for all SUBSCRIBEs that came before it; those that come
-meanwhile wait for the next. A broker that does not answer in time counts as out of reach until it does.
+A message that is published anywhere after SUBACK was sent reaches the subscriber. Where events are routed by interest a
+subscription must spread first: the broker sends a marker behind it to all others and holds SUBACK until their echoes
+are back (`Router.confirm`). One marker at a time stands for all SUBSCRIBEs that came before it; later ones wait for the
+next marker. A broker that does not answer in time counts as out of reach until it answers.
 """
 
 from collections.abc import Mapping
@@ -20,41 +20,43 @@ from roamq.net.host import LiveHost
 CONFIRM_TIMER: Final = "confirm"
 """The timer for brokers that do not answer."""
 LINGERING_MAX: Final = 2_000
-"""While a broker is out of reach, places in groups may come and go for ever, and nobody is charged for those that went:
-what that broker assigned to earlier ones has to find its way without this broker."""
+"""Most ended places whose filters this broker keeps subscribed. While a broker is out of reach, places in groups may
+come and go for ever, and no client is charged for ended ones: events that the broker assigned to earlier ones must then
+reach their new member without this broker."""
 
 Fence = Mapping[BrokerId, int]
 HeldAnswer = tuple[Connection, Suback] | tuple[BrokerId, Message]
-"""A SUBACK for a client, or a word for the broker that a client visits."""
+"""A SUBACK for a client, or a message for the broker that a client visits."""
 
 
 class Confirmations:
-    """SUBACKs that wait for the network, and filters that are wanted until the network knows that they are not."""
+    """SUBACKs that wait for the network, and filters that are kept until the network knows that nobody wants them."""
 
     def __init__(self, host: LiveHost, broker: Broker, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        """How long the brokers that are asked have time to answer."""
+        """Seconds that the brokers have to answer a marker."""
         self._host = host
         self._router = broker.router
         self._asked: Fence | None = None
-        """What was asked and is not answered by all."""
+        """The marker that not all brokers have answered."""
         self._answers: list[HeldAnswer] = []
-        """SUBACKs that go out when it is."""
+        """Answers that go out when the brokers have answered `_asked`."""
         self._next: list[HeldAnswer] = []
-        """SUBACKs that came after it."""
+        """Answers that came after `_asked` was sent: the next marker is for them."""
         self._unreached: set[BrokerId] = set()
         """Brokers that did not answer in time, and have not since."""
         self._unanswered: Fence | None = None
-        """What they were asked when they were waited for last."""
+        """The marker that `_unreached` did not answer."""
         self._lingering: list[tuple[Filter, Fence]] = []
-        """Filters that nobody here wants any more, until events that others had assigned to members have come."""
+        """Filters that nobody here wants any more, kept until the events have come that other brokers assigned to
+        members."""
 
     @property
     def is_waiting(self) -> bool:
         return self._asked is not None or bool(self._lingering)
 
     def hold(self, to: Connection | BrokerId, answer: Suback | Message) -> None:
-        """Send SUBACK as soon as the network knows of all that was subscribed to here so far."""
+        """Send SUBACK as soon as the network knows of every subscription that this broker has made so far."""
         asked = self._router.confirm() if self._asked is None else self._asked
         if not asked:
             self.send(to, answer)  # there is nobody to ask
@@ -64,7 +66,8 @@ class Confirmations:
             self._ask()
 
     def linger(self, filter: Filter) -> None:
-        """A place in a shared group has ended, and the others are being told: what they assigned to it comes here."""
+        """Stay subscribed after a place in a shared group has ended: events that other brokers assigned to it come here
+        until they know of the end."""
         self._router.subscribe(filter)
         fence = self._router.confirm(anew=True)
         if self._router.passed(fence):
@@ -76,7 +79,7 @@ class Confirmations:
             self._router.unsubscribe(first)
 
     def look(self) -> None:
-        """An echo may have come."""
+        """Look whether an echo has come, and send the answers and end the subscriptions that waited for it."""
         if self._asked is not None:
             self._see_who_is_back()
             silent = self._router.silent(self._asked)
@@ -86,20 +89,21 @@ class Confirmations:
         passed = 0
         for filter, fence in self._lingering:
             if not self._router.passed(fence):
-                break  # nor has any later one
+                break  # no later filter has passed its fence either
             self._router.unsubscribe(filter)
             passed += 1
         del self._lingering[:passed]
 
     def give_up(self) -> None:
-        """Who has not answered is out of reach."""
+        """The time to answer is over: count the brokers that have not answered as out of reach."""
         if self._asked is not None:
             self._unanswered = self._asked
             self._unreached = self._router.silent(self._asked)
             self._answer()
 
     def _see_who_is_back(self) -> None:
-        """Who has answered since it was given up is waited for again, however many markers were sent meanwhile."""
+        """Wait again for brokers that have answered since they were given up, however many markers were sent
+        meanwhile."""
         unanswered = self._unanswered
         self._unreached &= self._router.silent(unanswered) if unanswered is not None else set()
 
@@ -123,7 +127,7 @@ class Confirmations:
             self._ask()
 
     def send(self, to: Connection | BrokerId, answer: Suback | Message) -> None:
-        """Send SUBACK to a client, or the word to the broker that a client visits."""
+        """Send SUBACK to a client, or a message to the broker that a client visits."""
         if isinstance(to, Connection):
             assert isinstance(answer, Suback)
             to.mqtt.answer(answer)

@@ -1,4 +1,4 @@
-"""The connections of a live broker: by number, by client, and who waits for a session."""
+"""The connections of a live broker: by number, by client, and by the session that a client waits for."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,13 +9,13 @@ from roamq.net.clients.mqtt.session import ConnectionPhase, ServerConnection
 from roamq.net.outputs import Claims
 
 CONNECTION_BYTES: Final = 2500
-"""What a connection costs of the memory beside its session; `bounds.connections_max` bounds their number."""
+"""Bytes of memory that a connection takes beside its session; `bounds.connections_max` bounds the connections."""
 _NO_EPOCH: Final = Epoch(0.0, BrokerId(""))
-"""Of a connection whose client has not come in."""
+"""The epoch of a connection whose client has not been let in."""
 
 
 class Connection:
-    """A connection, and what the machine knows about it beyond the protocol."""
+    """A connection, and the machine's knowledge of it beyond the protocol."""
 
     __slots__ = (
         "burst_at",
@@ -49,25 +49,25 @@ class Connection:
         """The client, while its session is on its way and CONNACK waits."""
         self.user: str | None = None
         self.claims: Claims = ()
-        """What the login says of the user beside the name."""
+        """The values that the login states about the user beside the name."""
         self.credential: str | None = None
-        """What the login rests on, if a reload may take it away."""
+        """The key or certificate that the login rests on, if a reload may take it away."""
         self.login_ends_at: float | None = None
-        """When the client must log in again."""
+        """The time at which the login ends; None if it does not end."""
         self.entered_at = 0.0
-        """When the client was found to be allowed in."""
+        """The time at which the broker decided to let the client in; 0 before."""
         self.previous: BrokerId | None = None
-        """Where the client was before, until its first message here has gone out."""
+        """The broker where the client was before, until the client's first message here has gone out."""
         self.epoch = _NO_EPOCH
-        """Which of the client's connections in the whole network this is."""
+        """The epoch of this connection among the client's connections in the whole network."""
         self.is_blocked = False
         """Whether the client does not read as fast as the broker writes."""
         self.burst_at = 0.0
-        """Of the input that `burst_bytes` is about."""
+        """The time of the input that `burst_bytes` counts."""
         self.burst_bytes = 0
-        """What that input has sent."""
+        """Bytes that this input has sent to the client."""
         self.rests = False
-        """Whether the client has had its share, and the rest follows."""
+        """Whether the client has had its share of an input, and the rest follows in later ones."""
         self.delivers_early = False
         """Whether the client gets new events while older ones are on their way."""
 
@@ -77,23 +77,23 @@ class Connection:
 
 
 class Connections:
-    """All connections of a broker. A client has one: the one it was let in on, or waits on."""
+    """All connections of a broker. A client has one at most: the one on which it was let in, or waits."""
 
     def __init__(self) -> None:
         self.by_number: dict[int, Connection] = {}
-        """To look at, like the next; the methods below change them."""
+        """Number -> connection. Others may only look at this table and the next; the methods below change them."""
         self.by_client: dict[ClientId, Connection] = {}
         self._waiting: dict[ClientId, Connection | None] = {}
 
     def __iter__(self) -> Iterator[Connection]:
-        """All of them; they may come and go meanwhile."""
+        """Iterate over all connections; they may come and go meanwhile."""
         return iter(list(self.by_number.values()))
 
     def add(self, connection: Connection) -> None:
         self.by_number[connection.number] = connection
 
     def remove(self, connection: Connection) -> None:
-        """The socket is gone."""
+        """Remove a connection whose socket is closed."""
         self.by_number.pop(connection.number, None)
 
     # --- clients ------------------------------------------------------------------------------------------
@@ -103,11 +103,11 @@ class Connections:
         return self.by_client.get(client) is connection
 
     def assign(self, client: ClientId, connection: Connection) -> None:
-        """The client has come on this connection."""
+        """Note that the client has come on this connection."""
         self.by_client[client] = connection
 
     def release(self, client: ClientId) -> Connection | None:
-        """The client has no connection any more; gives the one it had."""
+        """Take the connection from the client. Return the connection, if there was one."""
         connection = self.by_client.pop(client, None)
         if connection is not None:
             connection.client = None
@@ -116,7 +116,8 @@ class Connections:
     # --- sessions on their way ----------------------------------------------------------------------------
 
     def wait(self, client: ClientId, connection: Connection | None) -> None:
-        """The client's session is on its way here; the client waits on `connection`, or is not here (None)."""
+        """Note that the client's session is on its way here; the client waits on `connection`, or is not here
+        (None)."""
         self._waiting[client] = connection
         if connection is not None:
             connection.waits_as = client
@@ -130,14 +131,15 @@ class Connections:
         return self._waiting.get(client)
 
     def end_wait(self, client: ClientId) -> Connection | None:
-        """The wait is over; gives the connection on which the client waited, if it is still there."""
+        """End the wait for the client's session. Return the connection on which the client waits, if there is one."""
         connection = self._waiting.pop(client, None)
         if connection is not None:
             connection.waits_as = None
         return connection
 
     def give_up_wait(self, connection: Connection) -> ClientId | None:
-        """The connection is gone before its client was let in; gives that client, whose session is still awaited."""
+        """Take out a connection that is lost before its client was let in. Return that client, whose session is still
+        awaited."""
         client = connection.waits_as
         if client is None or self._waiting.get(client) is not connection:
             return None

@@ -1,4 +1,4 @@
-"""The sockets that listen for clients, before anybody listens at them."""
+"""The sockets for clients, bound to their addresses before anybody listens at them."""
 
 import asyncio
 import logging
@@ -10,14 +10,15 @@ from roamq.core.errors import ConfigError
 from roamq.net.ops.options import Listener
 
 AT_ONCE: Final = 4
-"""Connections that are taken from one listening socket in a turn of the event loop."""
+"""Most connections that one listening socket takes in a turn of the event loop."""
 log = logging.getLogger("roamq.clients")
 _HANDSHAKE_FAILED: Final = "SSL handshake failed"
-"""How event loops begin to say so."""
+"""The beginning of the message with which event loops report a failed handshake."""
 
 
 def name_failed_handshakes(loop: asyncio.AbstractEventLoop) -> None:
-    """A certificate whose names are no text fails in the library that reads it: that is its owner's fault, not ours."""
+    """Log a failed handshake whose certificate has names that are no text as the fault of the client, not of the
+    broker."""
     before = loop.get_exception_handler()
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -33,7 +34,7 @@ def name_failed_handshakes(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def tls_of(listener: Listener) -> ssl.SSLContext | None:
-    """What the listener needs to speak TLS; None if it does not."""
+    """The TLS context of the listener; None if it does not speak TLS."""
     if listener.certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -46,8 +47,11 @@ def tls_of(listener: Listener) -> ssl.SSLContext | None:
 
 
 def bound(what: str, host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
-    """Sockets that have their addresses and do not listen yet, one per address of the host; `what` is named if an
-    address cannot be had. `shared`: with other processes of this user."""
+    """Sockets that are bound to their addresses and do not listen yet, one per address of the host.
+
+    The error names `what` if an address cannot be had. If `shared`, other processes of this user may bind the same
+    port.
+    """
     doors: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -71,7 +75,7 @@ def bound(what: str, host: str, port: int, *, shared: bool = False) -> list[sock
 def handles_of(door: socket.socket) -> list[socket.socket]:
     """A listening socket and copies of its handle.
 
-    libuv takes one connection in a turn for each handle that it listens at: with a single one, every client that
-    comes would cost a turn of the event loop, with a write to the journal and all else that a turn does.
+    libuv takes one connection in a turn for each handle that it listens at. With a single handle, every new client
+    would cost a turn of the event loop, with a write to the journal and all else that a turn does.
     """
     return [door, *(door.dup() for _ in range(AT_ONCE - 1))]

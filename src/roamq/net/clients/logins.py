@@ -1,10 +1,10 @@
-"""Logins: who may come in. The answer is given at once where it is known, else after a thread has hashed a password or
+"""Logins: who may come in. The answer comes at once if it is known, else after a thread has hashed a password or
 checked a token.
 
 Hashing takes a core for some 50 ms on purpose, so that a flood of guesses would make everybody wait. Guesses wait for
-one another instead: addresses take turns, users of one address take turns, and whoever has guessed wrong waits longer
-before the next guess for that user from that address is looked at. Nobody is locked out: an honest login from another
-address, or for another user, is looked at in its turn.
+one another instead: addresses take turns, and users of one address take turns. After some wrong guesses, the next guess
+for that user from that address waits longer. Nobody is locked out: an honest login from another address, or for another
+user, is checked in its turn.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ from roamq.net.outputs import Login, UserIdentity
 log = logging.getLogger("roamq.logins")
 
 THREADS: Final = 2
-"""scrypt takes a core, and others want to be served meanwhile."""
+"""Threads that check passwords: scrypt takes a whole core, and other clients need the rest."""
 BACK_OFF_S: Final = 0.5
-"""After the first wrong password; twice as long after each further one."""
+"""Seconds that an address waits after its first wrong guess beyond `FREE_GUESSES`; twice as long after each further."""
 BACK_OFF_S_MAX: Final = 8.0
 FREE_GUESSES: Final = 3
-"""Typing errors cost nothing."""
+"""Wrong guesses after which an address need not wait: they may be typing errors."""
 GUESSERS_MAX: Final = 10_000
 GUESSED_CHARACTERS_MAX: Final = 128
-"""So much of a user name is remembered of a wrong guess; it may have 65,535 bytes."""
+"""Characters of a user name that are kept of a wrong guess; the name may have 65,535 bytes."""
 
 LoginVerdict = bool | UserIdentity
-"""Whether the client is who it says, or who it is."""
+"""Whether the login is right, or the identity of the client."""
 Guesser = tuple[str, str]
-"""An address and the user it tries to be."""
+"""An address and the user whose password it guesses."""
 
 
 class _WaitingLogin(NamedTuple):
@@ -47,7 +47,7 @@ class _WaitingLogin(NamedTuple):
 
 
 class Logins:
-    """Answers the machine's questions about users."""
+    """Answers the shell's questions about logins."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Logins:
         self._by_address: OrderedDict[str, OrderedDict[str, deque[_WaitingLogin]]] = OrderedDict()
         """Address -> user -> logins, in the order in which they take turns."""
         self._guesses: OrderedDict[Guesser, tuple[int, float]] = OrderedDict()
-        """How often an address was wrong about a user, and until when it waits."""
+        """Guesser -> how often it was wrong, and until when it waits."""
         self._threads = ThreadPoolExecutor(THREADS, "password")
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -79,7 +79,7 @@ class Logins:
         self._listeners = {listener.name: listener for listener in listeners}
 
     def check(self, login: Login) -> "LoginVerdict | asyncio.Future[LoginVerdict]":
-        """Whether the client may come in, and as whom; a future if a thread has to find out."""
+        """Whether the client may come in, and as which user; a future if a thread has to find out."""
         users = self._users
         listener = self._listeners[login.listener]
         if listener.certificate_user is not None:
@@ -103,7 +103,7 @@ class Logins:
         return waiting.verdict
 
     def _is_token(self, login: Login) -> bool:
-        """Whether the password is a token: those who have a password here show that."""
+        """Whether the password is a token. A user with a password here shows a password."""
         if self._tokens is None or login.password is None:
             return False
         return not login.username or self._users.hash_of(login.username) is None
@@ -123,7 +123,7 @@ class Logins:
         )
 
     def _given_up(self, waiting: _WaitingLogin, done: "asyncio.Future[LoginVerdict]") -> None:
-        """The client is gone: its login has no place in the queue, and its password none in the memory."""
+        """A client is gone: take its login out of the queue, and its password out of the memory."""
         address, user = address_of(waiting.login), waiting.login.username or ""
         by_user = self._by_address.get(address)
         queue = None if by_user is None else by_user.get(user)
@@ -134,7 +134,7 @@ class Logins:
                 self._end_turn(address, user)
 
     def _start(self) -> None:
-        """Give free threads the logins whose turn it is."""
+        """Give the free threads the logins whose turn it is."""
         while self._running < THREADS and (waiting := self._next()) is not None:
             self._waiting -= 1
             if waiting.verdict.done():
@@ -152,7 +152,7 @@ class Logins:
             self._loop.run_in_executor(self._threads, work).add_done_callback(then)
 
     def _next(self) -> _WaitingLogin | None:
-        """The login whose turn it is; None if nobody waits, or all wait for a wrong guess to be forgiven."""
+        """The login whose turn it is; None if no login waits, or all wait because of a wrong guess."""
         now = self._loop.time()
         soonest = None
         for address, by_user in self._by_address.items():
@@ -165,14 +165,14 @@ class Logins:
                 self._end_turn(address, user)
                 return waiting
         if soonest is not None and self._running < THREADS:
-            # One alarm for all: a timer for each login that waits would be a flood of its own.
+            # One alarm for all: a timer for each waiting login would be a flood of its own.
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm = self._loop.call_at(soonest, self._start)
         return None
 
     def _end_turn(self, address: str, user: str) -> None:
-        """The others come first now."""
+        """Put the address, and the user of that address, behind the others."""
         by_user = self._by_address[address]
         if by_user[user]:
             by_user.move_to_end(user)
@@ -186,7 +186,8 @@ class Logins:
     def _token_checked(
         self, tokens: Tokens, waiting: _WaitingLogin, done: "asyncio.Future[LoginVerdict]"
     ) -> None:
-        """A signature cannot be guessed, so that nobody waits for a wrong one to be forgiven."""
+        """Answer the login after a token was checked. Nobody can guess a signature, so a wrong one makes nobody
+        wait."""
         self._running -= 1
         found: LoginVerdict = False
         error = None if done.cancelled() else done.exception()
@@ -205,7 +206,8 @@ class Logins:
         self._start()
 
     def _still_counts(self, identity: UserIdentity, tokens: Tokens) -> bool:
-        """Whether the keys are those of now, and the user has no password here: then the token is not enough."""
+        """Whether the key of the token is still in force, and the user has no password here: then a token is not
+        enough."""
         if self._users.hash_of(identity.user) is not None:
             return False
         known = self._tokens
@@ -217,7 +219,7 @@ class Logins:
         is_right = not done.cancelled() and done.exception() is None and done.result() is True
         assert login.username is not None and login.password is not None
         if users is not self._users:
-            # The users were changed meanwhile: what was right then may not be now.
+            # A reload changed the users meanwhile: a password that was right may not be right now.
             is_right = is_right and self._users.hash_of(login.username) == users.hash_of(login.username)
         self._note(login, is_right)
         if is_right:
@@ -242,7 +244,7 @@ class Logins:
 
 
 def _by_certificate(login: Login) -> LoginVerdict:
-    """Who the client is by its certificate; a user name is optional, and must be the same."""
+    """The user whom the client's certificate names; a user name is optional, and must be the same."""
     user = login.certified
     if not isinstance(user, CertifiedUser):
         log.info("certificate refused: client %r at %s: it names no user", login.client, login.peer)

@@ -1,7 +1,7 @@
-"""Names that certificates and tokens give to users: which of them a broker takes.
+"""Names of users in certificates and tokens: which of them a broker accepts.
 
-Whoever signs a certificate or a token may let its owner choose the name. A name with characters that cannot be printed
-looks like another's in a list, and a half of a surrogate pair, which JSON can spell, fits no journal and no link.
+An authority that signs a certificate or a token may let the owner choose the name. A name with characters that cannot
+be printed looks like another user's in a list. Half of a surrogate pair, which JSON can spell, fits no journal or link.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ NAME_CHARACTERS_MAX: Final = 256
 
 
 def names_user(name: object) -> bool:
-    """Whether a user may be called so."""
+    """Whether a broker accepts the name as a user's."""
     return (
         isinstance(name, str)
         and 0 < len(name) <= NAME_CHARACTERS_MAX

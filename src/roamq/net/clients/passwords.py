@@ -61,7 +61,7 @@ class Users:
         return (user, self._digest(password)) in self._remembered
 
     def verify(self, user: str, password: bytes) -> bool:
-        """A user who does not exist takes as long as one who does."""
+        """Check a password. A user who does not exist takes as long to check as one who does."""
         return verify_password(password, self._hashes.get(user, self._nobody)) and user in self._hashes
 
     def hash_of(self, user: str) -> str | None:

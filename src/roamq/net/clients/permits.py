@@ -1,4 +1,4 @@
-"""Permits to be here: clients whose login does not count any more are sent away, and their sessions go on."""
+"""Permits to be here: clients whose login is no longer valid are sent away, and their sessions go on."""
 
 from collections.abc import Collection
 from typing import Final
@@ -11,11 +11,11 @@ from roamq.net.host import LiveHost
 from roamq.net.outputs import UserIdentity
 
 LOGIN_TIMER: Final = "login"
-"""The timer for the end of what a token or certificate allows."""
+"""The timer for the end of a token or certificate."""
 
 
 class Permits:
-    """Who may be here, how long, and who may not any more."""
+    """Grants logins, ends them, and withdraws those that the rules no longer allow."""
 
     def __init__(self, host: LiveHost, connections: Connections, sessions: Sessions) -> None:
         self._host = host
@@ -23,7 +23,7 @@ class Permits:
         self._sessions = sessions
 
     def grant(self, connection: Connection, user: str | None, told: UserIdentity | None) -> None:
-        """The login was right; `told` is what a token or certificate said."""
+        """Note a login that was right; `told` is the identity that a token or certificate gave."""
         connection.user = user
         if told is None:
             return
@@ -33,12 +33,12 @@ class Permits:
             self._host.set_timer(_key(connection), max(0.0, told.expires_at - self._host.time))
 
     def forget(self, connection: Connection) -> None:
-        """The connection is gone."""
+        """Cancel the timer of a connection that is closed."""
         if connection.login_ends_at is not None:
             self._host.cancel_timer(_key(connection))
 
     def end_login(self, number: int) -> None:
-        """The time for which a token or certificate let the client in is over. Section 3.14.2.1: 0xA0."""
+        """End a connection whose token or certificate has expired. Section 3.14.2.1: 0xA0."""
         connection = self._connections.by_number.get(number)
         if connection is not None and connection.login_ends_at is not None:
             reason = ReasonCode.MAXIMUM_CONNECT_TIME
@@ -47,8 +47,8 @@ class Permits:
     def withdraw(
         self, gone: Collection[str], closed_to_anonymous: Collection[str], withdrawn: Collection[str]
     ) -> None:
-        """Cut users who are no more or must log in again, anonymous clients of listeners that are closed to them, and
-        whoever came in by what does not count any more (`UserIdentity.credential`)."""
+        """Cut users who are no more or must log in again, anonymous clients of listeners that do not take them any
+        more, and clients whose credential is no longer valid (`UserIdentity.credential`)."""
         for connection in self._connections:
             is_in = connection.client is not None or connection.waits_as is not None
             is_gone = (

@@ -10,24 +10,24 @@ from roamq.net.clients.mqtt.state import SESSION_BYTES, SessionState, will_bytes
 
 RECOUNT_S: Final = 1.0
 LEFT_BEHIND_MAX: Final = 10_000
-"""So many sessions may have been claimed at the word of clients that did not wait for them to come: beyond it, such a
-word is not enough."""
+"""Most sessions that may have been claimed at the word of clients that did not wait for them. Above it, a client's word
+alone does not claim a session."""
 NO_ROOM: Final = {
     "sessions_max": "this broker keeps no more sessions",
     "outbox_messages_bytes_max": "too much waits for a broker that is down",
     "left_behind_max": "too many sessions were claimed that have not come",
 }
-"""A bound that keeps a client out -> what it is told."""
+"""Quota that keeps a client out -> the text for the client."""
 
 
 def count_sessions(contexts: Contexts) -> int:
-    """Sessions that live at this broker; a copy that waits for its client is none."""
+    """Count the sessions that live at this broker; a passive copy is none."""
     return sum(context.mode is not Mode.PASSIVE for context in contexts.values())
 
 
 class SessionQuota:
-    """Says whether one more session may begin, or one may grow. It counts once a second at most: a refusal must cost
-    little."""
+    """Says whether one more session may begin, or a session may grow. It counts at most once a second: a refusal must
+    cost little."""
 
     def __init__(self, contexts: Contexts, sessions_max: int, bytes_max: int) -> None:
         self.sessions_max = sessions_max
@@ -50,7 +50,7 @@ class SessionQuota:
         return self._sessions < self.sessions_max
 
     def has_room_for(self, cost_bytes: int, now: float) -> bool:
-        """Whether sessions may cost so much more of the memory; the caller adds it then."""
+        """Whether all sessions together may take this many more bytes of memory; if so, they are counted as taken."""
         if now - self._weighed_at >= RECOUNT_S:
             self._weighed_at = now
             self._bytes = self.weigh()
@@ -60,24 +60,26 @@ class SessionQuota:
         return True
 
     def has_room_for_shape(self, shape: str, begun: set[str]) -> bool:
-        """Whether a topic filter may place its wildcards so; `begun`: other ways that the same packet has begun."""
+        """Whether a topic filter may place its wildcards in this way; `begun`: other ways that the same packet has
+        begun."""
         shapes = self._contexts.watched.index.shapes
         return not shape or shape in shapes or shape in begun or len(shapes) + len(begun) < self.shapes_max
 
     def weigh(self) -> int:
-        """What all sessions cost of the memory; stored events are charged apart."""
+        """Bytes of memory that all sessions take; stored events are charged elsewhere."""
         total = 0
         for context in self._contexts.values():
             session = context.session
             if isinstance(session, SessionState):
-                # `cost_bytes`, without a call: a hundred thousand sessions are weighed in one step
+                # `cost_bytes` without a call: a hundred thousand sessions are weighed in one step
                 total += SESSION_BYTES + session.subscription_bytes
                 if session.will is not None:
                     total += will_bytes(session.will)
         return total
 
     def begin_for(self, client: ClientId, will: Will | None, now: float) -> bool:
-        """Count a session that begins for the client. False: there is no room; one that is here counts already."""
+        """Count a session that begins for the client. False if there is no room; a session that is here counts
+        already."""
         context = self._contexts.get(client)
         if context is not None and context.mode is not Mode.PASSIVE:
             return True

@@ -1,4 +1,4 @@
-"""What a client asks for once it is in: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, and acknowledgements."""
+"""Requests of clients that were let in: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, and acknowledgements."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -35,14 +35,14 @@ from roamq.net.topics.memberships import Memberships
 from roamq.net.topics.replays import Replays
 
 DENIED_CHARACTERS_MAX: Final = 300
-"""A topic of which nobody has heard may be 64 kB long: of such, a record tells the beginning."""
+"""Characters of an unheard-of topic that a record keeps: such a topic may be 64 kB long."""
 _GRANTED: Final = (ReasonCode.GRANTED_QOS_0, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2)
 LOCATION_TOPIC: Final = "$roamq/location"
-"""A client publishes its cell here; nobody else sees it."""
+"""The topic on which a client publishes its cell; no subscriber gets it."""
 
 
 class Requests:
-    """Carries out what clients that were let in ask for, if the access rules allow it."""
+    """Carries out requests of clients that were let in, if the access rules allow them."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Requests:
             mqtt.published(packet)
 
     def acknowledge(self, connection: Connection, client: ClientId, event_ids: Sequence[EventId]) -> None:
-        """The client has these events."""
+        """Note that the client has received these events."""
         self._host.out.acknowledged += len(event_ids)
         if connection.delivers_early:
             for event_id in event_ids:
@@ -153,18 +153,19 @@ class Requests:
             self._steps.acknowledged(client, event_ids)
 
     def end_early(self, connection: Connection, client: ClientId, event_id: EventId) -> None:
-        """The client has this event: if nothing else was sent early and older events have come, order is back."""
+        """Note that the client has received this event: if nothing else was sent early and older events have come,
+        order is back."""
         context = self._broker.contexts.get(client)
         connection.delivers_early = context is not None and (
             context.delivers_early or any(event.id != event_id for event in context.sent_early)
         )
 
     def _refuse_full(self, connection: Connection, client: ClientId, packet: Publish, bound: str) -> None:
-        """The store, the publisher's share of it, or the session of a subscriber is full (`bound`). What cannot be
-        stored for its subscribers must not be acknowledged as if it were.
+        """Refuse a PUBLISH: the store, the publisher's share of it, or the session of a subscriber is full (`bound`). A
+        message that cannot be stored for its subscribers must not be acknowledged.
 
-        Section 3.4.2.1: 0x97, and the publisher may try again. MQTT 3.1.1 has no such word: there the connection is
-        closed, and the message counts as not acknowledged.
+        Section 3.4.2.1: 0x97, and the publisher may try again. MQTT 3.1.1 has no such word: there the broker closes the
+        connection, and the message counts as not acknowledged.
         """
         host, why = self._host, "the store of this broker is full"
         if bound == "session_bytes_max":
@@ -209,7 +210,8 @@ class Requests:
             self._replays.begin(client, replayed)
 
     def _has_room_for(self, client: ClientId, wanted: Subscribing, shapes: set[str]) -> bool:
-        """Whether a subscription fits. `shapes`: ways to place wildcards that the packet has begun; this adds to it."""
+        """Whether a subscription fits. `shapes`: ways to place wildcards that the packet has begun; a new way is
+        added."""
         host, quota, shape, bound = self._host, self._quota, wanted.filter.shape, "wildcard_shapes_max"
         is_begun = not shape or shape in self._broker.contexts.watched.index.shapes
         if host.choked is not None:
@@ -226,7 +228,8 @@ class Requests:
     def _answer(
         self, connection: Connection, client: ClientId, suback: Suback, granted: list[Subscribing]
     ) -> None:
-        """SUBACK, when the network knows; and the other brokers are told of places in shared groups."""
+        """Send SUBACK when the network knows of the subscriptions, and tell the other brokers of places in shared
+        groups."""
         watched = self._broker.contexts[client].filters
         places: list[Filter] = []
         is_elsewhere = False
@@ -247,13 +250,13 @@ class Requests:
         host.record(Record("denied", host.time, host.me, client, detail=what[:DENIED_CHARACTERS_MAX]))
 
     def _withdraw_replaced(self, connection: Connection, client: ClientId, replaced: Filter) -> None:
-        """A topic filter stands for another filter now."""
-        # Another subscription, written differently, may stand for the one it stood for.
+        """The client's topic filter now asks for another filter: end the one that it asked for before."""
+        # Another subscription, written differently, may ask for the old filter too.
         if not connection.mqtt.subscriptions.wants(replaced):
             self._withdraw(connection.mqtt.state, self._broker.contexts[client], connection.epoch, replaced)
 
     def end_forbidden(self, client: ClientId | None = None) -> None:
-        """End subscriptions that the rules do not allow any more: of one client, or of all."""
+        """End subscriptions that the rules do not allow any more: of one client, or of all clients."""
         if self._access.is_open:
             return
         contexts = self._broker.contexts

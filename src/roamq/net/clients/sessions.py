@@ -1,4 +1,4 @@
-"""Sessions outlive connections: what becomes of them when a client goes, their wills, and their end."""
+"""Sessions outlive connections: their state after a client has gone, their wills, and their end."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -30,7 +30,8 @@ ANOTHERS: Final = "the session belongs to another user"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WillFor(Message):
-    """Broker where a session ended -> one where the topic of its will may be published: publish it, as your event."""
+    """Broker where a session ended -> one where the topic of its will may be published: publish the will as your
+    event."""
 
     will: Event
 
@@ -57,13 +58,13 @@ class Sessions:
         self._memberships = memberships
         self._others = others
         self._expected: dict[ClientId, Context] = {}
-        """Contexts that another broker has sent here, where their clients are expected."""
+        """Contexts that another broker has sent here, because it expects their clients here."""
         self._access = access
 
     # --- a connection ends ----------------------------------------------------------------------------------
 
     def on_closed(self, connection: Connection, said: Closed) -> None:
-        """The client said goodbye, broke a rule, or vanished."""
+        """The connection is over: the client said goodbye, broke a rule, or vanished."""
         client = connection.client
         if client is not None and self._connections.belongs_to(connection, client):
             self._disconnect(client, connection, "closed" if said.by_client else "vanished")
@@ -81,7 +82,7 @@ class Sessions:
             self._disconnect(client, connection, detail)
 
     def abandon(self, connection: Connection) -> None:
-        """An input of this connection failed, nobody knows how far it got: close the connection; its session goes on.
+        """Close a connection of which an input failed, with nobody knowing how far; its session goes on.
 
         Each step is done even if one before it fails, so that nothing refers to the connection any more.
         """
@@ -100,7 +101,7 @@ class Sessions:
                     self._disconnect(client, connection, "internal error")
 
     def give_up_wait(self, connection: Connection) -> None:
-        """A client is gone before it was let in: the session that is on its way stays here when it arrives."""
+        """A client has gone before it was let in: the session that is on its way stays here when it arrives."""
         client = self._connections.give_up_wait(connection)
         if client is not None:
             self._broker.on_disconnect(client, "vanished")
@@ -108,7 +109,7 @@ class Sessions:
     def is_awaited(self, client: ClientId) -> bool:
         """Is the client's session on its way here?
 
-        Where the client did not wait for it, another broker may have claimed it since: then the wait is over.
+        If the client did not wait for its session, another broker may have claimed it since: then the wait is over.
         """
         connections = self._connections
         if connections.waiting(client) is None and client not in self._broker.contexts:
@@ -116,7 +117,7 @@ class Sessions:
         return connections.is_awaited(client)
 
     def on_detached(self, client: ClientId, session: SessionState, will: Will | None) -> None:
-        """Another broker serves the client: a will without delay is due."""
+        """Another broker serves the client: publish the will if it has no delay."""
         if will is not None:
             self._publish(client, session, will)
 
@@ -127,7 +128,7 @@ class Sessions:
         context = self._broker.contexts.get(client)
         session = None if context is None else context.session
         if context is not None and context.outlet is not None and context.epoch > connection.epoch:
-            # A newer connection has the session, at another broker.
+            # A newer connection, at another broker, has the session.
             if connection.client is not None and (will := connection.mqtt.state.take_will(host.time)):
                 self._publish(client, connection.mqtt.state, will)
             return
@@ -136,7 +137,7 @@ class Sessions:
                 client
             )  # [MQTT-4.1.0-2]: it does not outlive its connection, so no scheme has to keep it
             return
-        # A will without delay is ours to send, wherever the scheme takes the session now.
+        # This broker publishes a will without delay, wherever the scheme takes the session now.
         will = session.take_will(host.time) if isinstance(session, SessionState) else None
         self._broker.on_disconnect(client, reason)
         if isinstance(session, SessionState):
@@ -150,7 +151,7 @@ class Sessions:
     # --- will and expiry ------------------------------------------------------------------------------------
 
     def on_kept(self, context: Context) -> None:
-        """A context has come that waits for its client, at home or where the client is expected."""
+        """Watch a context that has come and waits for its client, at home or where the client is expected."""
         client = context.client
         if client in self._connections.by_client or self.is_awaited(client):
             return
@@ -159,7 +160,7 @@ class Sessions:
         self.watch(context)
 
     def watch(self, context: Context) -> None:
-        """Nobody is connected: set a timer for the will and for the end of the session."""
+        """Set a timer for the will and for the end of a session whose client is not connected."""
         session = context.session
         deadline = session.deadline() if isinstance(session, SessionState) else None
         if deadline is None:
@@ -170,16 +171,16 @@ class Sessions:
             self._host.set_timer((SESSION_TIMER, context.client), deadline - self._host.time)
 
     def unwatch(self, client: ClientId) -> None:
-        """The client is here."""
+        """Cancel the timer of a client that is here."""
         self._expected.pop(client, None)
         self._host.cancel_timer((SESSION_TIMER, client))
 
     def on_due(self, client: ClientId) -> None:
-        """The will's delay or the session's expiry has run out, if the client is still ours and still away."""
+        """The will's delay or the session's expiry is over: act if the client is still ours and still away."""
         context = self._watched(client)
         if (
             context is None
-            or context.mode is Mode.SERVING  # under `home-broker`, at another broker
+            or context.mode is Mode.SERVING  # under `home-broker`, another broker serves it
             or client in self._connections.by_client
             or not isinstance(context.session, SessionState)
         ):
@@ -204,9 +205,10 @@ class Sessions:
         return expected
 
     def end(self, client: ClientId) -> None:
-        """The session that this broker keeps for the client is over; every broker is told up to which connection.
+        """End the session that this broker keeps for the client, and tell every broker up to which connection it has
+        ended.
 
-        The end speaks for the connections of this session alone. One that is newer has a session of its own, or has
+        The end counts for the connections of this session alone. A newer connection has a session of its own, or has
         claimed this one.
         """
         context = self._watched(client)
@@ -235,7 +237,7 @@ class Sessions:
             self._memberships.end_all(client, epoch)
 
     def discard(self, context: Context) -> None:
-        """The session in a context is over and the context goes on, empty: a new session begins in it.
+        """End the session in a context, which goes on empty: a new session begins in it.
 
         [MQTT-3.1.2-4]: the client's context was brought here first, from wherever it was, so that nothing of the old
         session is left anywhere.
@@ -250,31 +252,33 @@ class Sessions:
             self._memberships.leave_all(context, session, epoch)
         wanted = dict(context.filters)
         if isinstance(session, SessionState):
-            # Under `home-broker` the filters of a visitor are at its home.
+            # Under `home-broker` the home has the filters of a visitor.
             wanted.update(dict.fromkeys(filters_of(session)))
         for filter in wanted:
             self._broker.on_unsubscribe(client, filter)
         self._broker.contexts.consume_all(context)
         if isinstance(session, SessionState):
-            # The new session counts its retained messages on: under `home-broker`, home knows the old numbers.
+            # The new session counts its retained messages on: under `home-broker`, the home knows the old numbers.
             for read in (context.position, context.reach):
                 read[RETAINED] = max(read.get(RETAINED, 0), session.replays)
             self._send_last_will(client, session)
 
     def on_over(self, over: Over) -> None:
-        """A session that was on its way here ended with its arrival: its client has begun another since."""
+        """A session has ended with its arrival here: its client has begun another session since."""
         self._memberships.leave_with(over.client, over.session, over.epoch, over.events)
         self._send_last_will(over.client, over.session)
 
     def _send_last_will(self, client: ClientId, session: SessionState) -> None:
-        """The session has ended: its will is sent, if it has one still."""
+        """End the session, and publish its will if it still has one."""
         if (will := session.end()) is not None:
             self._publish(client, session, will)
 
     def _publish(self, client: ClientId, session: SessionState, will: Will) -> None:
-        """Publish a will, if the rules of now allow it: they may have changed since CONNECT.
+        """Publish a will if the rules in force allow it: they may have changed since CONNECT.
 
-        The session may have come here from a broker where other topics are published: one of those publishes it."""
+        The session may have come here from a broker that takes other topics: then a broker that takes the topic
+        publishes it.
+        """
         host, topic = self._host, will.topic
         if not self._access.may_send_will(session.owner, client, topic, session.claims):
             self._refuse_will(client, topic)
@@ -288,7 +292,7 @@ class Sessions:
             self._refuse_will(client, topic)
 
     def on_will_for(self, sender: BrokerId, message: WillFor) -> None:
-        """The will of a client whose session ended at a broker that does not publish its topic."""
+        """Publish the will of a client whose session ended at a broker that does not take the will's topic."""
         will = message.will
         if self._access.takes(will.topic):
             self._intake.enter(replace(will, id=self._broker.next_event_id()))
@@ -305,9 +309,9 @@ class Sessions:
     # --- what other brokers say -----------------------------------------------------------------------------
 
     def hear(self, sender: BrokerId, connections: Iterable[Any]) -> None:
-        """Another broker tells which connections it knows: client, epoch, home and owner, each.
+        """Hear from another broker which connections it knows: client, epoch, home and owner of each.
 
-        They count as if their brokers had told so themselves: a session stays that of the user who began it.
+        They count as if their own brokers had told of them: a session stays with the user who began it.
         """
         for client, epoch, home, owner in connections:
             self._broker.contexts.hear_epoch(epoch)
@@ -322,12 +326,12 @@ class Sessions:
                 self.on_serving(sender, serving)
 
     def on_serving(self, sender: BrokerId, message: Serving) -> None:
-        """Another broker has a newer connection of the client: one that is older gives way."""
+        """Another broker has a newer connection of the client: an older one here gives way."""
         self._broker.contexts.hear_epoch(message.epoch)
         known = self._directory.get(message.client)
         if known is not None and not self._is_owners(known, message):
             is_old = message.epoch <= known.epoch and self._access.may_continue(message.owner, known.owner)
-            if not is_old:  # a broker that has not heard of a rename tells the name that the owner had
+            if not is_old:  # a broker that has not heard of a rename tells the owner's old name
                 self._on_foreign(sender, known, message)
             return
         if self._directory.learn(message.client, message.epoch, message.home, message.owner):
@@ -337,18 +341,19 @@ class Sessions:
             mine = self._broker.contexts.epoch_of(message.client)
             if message.previous is None:
                 if mine is not None and mine < message.epoch:
-                    # The news of it had not reached the broker where another session began.
+                    # Another broker had not heard of this session when it began one.
                     self.end(message.client)
                 self._broker.on_ended(message.client, message.epoch)
 
     def _is_owners(self, known: KnownConnection, message: Serving) -> bool:
-        """Whether the owner of a session has connected again, by the name that is known or by a new one."""
+        """Whether the owner of a session has connected again, by the known name or by a new one."""
         if message.formerly is not None and message.formerly == (known.owner or ANONYMOUS):
             return True
         return self._access.may_continue(known.owner, message.owner)
 
     def _on_foreign(self, sender: BrokerId, known: KnownConnection, message: Serving) -> None:
-        """Two users have connected with one client id, at brokers that had not heard of each other: the first stays."""
+        """Two users have connected with one client id, at brokers that had not heard of each other: the first one
+        stays."""
         client = message.client
         if known.epoch < message.epoch:
             theirs = KnownConnection(message.epoch, message.home, message.owner)
@@ -366,11 +371,12 @@ class Sessions:
             self._directory.learn(client, message.epoch, message.home, message.owner)
 
     def rules_changed(self) -> None:
-        """Other rules are in force: later connections that were another user's may be the owner's, by its new name."""
+        """Take new rules into account: a later connection that counted as another user's may be the owner's,
+        renamed."""
         self._directory.take_rivals(self._access.may_continue)
 
     def _withdraw(self, client: ClientId, known: KnownConnection) -> None:
-        """A session began with the client id of another user's session: it ends, and so does its connection.
+        """End a session that began with the client id of another user's session, and its connection.
 
         A context that is on its way here is the other user's: it stays when it arrives.
         """
@@ -395,7 +401,7 @@ class Sessions:
         self.end_connection(connection, ReasonCode.NOT_AUTHORIZED, ANOTHERS)
 
     def on_ended(self, sender: BrokerId, message: Ended) -> None:
-        """A session is over up to a connection: what is left of it here goes, and nothing of a later one."""
+        """A session has ended, up to a connection: remove the rest of it here, but nothing of a later connection."""
         client = message.client
         self._broker.contexts.hear_epoch(message.epoch)
         known = self._directory.get(client)
@@ -407,7 +413,7 @@ class Sessions:
         if connection is not None and connection.epoch <= message.epoch:
             self.end_connection(connection, ReasonCode.SESSION_TAKEN_OVER, "connected elsewhere")
         if client in self._connections.by_client or self._directory.last_epoch(client) is not None:
-            return  # a later connection is here, or will ask for what is here
+            return  # a later connection is here, or will ask for the context that is here
         mine = self._broker.contexts.epoch_of(client)
         if mine is not None and mine <= message.epoch:
             self._broker.on_leave(client)
@@ -416,7 +422,7 @@ class Sessions:
 
 
 def _is_blank(context: Context) -> bool:
-    """Has the context just been made, so that there is nothing in it?"""
+    """Has the context just been made, so that it holds nothing?"""
     return not (
         context.filters
         or context.reach

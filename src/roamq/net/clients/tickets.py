@@ -1,4 +1,4 @@
-"""Tickets: what a client may show of its last connection."""
+"""Tickets: the proof that a client may show of its last connection."""
 
 from typing import Final
 
@@ -7,16 +7,16 @@ from roamq.core.events import BrokerId, Seconds
 from roamq.net.clients.mqtt.codec import Connect
 
 TICKET_PROPERTY: Final = "roamq-ticket"
-"""The user property of CONNECT and CONNACK with the epoch of a connection; a client may send it empty to get one."""
+"""The user property of CONNECT and CONNACK with the epoch of a connection; an empty one in CONNECT asks for it."""
 TICKET_CHARACTERS_MAX: Final = 32
 AHEAD_S_MAX: Final = 86_400.0
-"""Clocks of brokers differ by less than this: a ticket of a later time is no broker's."""
+"""Most seconds by which clocks of brokers differ: a ticket of a later time is no broker's."""
 
 
 def shown_epoch(connect: Connect, now: Seconds) -> Epoch | None:
-    """The epoch of its last connection, if the client shows the ticket that our CONNACK gave it.
+    """The epoch of the client's last connection, if the client shows the ticket that our CONNACK gave it.
 
-    A client may show anything: what no broker of the network can have said is no ticket.
+    A client may show anything: text that no broker of the network can have said is no ticket.
     """
     shown = connect.properties.user_property(TICKET_PROPERTY)
     when, _, broker = (shown or "").partition("@")

@@ -29,13 +29,13 @@ TOKEN_BYTES_MAX: Final = 8192
 KEY_BYTES_MAX: Final = 1024 * 1024
 KEYS_MAX: Final = 64
 KEYS_TRIED_MAX: Final = 16
-"""A token without a key id is tried with so many keys: a signature takes time to check."""
+"""Most keys that are tried for a token without a key id: checking a signature takes time."""
 SECRET_BYTES_MIN: Final = 32
 RSA_BITS_MIN: Final = 2048
 CLAIM_VALUES_MAX: Final = 64
 CLAIM_CHARACTERS_MAX: Final = 256
 LATEST: Final = 253402300800.0
-"""The year 10000: a token of a later time counts as one that ends then."""
+"""The year 10000: a token of a later end counts as one that ends then."""
 _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _HMAC: Final = frozenset({"HS256", "HS384", "HS512"})
 _JWK_CURVES: Final = {
@@ -52,23 +52,23 @@ _LOOKS_LIKE_A_TOKEN: Final = re.compile(r"eyJ[\w-]*\.[\w-]*\.[\w-]*")
 
 
 class TokenTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[access.jwt]`: whose tokens are believed."""
+    """The table `[access.jwt]`: the tokens that the broker accepts."""
 
     keys: list[str] = []
     """Files: a public key as PEM, or a set of keys as JSON (JWKS)."""
     secret_file: str | None = None
     """A file with the secret of HS256, HS384 or HS512."""
     algorithms: list[str] = []
-    """Only these; empty for all that suit the keys."""
+    """The accepted algorithms; empty for all that suit the keys."""
     issuer: str | None = None
     audience: str | None = None
     user_claim: str = "sub"
     leeway_s: float = 5.0
-    """By how much the clock of whoever makes tokens may differ from ours."""
+    """Seconds by which the clock of the authority that makes tokens may differ from ours."""
 
 
 class TokenKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key, and what it may be used with."""
+    """A key, and the algorithms that it may be used with."""
 
     data: bytes
     """A public key in PEM, or a secret."""
@@ -79,7 +79,7 @@ class TokenKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`[access.jwt]`, read and checked."""
+    """The table `[access.jwt]`, read and checked."""
 
     keys: tuple[TokenKey, ...]
     issuer: str | None = None
@@ -88,7 +88,8 @@ class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
     leeway_s: float = 5.0
 
     def credential(self, key: TokenKey) -> str:
-        """What a login by this key rests on: it ends when a reload brings other terms, or takes the key away."""
+        """The credential of a login by this key: the login ends when a reload brings other terms, or takes the key
+        away."""
         terms = (self.issuer, self.audience, self.user_claim, sorted(key.algorithms), key.name)
         digest = hashlib.sha256(key.data + repr(terms).encode()).hexdigest()
         return f"jwt:{digest[:32]}"
@@ -107,13 +108,14 @@ class Tokens:
     """Checks tokens. `verify` takes its time and belongs into a thread."""
 
     def __init__(self, options: TokenOptions, claims: frozenset[str] = frozenset()) -> None:
-        """`claims`: those that access rules ask for. Others are not kept."""
+        """`claims`: the claims that access rules ask for; others are not kept."""
         self.options = options
         self._claims = claims
         self._keys = [_UsableKey(key, _material(key), options.credential(key)) for key in options.keys]
 
     def verify(self, token: bytes, username: str | None) -> UserIdentity:
-        """Whom the token stands for. Raises `TokenError` if for nobody, or for another than `username`."""
+        """The user whom the token stands for. Raises `TokenError` if it stands for nobody, or for another than
+        `username`."""
         if len(token) > TOKEN_BYTES_MAX:
             raise TokenError("it is too long")
         try:
@@ -132,7 +134,7 @@ class Tokens:
         suited = [usable for usable in self._keys if algorithm in usable.key.algorithms]
         candidates = [usable for usable in suited if name is None or usable.key.name in (None, name)]
         if name is not None:
-            candidates.sort(key=lambda usable: usable.key.name is None)  # the one that is meant comes first
+            candidates.sort(key=lambda usable: usable.key.name is None)  # the key named by `kid` comes first
         failure: jwt.PyJWTError | None = None
         for usable in candidates[:KEYS_TRIED_MAX]:
             try:
@@ -181,11 +183,11 @@ class Tokens:
 
 
 class TokenError(Exception):
-    """A token lets nobody in; says why, without the token."""
+    """A token lets nobody in; the message says why, without the token."""
 
 
 def texts_of(value: object) -> tuple[str, ...]:
-    """The values of a claim as text: one, or those of a list; nothing where a rule could not compare it."""
+    """The values of a claim as text: one value, or those of a list; nothing if a rule could not compare them."""
     values = value if isinstance(value, list) else [value]
     texts = []
     for entry in values[: CLAIM_VALUES_MAX + 1]:
@@ -197,7 +199,7 @@ def texts_of(value: object) -> tuple[str, ...]:
 
 
 def without_token(user: str | None) -> str | None:
-    """A user name for the log: some clients put their token into its place."""
+    """A user name for the log: some clients put their token in its place."""
     return "(a token)" if user is not None and _LOOKS_LIKE_A_TOKEN.fullmatch(user) else user
 
 
@@ -205,7 +207,7 @@ def without_token(user: str | None) -> str | None:
 
 
 def read_tokens(table: TokenTable, folder: Path) -> TokenOptions:
-    """Read the keys; raises `ConfigError` that begins with the field."""
+    """Read the keys; raises a `ConfigError` that begins with the field."""
     allowed = frozenset(table.algorithms) or ALGORITHMS
     if unknown := sorted(allowed - ALGORITHMS):
         hint = choose_from(unknown[0], sorted(ALGORITHMS))
@@ -249,7 +251,7 @@ def _in_field(field: str, path: Path, read: Any) -> list[TokenKey]:
         found: list[TokenKey] = read(data)
         return found
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, jwt.PyJWTError) as error:
-        # No word of a library that might quote the file: it may be a secret.
+        # No text of a library that might quote the file: the file may be a secret.
         reason = str(error) if isinstance(error, _KeyError) else "holds no key that can be read"
         raise ConfigError(f"{field}: {path} {reason}") from None
     except Exception as error:
@@ -259,7 +261,7 @@ def _in_field(field: str, path: Path, read: Any) -> list[TokenKey]:
 
 
 class _KeyError(ValueError):
-    """What is wrong with a key, in our own words."""
+    """A key is wrong; the message is in our own words."""
 
 
 def _public_keys(data: bytes) -> list[TokenKey]:
@@ -293,7 +295,7 @@ def _is_for_signatures(entry: Mapping[str, Any]) -> bool:
 
 
 def _of_set(entries: list[dict[str, Any]]) -> list[TokenKey]:
-    """RFC 7517, section 5: keys of a kind that is not understood are passed over; here they are named in the log."""
+    """RFC 7517, section 5: keys of an unknown kind are passed over; here the log names them."""
     known = [entry for entry in entries if _any_algorithm(entry)]
     for entry in entries:
         if not _any_algorithm(entry):
@@ -311,7 +313,7 @@ def _of_jwk(entry: Mapping[str, Any]) -> TokenKey:
         raise _KeyError("holds a key whose `kid` is no text")
     if "d" in entry:
         raise _KeyError("holds a private key, which no broker needs: give the public one")
-    # What algorithm a key is for is ours to say, from its kind and its own `alg`.
+    # The broker decides, from a key's kind and its own `alg`, which algorithm the key is for.
     algorithm = _any_algorithm(entry)
     if not algorithm:
         raise _KeyError(UNKNOWN_KIND)
@@ -323,7 +325,7 @@ def _of_jwk(entry: Mapping[str, Any]) -> TokenKey:
 
 
 def _any_algorithm(entry: Mapping[str, Any]) -> str:
-    """One that a key of this kind can be read for; empty if there is none."""
+    """An algorithm that a key of this kind can be read for; empty if there is none."""
     kind, curve = str(entry.get("kty")), str(entry.get("crv"))
     return {"oct": "HS256", "RSA": "RS256"}.get(kind) or _JWK_CURVES.get((kind, curve), "")
 

@@ -1,7 +1,7 @@
 """A client's socket: bytes in, bytes out, over TCP or TLS, bare or inside WebSocket.
 
-Of MQTT it knows the length of the first packet. CONNECT is gathered here until it is whole: a stranger can make the
-broker hold no more than that, and the journal can leave the password out (`Shell.connect`).
+The socket knows nothing of MQTT but the length of the first packet. It gathers CONNECT until CONNECT is whole: a
+stranger can make the broker hold no more, and the journal can leave the password out (`Shell.connect`).
 """
 
 import asyncio
@@ -27,19 +27,19 @@ log = logging.getLogger("roamq.clients")
 
 CONNECT_FIRST_BYTE: Final = 0x10
 FRAME_BYTES_MIN: Final = 64 * 1024
-"""A WebSocket message of a client that was let in may always have this size, whatever the largest packet is."""
+"""Bytes that a WebSocket message of a client that was let in may always have, even if packets must be smaller."""
 HANDSHAKE_BYTES: Final = 16 * 1024
-"""What the request that opens a WebSocket may take beside a CONNECT."""
+"""Bytes that the request to open a WebSocket may take beside a CONNECT."""
 TURN: Final = "turn"
-"""Why a connection is not read from while what it has sent waits for its turn."""
+"""The reason to pause reading from a connection while bytes that it has sent wait for their turn."""
 _ONLY_TURN: Final = frozenset({TURN})
 _NOT_PAUSED: Final[frozenset[str]] = frozenset()
 SUBPROTOCOLS: Final = [Subprotocol("mqtt"), Subprotocol("mqttv3.1")]
-"""[MQTT-6.0.0-3]; the second is what some 3.1.1 clients still say."""
+"""[MQTT-6.0.0-3]; the second is a name that some 3.1.1 clients still use."""
 
 
 class Doorkeeper:
-    """What the connections of a broker share: the shell, the bounds, and who is in."""
+    """The common part of a broker's connections: the shell, the bounds, and counts of connections and bytes."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Doorkeeper:
         self.bounds = bounds
         self.publish_rate_max = publish_rate_max
         self.by_address: dict[str, int] = {}
-        """Address -> how many connections it has."""
+        """Address -> the number of its connections."""
         self.gathered_bytes = 0
-        """Bytes that are held of connections that are not let in, of all of them."""
+        """Bytes that the broker holds for connections that are not let in, all together."""
         self.is_open = True
         self.turns = shell.turns
 
     def admits(self, address: str) -> str | None:
-        """Why a new connection is not taken, or None if it is."""
+        """The reason why a new connection is not taken, or None if it is taken."""
         bounds = self.bounds
         if not self.is_open or self.shell.stalled is not None:
             return "closed"
@@ -72,7 +72,7 @@ class Doorkeeper:
 
 
 class ClientSocket(asyncio.Protocol):
-    """MQTT straight on the socket."""
+    """MQTT directly on the socket."""
 
     __slots__ = (
         "__weakref__",
@@ -115,27 +115,27 @@ class ClientSocket(asyncio.Protocol):
         self._opened_at = 0.0
         self._closing_at: float | None = None
         self._paused: frozenset[str] = _NOT_PAUSED
-        """Why the connection is not read from."""
+        """The reasons why the connection is not read from."""
         self._first: bytearray | None = None
-        """What has come of a CONNECT that is not whole."""
+        """The bytes that have come of a CONNECT that is not whole."""
         self._slices = NOTHING_WAITS
-        """What was read and not looked at."""
+        """Bytes that were read and not looked at."""
         self._mqtt = NOTHING_WAITS
-        """What was looked at and is not with the machine: behind CONNECT, or in a long WebSocket frame."""
+        """Bytes that were looked at and are not with the machine: behind CONNECT, or in a long WebSocket frame."""
         self._has_turn = False
         """Whether the connection is in the queue of those that take turns."""
         self._gathered = 0
         self._expected_bytes = 0
-        """How long the first packet says it is, while it is not whole."""
+        """The length that the header of the first packet states, while that packet is not whole."""
         self._login_bytes = 0
-        """How long CONNECT was, while the client is not let in: the machine and the login desk hold it."""
+        """The length of CONNECT, while the client is not let in: the machine and the login desk hold it."""
         self._allowance = door.publish_rate_max
         self._allowance_at = 0.0
         self._is_through = False
         """Whether CONNECT went to the machine.
 
-        A flag, not a method kept in the object: a connection that ends must free what it holds at once, and a cycle
-        would wait for the collector, which seldom runs.
+        This is a flag, not a method kept in the object: a connection that ends must free its memory at once, and a
+        cycle would wait for the collector, which seldom runs.
         """
 
     # --- the socket's side -------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class ClientSocket(asyncio.Protocol):
         self.shell.watch(self.number, self._opened_at + self.door.bounds.connect_timeout_s)
 
     def data_received(self, data: bytes) -> None:
-        """A read: a slice is handled at once, the rest when it is this connection's turn."""
+        """Handle a read that fits a slice at once, and a larger one in slices when it is this connection's turn."""
         self.received_bytes += len(data)
         slices = self._slices
         if not slices.waits and len(data) <= slices.size and not self._paused:
@@ -180,7 +180,7 @@ class ClientSocket(asyncio.Protocol):
             self._note_gathered()
 
     def take_turn(self) -> bool:
-        """Handle one slice; whether there is more that may be handled now."""
+        """Handle one slice. Return whether more may be handled now."""
         if self._may_go_on():
             slices, act = (self._mqtt, self._pass_on) if self._mqtt.waits else (self._slices, self._take)
             slices.size = slices.handle(slices.next(), act)
@@ -192,13 +192,13 @@ class ClientSocket(asyncio.Protocol):
         return self._has_turn
 
     def _own_slices(self) -> Slices:
-        """`_slices`, to be changed."""
+        """The connection's own `_slices`, which may be changed."""
         if self._slices is NOTHING_WAITS:
             self._slices = Slices()
         return self._slices
 
     def _keep(self, data: bytes) -> None:
-        """Keep what was looked at until the machine may have it."""
+        """Keep bytes that were looked at until the machine may have them."""
         if self._mqtt is NOTHING_WAITS:
             self._mqtt = Slices()
         self._mqtt.add(data)
@@ -210,7 +210,7 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def _waits(self) -> bool:
-        """Whether something that was read is not handled yet."""
+        """Whether some bytes that were read are not handled yet."""
         return self._mqtt.waits or self._slices.waits
 
     def _wait_for_turn(self) -> None:
@@ -243,11 +243,11 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def _is_in(self) -> bool:
-        """Whether the client was let in: what it sends from now on is its own share."""
+        """Whether the client was let in: from now on it pays for its own bytes."""
         return self._is_through and not self.waits_for_login
 
     def _take_mqtt(self, data: bytes) -> None:
-        """Handle a slice of the bytes of MQTT."""
+        """Handle a slice of MQTT bytes."""
         if not self._is_through:
             self._take_first(data)
         elif self.waits_for_login or self._mqtt.waits:
@@ -256,7 +256,7 @@ class ClientSocket(asyncio.Protocol):
             self._pass_on(data)
 
     _take = _take_mqtt
-    """Handles a slice of what was read."""
+    """Handles a slice of the bytes that were read."""
 
     def _pass_on(self, data: bytes) -> None:
         if self.door.publish_rate_max:
@@ -265,7 +265,7 @@ class ClientSocket(asyncio.Protocol):
             self.shell.received(self.number, data)
 
     def _take_first(self, data: bytes) -> None:
-        """Gather CONNECT. What is none goes to the machine as it is, which knows what to say."""
+        """Gather CONNECT. Bytes that are no CONNECT go to the machine as they are, which knows the answer."""
         first: bytes | bytearray = data
         if self._first is not None:
             self._first += data
@@ -293,18 +293,18 @@ class ClientSocket(asyncio.Protocol):
             self._keep(whole[end:])
 
     def _watch_keep_alive(self, mqtt: ServerConnection) -> None:
-        """The client is in. It will be looked at when its CONNECT had to be whole; one that may not be silent for so
-        long, before."""
+        """Watch the keep alive of a client that was let in. The shell will check it when its CONNECT had to be whole; a
+        client with a shorter keep alive is checked before."""
         deadline = mqtt.keep_alive_deadline()
         if deadline is not None and deadline < self._opened_at + self.door.bounds.connect_timeout_s:
             self.shell.watch(self.number, deadline)
 
     def _gathering_bytes(self) -> int:
-        """What is held of a CONNECT that is not whole."""
+        """Bytes that are held of a CONNECT that is not whole."""
         return 0 if self._first is None else len(self._first)
 
     def _note_gathered(self) -> None:
-        """So much is held of a client that is not let in: a stranger gets no more, and all of them share a bound."""
+        """Count the bytes held for a client that is not let in, and cut it above its own bound or that of all such."""
         door, bounds = self.door, self.door.bounds
         connect_bytes = 0 if self._is_through else self._gathering_bytes()
         held_bytes = connect_bytes + self._login_bytes + len(self._mqtt) + len(self._slices)
@@ -331,7 +331,7 @@ class ClientSocket(asyncio.Protocol):
         self._first = None
 
     def _take_limited(self, data: bytes) -> None:
-        """Count what was published; who is over the rate is not read from until it is within again."""
+        """Count published messages. A client above the rate is not read from until it is below again."""
         live = self.shell.live
         before = live.published
         self.shell.received(self.number, data)
@@ -371,7 +371,7 @@ class ClientSocket(asyncio.Protocol):
             if why == "login" and self._gathered:
                 self._forget_first()
             if self._paused == {TURN}:
-                self._wait_for_turn()  # something waits that may go on now
+                self._wait_for_turn()  # some bytes wait that may be handled now
             elif not self._paused and not self.transport.is_closing():
                 self.transport.resume_reading()
 
@@ -389,7 +389,7 @@ class ClientSocket(asyncio.Protocol):
             if self.shell.live.machine.has_logged_in(self.number):
                 return (
                     now + bounds.connect_timeout_s
-                )  # it waits for its session, and the machine answers it in time
+                )  # the client waits for its session, and the machine answers it in time
             if now >= self._opened_at + bounds.connect_timeout_s:
                 self.shell.counts["refused connect_timeout_s"] += 1
                 self.abort()
@@ -428,7 +428,7 @@ class ClientWebSocket(ClientSocket):
         self._flush()
 
     def _take_frame(self, data: bytes) -> None:
-        """A frame may be longer than a slice of what was read: it is cut into slices of its own."""
+        """Take a frame. One longer than a slice is cut into slices of its own."""
         if self._is_through and len(data) > self._mqtt.size:
             self._keep(data)
         else:
@@ -440,7 +440,7 @@ class ClientWebSocket(ClientSocket):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        # Its parser is a generator that holds the protocol, and with it whatever has come of a frame.
+        # The parser is a generator that holds the protocol, and with it all bytes that have come of a frame.
         self._protocol.parser.close()
         self._protocol.reader.discard()
         self._protocol.parser_exc = self._protocol.handshake_exc = None
@@ -461,7 +461,7 @@ class ClientWebSocket(ClientSocket):
 
     def _answer(self, request: Request) -> None:
         if self._protocol.eof_sent:
-            return  # what came behind the request cannot be read: the connection is closed already
+            return  # bytes behind the request cannot be read: the connection is closed already
         if request.path.partition("?")[0] != self.listener.path:
             self._protocol.send_response(self._protocol.reject(404, f"MQTT is at {self.listener.path}\n"))
             return
@@ -478,7 +478,7 @@ class ClientWebSocket(ClientSocket):
 
 
 def connect_end(data: bytes | bytearray) -> int | None:
-    """Where the first packet ends, None if that cannot be told yet. What is no CONNECT ends where it begins."""
+    """The end of the first packet; None if it is not known yet. Bytes that are no CONNECT end where they begin."""
     if not data:
         return None
     if data[0] != CONNECT_FIRST_BYTE:

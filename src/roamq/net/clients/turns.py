@@ -1,9 +1,9 @@
-"""Turns: what clients have sent beyond a slice is read in slices, one client after the other.
+"""Turns: bytes that a client has sent beyond a slice are read in slices, one client after the other.
 
-A read may bring thousands of packets. Whoever sends without a pause would keep everybody else waiting for as long as
-they take. So a read is cut into slices that take about a millisecond, however small or heavy the packets are;
-connections with more to read take turns, and after a few milliseconds of them the event loop looks at all sockets
-again. A client that sends little never waits for its turn.
+A read may bring thousands of packets, and a client that sends without a pause would make all others wait for them. So a
+read is cut into slices that take about a millisecond, however small or heavy the packets are. Connections with more to
+read take turns, and after a few milliseconds of turns the event loop looks at all sockets again. A client that sends
+little never waits for its turn.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 ROUND_S: Final = 0.003
-"""How long connections take turns before the loop looks at the sockets again."""
+"""Seconds that connections take turns before the loop looks at the sockets again."""
 SLICE_S: Final = 0.001
-"""How long a slice should take."""
+"""Seconds that a slice should take."""
 SLICE_BYTES: Final = 2048
 SLICE_BYTES_MIN: Final = 64
 SLICE_BYTES_MAX: Final = 64 * 1024
@@ -25,10 +25,10 @@ class Turn(Protocol):
     """A connection with more to read."""
 
     def take_turn(self) -> bool:
-        """Handle one slice; whether there is more that may be handled now."""
+        """Handle one slice. Return whether more may be handled now."""
 
     def abort(self) -> None:
-        """Close the connection: a slice failed, and nobody knows how far it got."""
+        """Close the connection: a slice failed, and nobody knows how much of it was done."""
 
 
 class Turns:
@@ -43,7 +43,7 @@ class Turns:
         return len(self._queue)
 
     def add(self, connection: Turn) -> None:
-        """The connection has more to read, and is not in the queue."""
+        """Queue a connection that has more to read and is not in the queue."""
         self._queue.append(connection)
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -56,7 +56,7 @@ class Turns:
                 self._take_turn(self._queue[0])
                 if time.perf_counter() >= end:
                     break
-        finally:  # whatever one connection did, the others go on
+        finally:  # the other connections go on, even if this one failed
             self._is_scheduled = bool(self._queue)
             if self._queue:
                 self._loop.call_soon(self._round)
@@ -75,7 +75,7 @@ class Turns:
 
 
 class Slices:
-    """What of a connection's reads is not handled yet, and how much of it makes a slice."""
+    """The bytes of a connection's reads that are not handled yet, and the size of its slices."""
 
     __slots__ = ("_at", "_data", "size", "waits")
 
@@ -84,19 +84,19 @@ class Slices:
         self._at = 0
         self.size = SLICE_BYTES
         self.waits = False
-        """Whether there is anything that is not handled."""
+        """Whether some bytes are not handled."""
 
     def __len__(self) -> int:
         return len(self._data) - self._at
 
     def add(self, data: bytes) -> None:
-        """More has come."""
+        """Add bytes that have come."""
         self._data = self._data[self._at :] + data if self.waits else data
         self._at = 0
         self.waits = bool(self._data)
 
     def handle(self, data: bytes, act: Callable[[bytes], None]) -> int:
-        """Handle a slice; how long the next one may be, by the time that this one took."""
+        """Handle a slice. Return the size of the next slice, by the time that this one took."""
         began = time.perf_counter()
         act(data)
         took = time.perf_counter() - began
@@ -121,4 +121,4 @@ class Slices:
 
 
 NOTHING_WAITS: Final = Slices()
-"""What connections share that have sent little at a time, as most. Nobody adds to it."""
+"""The slices of all connections that have sent little at a time, as most do. Nobody adds to it."""

@@ -1,4 +1,4 @@
-"""Verdicts on logins that take a while: they count only for a client that is still there, by the users of now."""
+"""Verdicts on logins that take a while: they count only if the client is still there and its user is still valid."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from roamq.net.surroundings import LoginDesk, LoginVerdict
 
 
 class Verdicts:
-    """Asks the login desk, and passes on what it says."""
+    """Asks the login desk, and passes its answers on."""
 
     def __init__(self, desk: LoginDesk, say: Callable[[Login, LoginVerdict], None]) -> None:
         self._desk = desk
         self._say = say
         self._awaited: dict[int, asyncio.Future[LoginVerdict] | None] = {}
-        """Connection -> the verdict that its login waits for; None if the one that is given does not count."""
+        """Connection -> the verdict that its login waits for; None if the verdict that was given does not count."""
 
     def ask(self, login: Login) -> None:
-        """The answer comes at once where it is known."""
+        """Ask the login desk. The answer comes at once if the desk knows it."""
         verdict = self._desk.check(login)
         if isinstance(verdict, (bool, UserIdentity)):
             self._say(login, verdict)
@@ -27,13 +27,13 @@ class Verdicts:
             verdict.add_done_callback(partial(self._given, login))
 
     def forget(self, connection: int) -> None:
-        """The client is gone: nobody asks any more, and whoever asks later need not wait for it."""
+        """Cancel the login of a client that is gone: nobody waits for its answer any more."""
         verdict = self._awaited.pop(connection, None)
         if verdict is not None:
             verdict.cancel()
 
     def users_changed(self) -> None:
-        """What was said by the users of before, and not passed on yet, is asked for again."""
+        """Ask again for verdicts that were given by the former users and are not passed on yet."""
         for connection, verdict in self._awaited.items():
             if verdict is not None and verdict.done():
                 self._awaited[connection] = None

@@ -1,8 +1,8 @@
-"""Subscriptions of clients whose context is at another broker, their home: SUBACK waits until that one is confirmed.
+"""Subscriptions of clients whose context is at their home broker: SUBACK waits until the home has confirmed them.
 
 Under `home-broker` the broker that a client visits passes its subscriptions on to its home, which subscribes. The
-visited broker asks the home to tell when the network knows; then it sends SUBACK and tells of places in shared groups,
-so that nobody assigns an event to a member whose home would not get it.
+visited broker asks the home to tell when the network knows; then the visited broker sends SUBACK and tells of places in
+shared groups, so that nobody assigns an event to a member whose home would not get it.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ HOME_TIMER: Final = "home_confirms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmVisitor(Message):
-    """Visited broker -> home, behind a subscription: tell me when the network knows of it."""
+    """Visited broker -> home, behind a subscription: tell me when the network knows of the subscription."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitorConfirmed(Message):
-    """Home -> visited broker: the network knows of all that you passed on before you asked."""
+    """Home -> visited broker: the network knows of all subscriptions that you passed on before you asked."""
 
     number: int
 
@@ -47,7 +47,7 @@ class VisitorSuback:
 
 
 class Visitors:
-    """SUBACKs of clients whose home is elsewhere."""
+    """SUBACKs of clients whose home is another broker."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Visitors:
     def hold(
         self, connection: Connection, client: ClientId, suback: Suback, places: tuple[Filter, ...]
     ) -> None:
-        """Send SUBACK when the client's home has confirmed what was passed on to it."""
+        """Send SUBACK when the client's home has confirmed the subscriptions that were passed on to it."""
         home = self._directory.home(client)
         self._number += 1
         self._waiting[self._number] = VisitorSuback(connection, suback, places)
@@ -85,7 +85,7 @@ class Visitors:
         self.answer(message.number)
 
     def answer(self, number: int) -> None:
-        """The home has answered, or has had the time to."""
+        """Send SUBACK and tell of places: the home has answered, or its time to answer is over."""
         held = self._waiting.pop(number, None)
         self._host.cancel_timer((HOME_TIMER, str(number)))
         if held is None:

@@ -1,8 +1,8 @@
-"""Links with brokers that call others and cannot be called: whoever carries such a link asks the broker to call back.
+"""Links with brokers that call others and cannot be called: a broker that carries such a link asks them to call back.
 
-A broker that joined later has no port for links. The last broker that carries a link to it is linked with it, over a
-connection that it opened itself. On that one it is sent a token; it opens another connection, says the token, and is
-the called end of the link that is carried there.
+A broker that joined later has no port for links. The last carrier of a link to that broker has a link with it, over a
+connection that the joined broker opened. On this connection the carrier sends a token. The joined broker opens another
+connection, says the token, and is the called end of the link that is carried there.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class CallBacks:
         self._awaited: dict[bytes, tuple[BrokerId, asyncio.Future[LinkSocket]]] = {}
 
     async def reach(self, link: "LinkSocket") -> asyncio.Transport:
-        """A new connection from the broker at the other end of a link that is up."""
+        """Ask the broker at the other end of a link that is up to call back. Return the new connection."""
         peer = link.session.peer
         assert peer is not None
         token = secrets.token_bytes(TOKEN_BYTES)
@@ -41,7 +41,7 @@ class CallBacks:
             del self._awaited[token]
 
     def on_meets(self, socket: "LinkSocket", token: bytes) -> None:
-        """A broker has called back; who names no token that it was sent, or too late, is turned away."""
+        """Take a broker that has called back; cut it if its token is unknown, or if it comes too late."""
         peer, called = self._awaited.get(token, (None, None))
         if called is None or called.done() or socket.session.peer != peer:
             log.info("%s calls back, and nobody waits for it", socket.session.peer)

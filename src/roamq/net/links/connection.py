@@ -1,4 +1,4 @@
-"""One connection of a link: what comes is heeded in turns, what goes waits for the socket to take more."""
+"""One connection of a link: inputs are handled in turns, and frames wait until the socket takes more."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger("roamq.links")
 
 WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 CHUNK_FRAMES: Final = 250
-"""How many frames go together: the neighbour heeds them in one turn, and an event takes it up to 50 microseconds."""
+"""Frames that go in one message: the neighbour handles them in one turn, and an event takes up to 50 microseconds."""
 
 
 class LinkSocket(asyncio.Protocol):
@@ -43,36 +43,36 @@ class LinkSocket(asyncio.Protocol):
         through: tuple[BrokerId, ...] = (),
         carrier: asyncio.Transport | None = None,
     ) -> None:
-        """`is_local`: the neighbour is a process of the same broker. `through`: who carries it for the caller, on the
-        connection `carrier`."""
+        """`is_local`: the neighbour is a process of the same broker. `through`: the brokers that carry the link for the
+        caller, on the connection `carrier`."""
         self.links = links
         self.is_local = is_local
         self.calls = calls
         self._through = through
         self._carrier = carrier
         self.ended = asyncio.Event()
-        """Set when the connection is gone."""
+        """An event that is set when the connection is closed."""
         self.session: LinkSession
         self.transport: asyncio.Transport
         self.backlog: deque[Frame] = deque()
-        """Frames that wait for the socket to take more."""
+        """Frames that wait until the socket takes more."""
         self._inputs: deque[LinkInput] = deque()
-        """What the neighbour has said and was not heeded: what follows the first message waits for its turn."""
+        """Inputs of the neighbour that were not handled: all but the first wait for their turn."""
         self._has_turn = False
         self.has_resumed = False
-        """Whether what the peer missed has been sent: only then may new frames follow."""
+        """Whether the frames that the neighbour missed have been sent: only then may new frames follow."""
         self.acknowledged = 0
         self.last_received = 0
         """The number of the last frame that came on this connection."""
         self.sent_at = 0.0
         self.began_at = 0.0
         self.interrupts = False
-        """Whether a connection that worked was given up for this one."""
+        """Whether this broker gave up a working connection for this one."""
         self._blocked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        if self.links.has_stopped:  # while TLS was being agreed on
+        if self.links.has_stopped:  # the links stopped while TLS was being agreed on
             self.abort()
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.began_at = self.links.shell.now()
@@ -86,24 +86,25 @@ class LinkSocket(asyncio.Protocol):
 
     @property
     def _ending(self) -> asyncio.Transport:
-        """What is ended to end the connection: Python 3.11 cannot abort TLS within TLS."""
+        """The transport to end if the connection is to end: Python 3.11 cannot abort TLS within TLS."""
         return self._carrier or self.transport
 
     def abort(self) -> None:
-        """End the connection at once, unheeded what came on it: it was not acknowledged, and comes again.
+        """End the connection at once, and forget its inputs: the frames among them were not acknowledged, and come
+        again.
 
-        Whoever hangs up to call again must not heed an older acknowledgement behind a newer HELLO.
+        A broker that hangs up to call again must not handle an older acknowledgement behind a newer HELLO.
         """
         self._inputs.clear()
         self._ending.abort()
 
     def close(self) -> None:
-        """End the connection after what was written."""
+        """End the connection after the bytes that were written."""
         self._ending.close()
 
     @property
     def through(self) -> tuple[BrokerId, ...]:
-        """Who carries the link, in order from this broker."""
+        """The brokers that carry the link, in order from this broker."""
         return self.session.through if self.calls is not None else self.session.through[::-1]
 
     @property
@@ -128,7 +129,7 @@ class LinkSocket(asyncio.Protocol):
         self.write()
 
     def take_turn(self) -> bool:
-        """Heed one message; whether there are more. Clients have their turns between two of them."""
+        """Handle one message. Return whether there are more. Clients have their turns between two messages."""
         if self._inputs:
             self._heed(self._inputs.popleft())
         if self._has_turn and not self._inputs:
@@ -179,7 +180,7 @@ class LinkSocket(asyncio.Protocol):
             self.session.send(frames)
 
     def pump(self) -> None:
-        """Write from the backlog as long as the socket takes it."""
+        """Write frames from the backlog as long as the socket takes them."""
         backlog = self.backlog
         while backlog and not self._blocked:
             self.session.send([backlog.popleft() for _ in range(min(len(backlog), CHUNK_FRAMES))])

@@ -1,10 +1,10 @@
-"""Links that others carry, on sockets: asking a neighbour for it, and carrying links for neighbours.
+"""Links that others carry, on sockets: this broker asks neighbours to carry its links, and carries links for them.
 
-A link's protocol needs a stream of bytes between two brokers and nothing else. While a neighbour cannot be reached
-directly, a broker that can reach both passes the bytes on; with TLS it passes on what it cannot read. It keeps no
-frames: what is lost with it the two ends send again, as after any break. The calls that go on trying the direct way end
-a detour when one of them succeeds (`sockets`). Links between brokers that cannot call each other are always carried, by
-as few as can.
+The protocol of a link needs a stream of bytes between two brokers and nothing else. While two neighbours cannot reach
+each other directly, a broker that can reach both passes the bytes on; with TLS it cannot read them. It keeps no frames:
+if bytes are lost with the carrier, the two ends send their frames again, as after any break. Meanwhile the ends go on
+calling each other directly, and a call that succeeds ends the detour (`sockets`). Links between brokers that cannot
+call each other are always carried, by as few brokers as possible.
 """
 
 import asyncio
@@ -31,26 +31,28 @@ if TYPE_CHECKING:
 log = logging.getLogger("roamq.links")
 
 CARRIED_MAX: Final = 512
-"""Links that one broker carries for others."""
+"""Most links that one broker carries for others."""
 PIPE_BYTES: Final = 64 * 1024
-"""What may wait for one end of a link that is carried before the other end is not read any more."""
+"""Bytes that may wait for one end of a carried link before the broker stops reading from the other end."""
 OPEN_S_MAX: Final = 5.0
-"""How long it may take until a link runs by a detour."""
+"""Most seconds that the opening of a detour may take."""
 CLOSE_S_MAX: Final = 5.0
 LOOK_AGAIN_S: Final = 0.5
 START_S: Final = 3.0
-"""A broker that has just started waits so much longer for a neighbour: brokers of a network often start together."""
+"""Seconds that a broker that has just started waits longer for a neighbour: brokers of a network often start
+together."""
 BETTER_AFTER_S: Final = 5.0
-"""A link runs through others so long before a way through fewer of them is taken."""
+"""Seconds that a link runs through others before it takes a way through fewer of them."""
 _FAILURES: Final = (OSError, TimeoutError, RemoteProtocolError, RuntimeError)
-"""Why there is no detour; a `RuntimeError` is uvloop's word for a connection that has just closed."""
+"""The failures of a detour; uvloop raises `RuntimeError` for a connection that has just closed."""
 
 
 class AskingSocket(asyncio.Protocol):
-    """A connection on which a neighbour is asked to carry a link, or is called back because it carries one."""
+    """A connection on which this broker asks a neighbour to carry a link, or calls it back because it carries one."""
 
     def __init__(self, links: "LinkSockets", first: BrokerId, rest: Path = (), token: bytes = b"") -> None:
-        """`rest`: where the neighbour is to carry the link. `token`: what it sent to be called back."""
+        """`rest`: the brokers behind the neighbour, to the end of the link. `token`: sent by a neighbour that is called
+        back."""
         self._links = links
         self._first = first
         self._rest = rest
@@ -58,8 +60,8 @@ class AskingSocket(asyncio.Protocol):
         self._session: LinkSession
         self._transport: asyncio.Transport
         self.carried: asyncio.Future[None] = links.shell.loop.create_future()
-        """Done when the bytes that follow are those of the link. Who called back is spoken to first: it reads on when
-        it is ready."""
+        """Done when the bytes that follow are those of the link. A broker that calls back is spoken to first: it stops
+        reading until it is ready."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -97,7 +99,7 @@ class AskingSocket(asyncio.Protocol):
 
 
 class EarlyBytes(asyncio.Protocol):
-    """Keeps what a caller says behind its part of the TLS handshake, until there is somebody to hear it."""
+    """Keeps bytes that a caller sends behind its part of the TLS handshake, until somebody can read them."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -107,7 +109,8 @@ class EarlyBytes(asyncio.Protocol):
 
 
 class PipeEnd(asyncio.Protocol):
-    """One end of a link that this broker carries: what comes in here goes out at the other end, no faster than that."""
+    """One end of a link that this broker carries: bytes from here go out at the other end, as fast as that end takes
+    them."""
 
     def __init__(self, on_end: Callable[["PipeEnd"], object] = id) -> None:
         self.transport: asyncio.Transport
@@ -134,7 +137,7 @@ class PipeEnd(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """What came before the end goes out at the other end, if it is taken soon."""
+        """Send the bytes that came before the end out at the other end, if it takes them soon."""
         if self.other is not None:
             other, self.other = self.other, None
             other.transport.close()
@@ -146,16 +149,16 @@ class Detours:
     """The detours of one broker's links, and the links of others that run through it."""
 
     def __init__(self, links: "LinkSockets", brokers: Iterable[BrokerId]) -> None:
-        """`brokers`: of the first configuration; no other carries links."""
+        """`brokers`: the brokers of the first configuration; no others carry links."""
         self._links = links
         self._brokers = frozenset(brokers)
         self._after_s = links.options.detour_after_s
         self._map = LinkMap(links.identity.me)
         self._down: dict[BrokerId, asyncio.Event] = {}
         self._direct_until: dict[BrokerId, float] = {}
-        """Neighbour -> when there was a direct link with it last."""
+        """Neighbour -> the time when there was a direct link with it last."""
         self._pipes: dict[PipeEnd, tuple[BrokerId, BrokerId]] = {}
-        """The end toward the broker that asked -> that broker, and the one that the link is with."""
+        """The end toward the broker that asked -> that broker, and the broker at the other end of the link."""
         self._opening: set[asyncio.Task[None]] = set()
         self.call_backs = CallBacks()
 
@@ -165,7 +168,7 @@ class Detours:
 
     @property
     def carried(self) -> list[tuple[BrokerId, BrokerId]]:
-        """The links of others that run through this broker: who asked for it, and whom it is with."""
+        """The links of others that run through this broker: the broker that asked, and the broker at the other end."""
         return sorted(self._pipes.values())
 
     def stop(self) -> None:
@@ -177,7 +180,7 @@ class Detours:
     # --- who is linked with whom ---------------------------------------------------------------------------------
 
     def came_up(self, link: "LinkSocket") -> None:
-        """A link is up: the neighbour hears who is linked with whom, and the others that this one is."""
+        """Tell a neighbour whose link has come up which brokers are linked; tell the others of the new link."""
         peer = link.session.peer
         assert peer is not None
         if peer in self._down:
@@ -194,7 +197,7 @@ class Detours:
         self.look()
 
     def look(self) -> None:
-        """Tell the others if this broker can carry links to other brokers than before."""
+        """Tell the neighbours if this broker can carry links to other brokers than before."""
         options = self._links.options
         if not self.is_on or options.always_calls:
             return
@@ -222,8 +225,10 @@ class Detours:
         return self._map.apart_without_me(mine) if self.is_on else None
 
     def edges_in_reach(self, calls: Collection[BrokerId]) -> list[BrokerId]:
-        """The edge brokers with which a broker that can call these could have links carried. None while a broker is
-        down, or of a release that does not know such links: it would take other paths than the rest."""
+        """The edge brokers with which a broker that can call `calls` could have links carried.
+
+        Empty while a broker is down, or is of a release that does not know such links: that one would take other paths.
+        """
         up = self._links.up
         membership = self._links.shell.live.machine.membership
         others = set(membership.core_others)
@@ -236,7 +241,7 @@ class Detours:
     # --- links of this broker that others carry ------------------------------------------------------------------
 
     def way(self, peer: BrokerId, avoid: Iterable[Path] = ()) -> Path | None:
-        """Who could carry the link with a neighbour."""
+        """The brokers that could carry the link with a neighbour; None if there is no such way."""
         links = self._links
         can = [
             name
@@ -246,7 +251,7 @@ class Detours:
         return self._map.way(peer, can, frozenset(avoid))
 
     async def prefer(self, peer: BrokerId, for_s: float) -> None:
-        """Wait, at most so long, while a detour carries the link with a neighbour, or may do so in a moment."""
+        """Wait, at most `for_s` seconds, while a detour carries the link with a neighbour, or may do so in a moment."""
         if self._after_s is None or not for_s:
             return
         now = self._links.shell.now
@@ -256,8 +261,8 @@ class Detours:
             await asyncio.sleep(min(LOOK_AGAIN_S, max(0.0, until - now())))
 
     async def keep(self, peer: BrokerId) -> None:
-        """Have the link with a neighbour carried by others whenever it is down for a while; at once if it cannot be
-        called at all."""
+        """Have others carry the link with a neighbour whenever it is down for a while; at once if this broker cannot
+        call the neighbour at all."""
         assert self._after_s is not None
         links = self._links
         self._down[peer] = asyncio.Event()
@@ -291,8 +296,11 @@ class Detours:
     async def _until_gone(
         self, peer: BrokerId, link: "LinkSocket", patience: Patience
     ) -> tuple["LinkSocket", float]:
-        """Wait until a link that others carry is gone, and take it to a way through fewer of them when there is one;
-        gives its last connection, and how long that lasted. A way that breaks soon is not tried again soon."""
+        """Wait until a carried link is gone, and move it to a way through fewer brokers when there is one.
+
+        Return the link's last connection, and how many seconds it lasted. A way that breaks soon is not tried again
+        soon.
+        """
         links = self._links
         began = links.shell.now()
         while True:
@@ -325,12 +333,12 @@ class Detours:
             return None
 
     async def _call(self, peer: BrokerId, way: Path, instead_of: "LinkSocket | None") -> "LinkSocket":
-        """Call a neighbour on a connection that others carry, while there is no other one than `instead_of`."""
+        """Call a neighbour on a connection that others carry, unless there is a connection other than `instead_of`."""
         links = self._links
         carrier = transport = await self._open((*way, peer))
         tls = links.tls(ssl.Purpose.SERVER_AUTH)
         if tls is not None:
-            # Between the two ends: who carries the link cannot read it.
+            # TLS runs between the two ends: the carriers cannot read the link.
             begun = await links.shell.loop.start_tls(transport, asyncio.Protocol(), tls, server_hostname=peer)
             assert begun is not None
             transport = begun
@@ -345,7 +353,7 @@ class Detours:
         return link
 
     async def _open(self, path: Path) -> asyncio.Transport:
-        """A connection whose bytes the last broker of the path gets, as if it had been called directly."""
+        """Open a connection whose bytes reach the last broker of the path as if this broker had called it directly."""
         first, *rest = path
         if not rest and first not in self._links.options.peers:
             return await self.call_backs.reach(self._links.up[first])
@@ -365,7 +373,7 @@ class Detours:
     # --- links of others that this broker carries ------------------------------------------------------------------
 
     def carry(self, asker: "LinkSocket", path: Path) -> None:
-        """A neighbour that has proved itself asks for a link with the last broker of the path."""
+        """Carry a link from a neighbour that has proved itself to the last broker of the path."""
         refusal = self._refusal(path)
         if refusal:
             self._refuse(asker, path, refusal)
@@ -385,7 +393,7 @@ class Detours:
         return task
 
     def call_back(self, carrier: BrokerId, token: bytes) -> None:
-        """A neighbour carries a link to this broker, which cannot be called."""
+        """Call back a neighbour that carries a link to this broker, which cannot be called."""
         if carrier in self._links.options.peers and len(self._opening) < CARRIED_MAX:
             self._open_soon(self._call_back(carrier, token))
 

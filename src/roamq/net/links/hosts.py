@@ -1,17 +1,17 @@
-"""Connections whose other host has vanished: the operating system notices, and need not wait for a busy broker."""
+"""Connections whose other host has vanished: the operating system notices this even while the broker is busy."""
 
 import asyncio
 import socket
 from typing import Final
 
 VANISHED_S_MAX: Final = 5.0
-"""A host that acknowledges nothing for so long, whatever its broker does, is out of reach."""
+"""Seconds after which a host that acknowledges nothing is out of reach, whatever its broker does."""
 PROBE_AFTER_S: Final = 2
-"""Where nothing is said, hosts ask each other after this time."""
+"""Seconds of silence after which hosts probe each other."""
 
 
 def notice_soon(transport: asyncio.BaseTransport) -> None:
-    """Have the operating system end the connection when its other host has not been heard for `VANISHED_S_MAX`."""
+    """Have the operating system end the connection if its other host is silent for `VANISHED_S_MAX`."""
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -22,5 +22,5 @@ def notice_soon(transport: asyncio.BaseTransport) -> None:
         ("TCP_KEEPCNT", int(VANISHED_S_MAX) - PROBE_AFTER_S),
         ("TCP_USER_TIMEOUT", int(VANISHED_S_MAX * 1000)),
     ):
-        if hasattr(socket, name):  # elsewhere than on Linux some are missing
+        if hasattr(socket, name):  # some are missing on systems other than Linux
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

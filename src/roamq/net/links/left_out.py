@@ -1,12 +1,12 @@
-"""What a broker need not keep for a neighbour that is cut off, because it can be told again when the neighbour is back.
+"""Messages that a broker need not keep for a neighbour that is cut off: it can tell them again when that one is back.
 
-    subscriptions       what is wanted then is told as a whole (`ByInterest.tell_again`)
-    news                of sessions and places in shared groups: whoever told them calls its roll (`Tables.call_roll`)
+    subscriptions       the broker tells all that are valid then, as a whole (`ByInterest.tell_again`)
+    news                of sessions and places in shared groups: its sender calls its roll (`Tables.call_roll`)
     the latest          of markers and the like stands for those before it: it waits apart, and follows the rest
-    questions           whoever asked has gone on without an answer
+    questions           the asking broker has gone on without an answer
 
-Everything else is kept: the messages of exchanges, each of which somebody waits for. What is told to a broker that
-begins anew, or has missed something, is kept as well and counts for nothing, or telling it might cut it off again.
+Everything else is kept: the messages of exchanges, for each of which somebody waits. Messages to a broker that begins
+anew, or has missed something, are kept as well but do not count, or telling that broker might cut it off again.
 """
 
 from collections.abc import Callable
@@ -34,18 +34,18 @@ from roamq.schemes.messages.neighbors import NeighborList
 
 
 class LeftOut(NamedTuple):
-    """A message that need not be kept, and what is to be done instead."""
+    """A message that a broker need not keep for a neighbour that is cut off, and what the broker does instead."""
 
     news: tuple[BrokerId, BrokerId] | None = None
-    """Who told it to whom: the one calls its roll for the other."""
+    """The sender and the receiver of news: the sender calls its roll for the receiver."""
     latest: str | None = None
-    """What the message is the latest of."""
+    """A name for the series of which this message is the latest."""
     by: BrokerId | None = None
-    """Of a marker: who sent it. It must not come before what its sender told before it."""
+    """The sender of a marker. The marker must not come before messages that its sender sent before it."""
     is_kept: bool = False
-    """Whether it is kept nevertheless."""
+    """Whether the message is kept nevertheless."""
     is_free: bool = False
-    """Whether it counts for nothing."""
+    """Whether the message does not count against the bound."""
 
 
 _SUBSCRIPTIONS: Final = frozenset((SubscribeFrom, UnsubscribeFrom, RoutingTold))
@@ -63,7 +63,8 @@ _LATEST: Final[dict[type[Message], Callable[[Any], LeftOut]]] = {
 
 
 def left_out(message: Message) -> LeftOut | None:
-    """What is done with a message for a neighbour that is cut off; None: it is kept like any other."""
+    """What this broker does with a message for a neighbour that is cut off; None: it keeps the message like any
+    other."""
     kind = message.__class__
     if kind is Routed:
         assert isinstance(message, Routed)

@@ -1,9 +1,9 @@
-"""Who is linked directly with whom, as brokers tell each other; and the way around a link that is down.
+"""Which brokers are linked directly, as brokers tell each other; and the way around a link that is down.
 
-Each broker numbers what it says of its own links and tells its neighbours. What is news goes on to those that are not
-linked with the broker it is about: so a change reaches all brokers in reach, and where each is linked with each nobody
-passes anything on. A broker that is down goes on being linked in its own last words and in nobody else's, so that no
-way leads to it. Brokers that joined later (`edges`) are at the ends of ways alone.
+Each broker numbers its statements about its own links and tells its neighbours. A broker passes a new statement on to
+neighbours that are not linked with the broker that it is about: so a change reaches all brokers in reach, and where all
+are linked with all nobody passes anything on. A broker that is down still counts as linked in its own last statement
+and in nobody else's, so that no way leads to it. Brokers that joined later (`edges`) are only at the ends of ways.
 """
 
 from collections import deque
@@ -14,11 +14,11 @@ from roamq.core.events import BrokerId
 from roamq.net.links.protocol import CARRIERS_MAX, LinkedWith
 
 Path = tuple[BrokerId, ...]
-"""The brokers that carry a link, in order from the one that calls."""
+"""The brokers that carry a link, in order from the calling broker."""
 
 
 class LinkMap:
-    """What one broker knows of all links that are up."""
+    """The links of all brokers that one broker knows to be up."""
 
     def __init__(self, me: BrokerId) -> None:
         self._me = me
@@ -26,14 +26,17 @@ class LinkMap:
 
     @property
     def entries(self) -> list[LinkedWith]:
-        """Everything, for a neighbour whose link has just come up."""
+        """All statements, for a neighbour whose link has just come up."""
         return list(self._known.values())
 
     def say(
         self, linked: Iterable[BrokerId], number: int, edges: Iterable[BrokerId] = ()
     ) -> LinkedWith | None:
-        """This broker can carry links to `linked` and to `edges`; gives what others are to be told, if that is news.
-        `number` is above those of earlier lives, if the clock is right."""
+        """State that this broker can carry links to `linked` and to `edges`. Return the statement for others, if it is
+        new.
+
+        `number` is above the numbers of earlier lives, if the clock is right.
+        """
         now = (tuple(sorted(linked)), tuple(sorted(edges)))
         mine = self._known.get(self._me)
         if mine is not None and (mine.linked, mine.edges) == now:
@@ -41,17 +44,19 @@ class LinkMap:
         return self._renew(*now, number)
 
     def learn(self, entries: Iterable[LinkedWith], brokers: Collection[BrokerId]) -> list[LinkedWith]:
-        """What a neighbour has told; gives what is news here and goes on to the others. Only `brokers` are of the
-        network, but for those that joined later: of some of these this broker may not have heard."""
+        """Take what a neighbour has told. Return the statements that are new here and go on to the others.
+
+        Only `brokers` are of the network, and those that joined later, of which this broker may not know all.
+        """
         news: list[LinkedWith] = []
         for entry in entries:
             known = self._known.get(entry.broker)
             if entry.broker not in brokers or not set(entry.linked).issubset(brokers):
-                continue  # of a broker that has departed, or that this one has not heard of yet
+                continue  # about a broker that has departed, or that this one does not know yet
             if known is not None and entry.number <= known.number:
                 continue
             if entry.broker == self._me:
-                # An earlier life said it, with a clock that was ahead: the last word is this life's.
+                # An earlier life stated this, with a clock that was ahead: the last word is this life's.
                 linked, edges = ((), ()) if known is None else (known.linked, known.edges)
                 news.append(self._renew(linked, edges, entry.number + 1))
             else:
@@ -60,7 +65,7 @@ class LinkMap:
         return news
 
     def news_for(self, neighbour: BrokerId, news: Iterable[LinkedWith]) -> list[LinkedWith]:
-        """What of the news a neighbour has not been told, or will not be, by the brokers that it is about."""
+        """The news that a neighbour has not been told, and will not be told by the brokers that it is about."""
         return [
             entry
             for entry in news
@@ -69,14 +74,15 @@ class LinkMap:
         ]
 
     def way(self, to: BrokerId, by: Collection[BrokerId], avoid: Collection[Path] = ()) -> Path | None:
-        """The brokers that could carry a link with `to`, the first of them one of `by`; as few as there are, and not by
-        a way to `avoid`."""
-        # Of ways of one length each pair of brokers prefers another, so that one broker does not carry all.
+        """The fewest brokers that could carry a link with `to`: the first is one of `by`, and the way is not one to
+        `avoid`. None if there is no such way."""
+        # Among ways of one length each pair of brokers prefers another one, so that one broker does not carry all
+        # links.
         firsts = sorted(by, key=lambda one: crc32(f"{self._me} {to} {one}".encode()))
         return self._search(to, firsts, {self._me, to}, avoid)
 
     def is_reached(self, edge: BrokerId, by: Collection[BrokerId]) -> bool:
-        """Whether a broker that can call these could have a link with an edge broker carried."""
+        """Whether a broker that can call `by` could have a link with an edge broker carried."""
         return self._search(edge, sorted(by), {edge}) is not None
 
     def _search(
@@ -97,7 +103,7 @@ class LinkMap:
         return None
 
     def apart_without_me(self, brokers: Collection[BrokerId]) -> tuple[BrokerId, BrokerId] | None:
-        """Two of these brokers that are connected through this one alone; None if there are none."""
+        """Two of these brokers that are connected through this broker alone; None if there are none."""
         first, *others = sorted(brokers) or [self._me]
         seen = {self._me, first}
         reached = deque([first])

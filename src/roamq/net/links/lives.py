@@ -1,8 +1,8 @@
-"""Lives of brokers: which neighbour has lost its store, or whether this broker has, and what is said again then.
+"""Lives of brokers: which neighbour has lost its store, or whether this broker has, and what brokers tell again then.
 
-A broker that begins with an empty folder is a new life; so is one that begins with an old copy of its folder, though it
-does not know it until a neighbour says what it has received. All numbers of a life are above those of the lives before
-it, so that nothing that others hold for an earlier life is taken for this one's.
+A broker that begins with an empty folder is a new life. So is a broker that begins with an old copy of its folder, but
+it does not know this until a neighbour says what it has received. All numbers of a life are above those of earlier
+lives, so that nothing that others hold for an earlier life is taken for this one's.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from roamq.net.links.membership import Membership
 
 MICROSECONDS: Final = 1_000_000
-"""A life's numbers count on from the time at which it began."""
+"""Microseconds of a second: the numbers of a life count on from the microsecond in which it began."""
 
 
 class Lives:
-    """This broker's life, and those of its neighbours."""
+    """The life of this broker, and the lives of its neighbours."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Lives:
         self.resuming = Resuming(host, broker, outboxes, tables)
 
     def begin_again(self, now: float) -> None:
-        """The process starts from a store that may be old: the numbers after its last may have been used already."""
+        """Start from a store that may be old: an earlier life may have used numbers above the store's last ones."""
         number = int(now * MICROSECONDS)
         self._broker.sequence = max(self._broker.sequence, number)
         self._broker.router.count_on(number)
@@ -51,7 +51,7 @@ class Lives:
         self._broker.router.restarted()
 
     def acked(self, peer: BrokerId, sequence: int) -> bool:
-        """The neighbour has everything up to `sequence`. True if somebody was told something because of it."""
+        """Note that the neighbour has every frame up to `sequence`. Return True if anything was sent because of it."""
         memory = self._outboxes.acknowledge(peer, sequence)
         is_back = self._outboxes.is_cut_off(peer)
         if is_back:
@@ -71,7 +71,7 @@ class Lives:
         return True
 
     def _notice_old_store(self, peer: BrokerId) -> None:
-        """What others were told since is forgotten here, and what they said. They tell it again."""
+        """Say that this store is an old one, and ask all neighbours: they tell again what this broker has forgotten."""
         self._host.out.notices.append(
             f"broker {peer} has received more than this broker remembers to have sent: the data folder is an old one. "
             "What was stored here since is lost; the other brokers tell what they know"

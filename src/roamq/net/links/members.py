@@ -1,7 +1,7 @@
-"""The description of a network as data: the brokers of the first configuration, and what has become of others since.
+"""The description of a network as data: the brokers of the first configuration, and the later changes.
 
 The brokers of the configuration are the *core*. An *edge* broker joins later, linked with brokers of the core, leaves,
-or is forgotten; a broker of the core may leave or be forgotten, for good, if nothing between others goes through it.
+or is forgotten. A broker of the core may leave or be forgotten, for good, if nothing between others goes through it.
 Brokers that come and go carry nothing for others, so that changes to two of them do not depend on each other: brokers
 may hear of them in any order. Of two changes to one broker the later one holds.
 """
@@ -25,23 +25,24 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     name: BrokerId
     life: int
-    """When it was admitted, in microseconds: which of its lives in the network this is. 0 for one of the core."""
+    """The time in microseconds at which the broker was admitted, which names its life in the network. 0 for the
+    core."""
     at: tuple[BrokerId, ...]
-    """The brokers of the core that it is linked with."""
+    """The brokers of the core that this broker is linked with."""
     state: MemberState = "joined"
     reference: str = ""
-    """What clients that are sent there are told."""
+    """The Server Reference for clients that are sent to this broker."""
     position: tuple[float, float] | None = None
     changes: int = 1
-    """How often its name has changed its state."""
+    """How often the broker of this name has changed its state."""
     publishes: tuple[str, ...] | None = None
-    """Topic filters of all that is published there, or was in an earlier life; None: anything."""
+    """Topic filters of all that is published at the broker, or was in an earlier life; None for anything."""
     beside: tuple[str, ...] = ()
-    """The edge brokers that were there when it was admitted and that it is linked with: the marks of their lives."""
+    """Marks of the edge brokers that the broker found when it was admitted, and with which it is linked."""
 
     @property
     def mark(self) -> str:
-        """Names this life of the broker."""
+        """The name of this life of the broker."""
         return f"{self.name}@{self.life}"
 
     @property
@@ -58,7 +59,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkTold(Message):
-    """Broker -> neighbour, ahead of all that speaks of them: these brokers have joined, left or are forgotten."""
+    """Broker -> neighbour, ahead of all that is about these brokers: they have joined, left or are forgotten."""
 
     members: bytes
 
@@ -72,35 +73,38 @@ class NetworkTold(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Farewell(Message):
-    """Broker that leaves -> each other, behind all that it had to say: have you heard where its sessions are?"""
+    """Leaving broker -> each other broker, behind all that it had to say: have you heard where its sessions are?"""
 
     went: dict[ClientId, Epoch] = field(default_factory=dict)
-    """Client -> where its context went from there: whoever would have asked there asks there then."""
+    """Client -> the connection to which its context went: other brokers send claims there, not to the leaving
+    broker."""
     number: int = 0
-    """Which farewell this is: what was sent ahead of it has come when it is answered."""
+    """The number of this farewell. All that was sent ahead of it has come when it is answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarewellHeard(Message):
-    """The answer; `sessions` that the other broker still takes for being there."""
+    """The answer to a farewell; `sessions` is how many the other broker still believes to be at the leaving broker."""
 
     sessions: int
     number: int = 0
-    """Of the farewell that is answered; 0: of a broker of the release before, which does not say."""
+    """The number of the farewell that is answered; 0 from a broker of the release before, which does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned(Message):
-    """Any broker -> the sender of `message`: the broker `to` has departed, and will never have it."""
+    """Any broker -> the sender of `message`: the broker `to` has departed, and will never receive it."""
 
     to: BrokerId
     message: Message
 
 
 def published_ever(known: Member | None, publishes: Iterable[str] | None) -> tuple[str, ...] | None:
-    """What is published at a broker that joins, or was when it was in the network before: that may be under way.
+    """The topic filters of all that is published at a broker that joins, or was published in an earlier life: such
+    events may still be under way.
 
-    Raises ValueError if that was anything, and is not any more."""
+    Raises ValueError if anything could be published then, and cannot any more.
+    """
     if publishes is None:
         return None
     if known is not None and known.publishes is None:

@@ -1,8 +1,8 @@
 """Brokers come and go: this broker's account of the network, and what it does when the account changes.
 
 A change travels over all links, and a broker passes it on before it acts on it. Links keep their order, so a neighbour
-has heard of a broker before anything else that is about that broker. A broker that begins anew is told everything ahead
-of what its neighbours kept for it.
+has heard of a broker before anything else that is about that broker. A broker that begins anew is told of all brokers
+before it gets the frames that its neighbours kept for it.
 """
 
 from collections.abc import Collection, Iterable
@@ -41,17 +41,17 @@ from roamq.overlay.topology import Topology
 from roamq.schemes.parts.part import Departure
 
 FAREWELL_TIMER: Final = "farewell"
-"""The timer of a broker that leaves: whoever has not heard where its sessions are is asked again."""
+"""The timer of a leaving broker: it asks again the brokers that have not heard where its sessions are."""
 FAREWELL_S: Final = 1.0
 WENT_MAX: Final = 10_000
-"""Of so many contexts a broker that leaves tells where they went: claims to older ones are not under way any more."""
+"""Most contexts of which a leaving broker tells where they went; claims to older ones are not under way any more."""
 
 BESIDE_MAX: Final = 16
-"""So many edge brokers may be linked with each other: the core carries each of these links."""
+"""Most edge brokers that may be linked with each other: the core carries each of these links."""
 
 
 class Membership:
-    """Which brokers the network has, as this one knows."""
+    """The brokers of the network, as this one knows them."""
 
     def __init__(
         self,
@@ -68,13 +68,14 @@ class Membership:
         access: Access,
     ) -> None:
         self.members: dict[BrokerId, Member] = {}
-        """Edge broker -> what has become of it."""
+        """Broker that joined later or has gone -> its state."""
         self.unheard: set[BrokerId] | None = None
-        """While this broker leaves: who has not heard where its sessions are."""
+        """While this broker leaves: the brokers that have not heard where its sessions are."""
         self._last_words: int | None = None
-        """The first farewell that went behind all sessions that were here; None: some were here since."""
+        """The number of the first farewell that was sent after all sessions had gone; None while this broker has or
+        gets some."""
         self._went: dict[BrokerId, dict[ClientId, Epoch]] = {}
-        """Broker that is about to leave -> client -> where its context went from there."""
+        """Broker that is about to leave -> client -> the connection to which its context went."""
         self._host = host
         self._broker = broker
         self._topology = topology
@@ -108,9 +109,10 @@ class Membership:
         publishes: Iterable[str] | None = None,
         beside: Collection[BrokerId] = (),
     ) -> Member:
-        """The change by which a broker joins; raises ValueError if it cannot.
+        """The change by which a broker joins; raises ValueError if it cannot join.
 
-        `beside`: edge brokers with which a link could be carried."""
+        `beside`: edge brokers with which a link could be carried.
+        """
         known, core = self.members.get(BrokerId(name)), self._topology.core
         if not names_broker(name):
             raise ValueError(f"{name!r} is no name for a broker: {NAMED_WITH}")
@@ -152,14 +154,17 @@ class Membership:
         )
 
     def _linked_beside(self, at: Collection[BrokerId], beside: Collection[BrokerId]) -> tuple[str, ...]:
-        """The marks of the edge brokers that a new one is linked with. A broker that is linked with all of the core can
-        do without any one of it, and so that no broker stands between two of that kind, they have a link."""
+        """The marks of the edge brokers that a new edge broker is linked with.
+
+        An edge broker that is linked with the whole core can do without any one core broker. Two of that kind have a
+        link with each other, so that no core broker stands between them.
+        """
         if not set(self._staying).issubset(at):
             return ()
         return tuple(self.members[one].mark for one in self.edges_in_between if one in beside)
 
     def departing(self, name: str, state: MemberState) -> Member:
-        """The change by which a broker leaves or is forgotten; raises ValueError if it cannot."""
+        """The change by which a broker leaves or is forgotten; raises ValueError if it cannot go."""
         broker = BrokerId(name)
         known = self.members.get(broker)
         if known is None and broker in self._topology.core:
@@ -175,7 +180,8 @@ class Membership:
         return msgspec.structs.replace(known, state=state, changes=known.changes + 1)
 
     def _check_nobody_sends_through(self, broker: BrokerId) -> None:
-        """A broker of the core may go if it is in the middle of no path; raises ValueError that says whose it is in."""
+        """Raise ValueError if a broker of the core is in the middle of a path, with the names of the path's two
+        ends."""
         if isinstance(self._broker.router, Hierarchy):
             raise ValueError("network.overlay is 'hierarchy', in which every broker keeps its place")
         if mates := self._others.mates_of(broker):
@@ -199,8 +205,8 @@ class Membership:
 
     @property
     def edges_in_between(self) -> list[BrokerId]:
-        """The edge brokers to which others carry links of edge brokers: of those that are linked with all of the core
-        the first that came, so that those links are not too many."""
+        """The edge brokers to which others carry links of edge brokers: the first that came of those that are linked
+        with the whole core. They are few, so that these links are not too many."""
         core = set(self._staying)
         found = [one for one in self.members.values() if not one.is_gone and core.issubset(one.at)]
         found = [one for one in found if one.name not in core and one.name not in self._others.leaving]
@@ -208,12 +214,12 @@ class Membership:
 
     @property
     def core_others(self) -> list[BrokerId]:
-        """The brokers of the core that are there and do not leave, but for this one."""
+        """The brokers of the core that are there and do not leave, without this one."""
         return [one for one in self._staying if one != self._host.me]
 
     @property
     def positions(self) -> dict[str, tuple[float, float] | None]:
-        """Brokers that joined later and are here -> where they said that they are."""
+        """Broker that joined later and is here -> the position that it gave."""
         return {name: one.position for name, one in self.members.items() if not one.is_gone}
 
     @property
@@ -223,7 +229,7 @@ class Membership:
 
     @property
     def _staying(self) -> list[BrokerId]:
-        """The brokers of the core that are there, and do not leave."""
+        """The brokers of the core that are there and do not leave."""
         gone = self._topology.departed | self._others.leaving
         leaves = {self._host.me} if self.unheard is not None or self.has_left else set()
         return sorted(self._topology.core - gone - leaves)
@@ -231,7 +237,7 @@ class Membership:
     # --- changes ------------------------------------------------------------------------------------------------
 
     def learn(self, member: Member, by: BrokerId | None = None) -> None:
-        """A broker has joined, left or is forgotten, as a neighbour says or an operator."""
+        """A neighbour or an operator says that a broker has joined, left or is forgotten: pass it on, and act on it."""
         known = self.members.get(member.name)
         if known is not None and not member.is_later_than(known):
             return
@@ -252,12 +258,13 @@ class Membership:
             self._depart(member.name, is_lost=member.state == "forgotten")
 
     def on_told(self, sender: BrokerId, message: NetworkTold) -> None:
-        """A broker that joins is told of itself and of all others at once, and hears of its own links first."""
+        """Learn all changes that a neighbour tells. A broker that joins learns of itself first, and so of its own
+        links."""
         for member in sorted(message.read(), key=lambda one: one.name != self._host.me):
             self.learn(member, sender)
 
     def tell_first(self, neighbour: BrokerId) -> None:
-        """A neighbour has forgotten: it hears of all brokers before it gets what was kept for it."""
+        """Tell a neighbour that has forgotten of all brokers, before the frames that were kept for it."""
         if self.members:
             self._outboxes.put_first(neighbour, NetworkTold.of(self.members.values()))
 
@@ -268,7 +275,7 @@ class Membership:
             self._broker.router.broker_joined(member.name, member.mark)
             if known is not None:
                 self._meet_edges_again(member)
-                self._broker.router.doubt()  # what others want since it left was never told here
+                self._broker.router.doubt()  # since it left, others have not told it what they want
         if member.is_gone and self.unheard is None:
             self._host.out.notices.append(
                 f"this broker is not of the network any more ({member.state}): stop it. To bring it back, move its "
@@ -276,7 +283,8 @@ class Membership:
             )
 
     def _meet_edges_again(self, mine: Member) -> None:
-        """This life of the broker in the network may be linked with other edge brokers than the one before."""
+        """Renew the links with other edge brokers: this life of the broker may be linked with others than the one
+        before."""
         for name in sorted(self._topology.attached.keys() & set(self._topology.brokers)):
             is_linked = name in self._topology.neighbours[self._host.me]
             if name != self._host.me and mine.is_linked_with(self.members[name]) != is_linked:
@@ -301,9 +309,9 @@ class Membership:
         self._topology.attach(member.name, member.at, member.publishes, beside)
 
     def _depart(self, name: BrokerId, *, is_lost: bool) -> None:
-        """Nothing is kept for it, and nobody waits for it."""
+        """Keep nothing for a broker that is gone, and wait for nothing from it."""
         unsent = self._outboxes.drop(name)
-        self._outboxes.release(name)  # nobody waits for its markers
+        self._outboxes.release(name)  # nobody waits for the markers of this broker
         self._host.out.frames.pop(name, None)
         self._topology.depart(name)
         self._broker.router.broker_departed(name)
@@ -320,7 +328,8 @@ class Membership:
         self._say_who_is_alone()
 
     def _say_who_is_alone(self) -> None:
-        """A broker may have joined at one that was declared dead in the same moment."""
+        """Tell operators of edge brokers without a link: one may have joined at a broker that was declared dead just
+        then."""
         for name in self._topology.attached:
             linked = self._topology.neighbours.get(name, self._topology.core)
             if self._topology.core.isdisjoint(linked):
@@ -330,7 +339,7 @@ class Membership:
                 )
 
     def rewire(self) -> None:
-        """The state was read from a snapshot: make the topology what it was then."""
+        """The state was read from a snapshot: restore the topology of that time."""
         for member in self.members.values():
             if member.name != self._host.me:
                 if member.name not in self._topology.core:
@@ -352,7 +361,7 @@ class Membership:
                 self.send_back(message)
 
     def send_back(self, routed: Routed) -> None:
-        """A message is for a broker that departed: its sender is told, and need not wait."""
+        """Tell the sender of a message that its receiver has departed, so that the sender need not wait."""
         if routed.sender == self._host.me:
             self._broker.mailbox.returned(routed.to, routed.message)
         elif not isinstance(routed.message, Returned):
@@ -364,14 +373,16 @@ class Membership:
     # --- this broker leaves -----------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Its sessions are with others: when all of them know where, it takes itself out of the network."""
+        """Begin to leave: other brokers have the sessions. When all of them know where, this broker leaves the
+        network."""
         self.unheard, self._last_words = set(self._others.names), None
         self.ask_unheard()
 
     def ask_unheard(self) -> None:
-        """Ask those again who have not heard, and part with sessions that others have sent here since.
+        """Ask again the brokers that have not heard where sessions are, and hand over those sent here since.
 
-        An answer counts if it is to a farewell that went behind all of them: then they have come where they went."""
+        An answer counts if its farewell was sent behind all sessions: then these have come where they went.
+        """
         if self.unheard is not None and not self.has_left:
             number = int(self._host.time * MICROSECONDS)
             if self._holds_sessions():
@@ -380,7 +391,7 @@ class Membership:
             elif self._last_words is None:
                 self._last_words = number
             if self._last_words in (None, number):
-                self.unheard = set(self._others.names)  # all must hear where these go
+                self.unheard = set(self._others.names)  # all brokers must hear where these sessions go
             went = dict(list(self._broker.scheme.parts.went().items())[-WENT_MAX:]) if self.unheard else {}
             for name in sorted(self.unheard):
                 self._others.tell(name, Farewell(went=went, number=number))
@@ -388,12 +399,12 @@ class Membership:
             self._leave_if_heard()
 
     def on_adopt(self, sender: BrokerId, message: Adopt) -> None:
-        """A broker that does not know that this one leaves hands it a session."""
+        """Take a session from a broker that does not know that this one leaves."""
         self._last_words = None
         self._admission.on_adopt(sender, message)
 
     def on_farewell(self, sender: BrokerId, message: Farewell) -> None:
-        """From now on no session goes there."""
+        """Note that the sender leaves: no session goes to it from now on."""
         self._others.spare(sender)
         self._went[sender] = {ClientId(client): epoch for client, epoch in message.went.items()}
         sessions = self._directory.count_at(sender)
@@ -420,7 +431,7 @@ class Membership:
         self._host.cancel_timer((FAREWELL_TIMER,))
         try:
             change = self.departing(self._host.me, "left")
-        except ValueError as error:  # a broker has joined here meanwhile
+        except ValueError as error:  # a broker has joined at this one meanwhile
             self.unheard = None
             self._host.out.notices.append(f"this broker stays: {error}")
             return
@@ -429,5 +440,5 @@ class Membership:
     # --- what operators ask -----------------------------------------------------------------------------------------
 
     def clients_at(self, broker: BrokerId) -> list[ClientId]:
-        """The clients whose session is there, as far as is known here."""
+        """The clients whose session is at `broker`, as far as this broker knows."""
         return sorted(client for client, entry in self._directory.items() if entry.epoch.broker == broker)

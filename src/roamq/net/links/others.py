@@ -23,18 +23,18 @@ class OtherBrokers:
         mates: Collection[BrokerId] = (),
     ) -> None:
         self.references = references
-        """Broker -> host:port, told to clients that are sent there (Server Reference)."""
+        """Broker -> host:port, told to clients that are sent to that broker (Server Reference)."""
         self._broker = broker
         self._topology = topology
         self._mates = frozenset(mates)
         self.leaving: set[BrokerId] = set()
-        """Brokers that are about to leave: no session goes there."""
+        """Brokers that are about to leave: no session goes to them."""
         self._joined: dict[BrokerId, str] = {}
-        """Edge broker -> what clients that are sent there are told."""
+        """Edge broker -> the Server Reference for clients that are sent to it."""
         self.renew({})
 
     def renew(self, members: Mapping[BrokerId, Member]) -> None:
-        """Brokers have come or gone."""
+        """Take over which brokers there are, after some have come or gone."""
         brokers, me = self._topology.brokers, self._broker.me
         self._names = tuple(name for name in brokers if name != me)
         self._known = frozenset(brokers)
@@ -43,12 +43,12 @@ class OtherBrokers:
         self._joined = {name: member.reference for name, member in members.items() if member.reference}
 
     def mates_of(self, broker: BrokerId) -> list[BrokerId]:
-        """The other processes of a broker, if it is this one or one of them."""
+        """The other processes of a broker, if it is this broker or one of its mates."""
         together = self._mates | {self._broker.me}
         return sorted(together - {broker}) if broker in together else []
 
     def spare(self, broker: BrokerId) -> None:
-        """A broker is about to leave."""
+        """Note that a broker is about to leave: choose no successor there."""
         self.leaving.add(broker)
         self._choose_successors()
 
@@ -63,7 +63,7 @@ class OtherBrokers:
 
     @property
     def is_core(self) -> bool:
-        """Whether this broker is of the core itself."""
+        """Whether this broker is of the core."""
         return self._broker.me in self._topology.core
 
     @property
@@ -80,16 +80,17 @@ class OtherBrokers:
             self._broker.unicast(name, message)
 
     def named(self, name: str | None) -> BrokerId | None:
-        """The broker of this name, this one included; None if the network has none."""
+        """The broker of this name, possibly this one; None if the network has none."""
         return BrokerId(name) if name in self._known else None
 
     def taking(self, topic: str) -> BrokerId | None:
-        """A broker where such a topic may be published, one that stays if there is any; None if there is none."""
+        """A broker at which the topic may be published, preferably one that stays; None if there is none."""
         declared, asked = self._topology.publishes, Filter(topic)
         takes = [name for name in self._names if is_within(declared.get(name), asked)]
         return next((name for name in takes if name not in self.leaving), takes[0] if takes else None)
 
     def successor_for(self, client: ClientId) -> tuple[BrokerId, str | None]:
-        """The broker that gets this client when this one goes, and its address: all of them take their share."""
+        """The broker that gets this client when this broker goes, and its address. All other brokers get a share of the
+        clients."""
         chosen = self._successors[crc32(client.encode()) % len(self._successors)]
         return chosen, self.references.get(chosen) or self._joined.get(chosen)

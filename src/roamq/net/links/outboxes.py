@@ -1,14 +1,15 @@
-"""The numbered frames of a broker's links: what was sent and is not acknowledged, and what was received.
+"""The numbered frames of a broker's links: frames that were sent and are not acknowledged, and the last ones received.
 
 A frame stays in the outbox of a neighbour until the neighbour acknowledges it. All numbers count on from the time of
-the broker's birth: a life that remembers no other must not use its numbers again.
+the broker's birth: a life that does not remember an earlier one must not use its numbers again.
 
 Events have a bound, and so have messages. A neighbour for which too many messages wait is *cut off*: from then on
 messages that can be told again are left out (`left_out.py`), and others wait apart. When the neighbour is back, it gets
-what was in the outbox, then what is told instead of what was left out, then what waits apart (`resuming.py`).
+the frames in the outbox, then what is told instead of the messages left out, then the messages that wait apart
+(`resuming.py`).
 
-An input may have much to tell a neighbour. What is beyond a share waits behind it, as it is, and becomes frames in
-turns: whatever is for that neighbour follows in order, events too (`LiveHost.send`, docs/decisions/0188).
+An input may have much to tell a neighbour. Messages beyond a share wait behind the outbox, as they are, and become
+frames in turns: everything for that neighbour follows in order, events too (`LiveHost.send`, docs/decisions/0188).
 """
 
 from collections import Counter, deque
@@ -26,58 +27,60 @@ if TYPE_CHECKING:
     from roamq.net.links.left_out import LeftOut
 
 MESSAGE_BYTES: Final = 300
-"""What a message that waits costs of the memory beside its bytes."""
+"""Bytes of memory that a waiting message takes beside its own bytes."""
 UNBOUNDED: Final = 1 << 60
-"""What may be told a neighbour that was cut off, while it is told everything."""
+"""The bound of messages for a neighbour that was cut off, while it is told everything."""
 MISSED_MAX: Final = 10_000
-"""Of so many topics it is remembered that a neighbour has missed a retained event; of more, all are told."""
+"""Topics for which an outbox notes that the neighbour has missed a retained event; of more, it is told all topics."""
 MISSED_CHARACTERS_MAX: Final = 256
 EVERYTHING: Final = ""
-"""Stands for all topics; none is empty ([MQTT-4.7.3-1])."""
+"""The name for all topics; no topic is empty ([MQTT-4.7.3-1])."""
 CHOKED: Final = 4
-"""How many times the bound may wait of messages that cannot be told again before clients are refused."""
+"""How many times the bound may wait of messages that cannot be told again, before clients are refused."""
 
 
 class Memory(Enum):
-    """What two neighbours find out when one says what it has received from the other."""
+    """What two neighbours find out when one of them says what it has received from the other."""
 
     SAME = "same"
     THEY_FORGOT = "they forgot"
-    """It has less than it had acknowledged: it lost its store."""
+    """The neighbour has less than it had acknowledged: it lost its store."""
     WE_FORGOT = "we forgot"
-    """It has more than this broker remembers to have sent: this broker's store is an old one."""
+    """The neighbour has more than this broker remembers to have sent: this broker's store is an old one."""
 
 
 @dataclass(slots=True)
 class SaidMessages:
-    """The messages for one neighbour that it has not acknowledged, and what has become of those beyond the bound."""
+    """The messages that one neighbour has not acknowledged, and the state of those beyond the bound."""
 
     numbers: deque[tuple[int, int]] = field(default_factory=deque)
     """Number and cost of each message in the outbox."""
     cost_bytes: int = 0
-    """What they cost."""
+    """Bytes that these messages cost."""
     beyond_bytes: int = 0
-    """What they may cost beyond the bound: the neighbour was told everything, which may be more than that."""
+    """Bytes that the messages may cost beyond the bound: the neighbour was told everything, which may be more than
+    that."""
     is_cut_off: bool = False
     kept: deque[bytes] = field(default_factory=deque)
-    """While it is cut off: messages that cannot be told again."""
+    """While the neighbour is cut off: messages that cannot be told again."""
     kept_bytes: int = 0
-    """What they cost."""
+    """Bytes that the kept messages cost."""
     news: dict[tuple[BrokerId, BrokerId], None] = field(default_factory=dict)
-    """While it is cut off: who told news to whom that was left out."""
+    """While the neighbour is cut off: sender and receiver of news that was left out."""
     latest: dict[str, tuple[BrokerId | None, bytes]] = field(default_factory=dict)
-    """While it is cut off: the last message of each kind of which the last is enough; its sender if it is a marker, and
-    its bytes."""
+    """While the neighbour is cut off: the last message of each series of which the last suffices. Its sender, if it is
+    a marker, and its bytes."""
     held: dict[str, tuple[BrokerId | None, bytes]] = field(default_factory=dict)
-    """Markers whose senders have been asked to call their roll: they follow it."""
+    """Markers whose senders were asked to call their roll: the markers follow the roll."""
     asked: set[BrokerId] = field(default_factory=set)
-    """Those senders."""
+    """The brokers that were asked to call their roll."""
     missed: dict[str, None] = field(default_factory=dict)
-    """Topics of retained events that had no room: what is retained is told when there is room again."""
+    """Topics of retained events that had no room: the neighbour is told the retained events when there is room
+    again."""
     behind: deque[Message | Event | bytes | MessageSource] = field(default_factory=deque)
-    """What is for the neighbour and follows in later turns: bytes are a message that was kept."""
+    """Messages for the neighbour that follow in later turns; bytes are a message that was kept."""
     behind_bytes: int = 0
-    """What the events among it cost."""
+    """Bytes that the events in `behind` cost."""
 
 
 class Outboxes:
@@ -101,24 +104,26 @@ class Outboxes:
         self.bytes_max = bytes_max
         self.messages_bytes_max = messages_bytes_max
         self.acknowledged: dict[BrokerId, int] = dict.fromkeys(self.frames, born)
-        """Neighbour -> the last number that it said it has: one that has less lost its store."""
+        """Neighbour -> the last number that it said it has. A neighbour that then says less has lost its store."""
         self.said: dict[BrokerId, SaidMessages] = {neighbour: SaidMessages() for neighbour in self.frames}
         self.behind: set[BrokerId] = set()
-        """Neighbours for which more follows in later turns: what else is for them goes behind it."""
+        """Neighbours for which messages wait until later turns: further messages for these go behind them."""
         self.cut_offs: Counter[BrokerId] = Counter()
         """How often each neighbour was cut off."""
         self.begun = 0
-        """How often a broker became a neighbour since this one was started."""
+        """How often a broker became a neighbour since this broker was started."""
         self._sort = left_out
         self._skipped: dict[BrokerId, list[tuple[int, int]]] = {}
-        """Neighbour -> the numbers that were left out when the broker started again: above the first, up to the second.
+        """Neighbour -> the numbers that were left out when this broker started again: above the first, up to the
+        second.
 
-        A neighbour that has one of them was sent it in a life that the store does not remember."""
+        If a neighbour has one of these numbers, it was sent the frame in a life that the store does not remember.
+        """
         self._encoded: tuple[Message | Event | None, bytes] = (None, b"")
-        """What was encoded last."""
+        """The last message that was encoded, and its bytes."""
 
     def begin(self, neighbour: BrokerId, born: int) -> None:
-        """There is a new neighbour."""
+        """Begin the outbox of a new neighbour."""
         self.begun += 1
         self.frames[neighbour] = deque()
         self.bytes[neighbour] = 0
@@ -127,12 +132,13 @@ class Outboxes:
         self.said[neighbour] = SaidMessages()
 
     def rewired(self) -> None:
-        """The state was read from a snapshot, which may be of the release that counted no messages."""
+        """The state was read from a snapshot: add what is missing, if it is of a release that counted no messages."""
         for neighbour in self.frames:
             self.said.setdefault(neighbour, SaidMessages())
 
     def drop(self, neighbour: BrokerId) -> list[bytes]:
-        """A neighbour is gone for good; gives what it never acknowledged. Nothing if it was no neighbour."""
+        """Drop a neighbour that is gone for good. Return the messages that it never acknowledged; none if it was no
+        neighbour."""
         unsent = [data for _, data in self.frames.pop(neighbour, ())]
         if (said := self.said.pop(neighbour, None)) is not None:
             unsent += said.kept
@@ -145,8 +151,8 @@ class Outboxes:
         return unsent
 
     def put_first(self, to: BrokerId, message: Message) -> None:
-        """A frame ahead of those that wait for a neighbour that begins anew: it has the number of the last one that an
-        earlier life acknowledged."""
+        """Put a frame ahead of those that wait for a neighbour that begins anew. It has the number of the last frame
+        that an earlier life of the neighbour acknowledged."""
         frames = self.frames[to]
         if frames:
             data, number = wire.encode(message), frames[0][0] - 1
@@ -154,12 +160,13 @@ class Outboxes:
             self.bytes[to] += len(data)
             skipped = self._skipped.pop(to, [])
             if left := [(before, up_to - (up_to == number)) for before, up_to in skipped]:
-                self._skipped[to] = left  # this number is used now, by this life
+                self._skipped[to] = left  # this life uses the number now
         else:
             self.add(to, message)
 
     def add(self, to: BrokerId, message: Message | Event) -> Frame | None:
-        """The frame to send; None for an event that has no room, and for a message that waits, or is told again."""
+        """Put a message into the outbox. Return the frame to send; None for an event that has no room, and for a
+        message that waits apart or is left out."""
         data = self._encode(message)
         if message.__class__ is Event:
             if self.bytes[to] + len(data) > self.bytes_max:
@@ -205,7 +212,8 @@ class Outboxes:
             said.missed = {EVERYTHING: None}
 
     def take_missed(self, neighbour: BrokerId) -> list[str]:
-        """Topics of which the neighbour, and whoever is behind it, has missed a retained event, if there is room."""
+        """Take the topics of which the neighbour, or a broker behind it, has missed a retained event; none without
+        room."""
         said = self.said[neighbour]
         if not said.missed or self.bytes[neighbour] > self.bytes_max // 2:
             return []
@@ -215,7 +223,7 @@ class Outboxes:
     # --- what follows in later turns --------------------------------------------------------------------------------
 
     def put_behind(self, to: BrokerId, message: Message | Event | bytes | MessageSource) -> bool:
-        """It follows in a later turn; False for an event that has no room."""
+        """Put a message behind the outbox, for a later turn. False for an event that has no room."""
         said = self.said[to]
         if isinstance(message, Event):
             if self.bytes[to] + said.behind_bytes + message.cost_bytes > self.bytes_max:
@@ -226,7 +234,7 @@ class Outboxes:
         return True
 
     def take_behind(self, to: BrokerId) -> Message | Event | MessageSource | None:
-        """The next that is due; None if nothing is."""
+        """Take the next message that is due; None if there is none."""
         said = self.said.get(to)
         if said is None or not said.behind:
             self.behind.discard(to)
@@ -243,7 +251,7 @@ class Outboxes:
     # --- a neighbour that is cut off ------------------------------------------------------------------------------
 
     def _put_aside(self, said: SaidMessages, left_out: "LeftOut | None", data: bytes) -> bool:
-        """Leave a message out, or keep it apart; False if it may go to the neighbour now."""
+        """Leave a message out, or keep it apart. False if it may go to the neighbour now."""
         if left_out is not None and left_out.by in said.asked:
             said.held.pop(left_out.latest or "", None)
             said.held[left_out.latest or ""] = (left_out.by, data)
@@ -265,13 +273,13 @@ class Outboxes:
         return said is not None and said.is_cut_off
 
     def is_crowded(self, neighbour: BrokerId) -> bool:
-        """Whether too much waits for a neighbour that cannot be told again: no more exchanges begin."""
+        """Whether too many messages that cannot be told again wait for the neighbour: no more exchanges begin."""
         said = self.said.get(neighbour)
         return said is not None and said.kept_bytes > self.messages_bytes_max
 
     @property
     def choked(self) -> BrokerId | None:
-        """A neighbour for which so much of it waits that nobody may cause more."""
+        """A neighbour for which too many messages wait that cannot be told again: clients may cause no more."""
         bound = CHOKED * self.messages_bytes_max
         for neighbour, said in self.said.items():
             if said.kept_bytes > bound:
@@ -279,7 +287,8 @@ class Outboxes:
         return None
 
     def resume(self, neighbour: BrokerId) -> SaidMessages:
-        """A neighbour that was cut off is back; gives what waits apart. Until `resumed`, the bound does not count."""
+        """Begin to tell a neighbour that was cut off and is back. Return the messages that wait apart. The bound does
+        not count until `resumed`."""
         said = self.said[neighbour]
         latest = {**said.held, **said.latest}
         waiting = SaidMessages(kept=said.kept, news=said.news, latest=latest, asked=said.asked)
@@ -290,18 +299,18 @@ class Outboxes:
         return waiting
 
     def resumed(self, neighbour: BrokerId) -> None:
-        """The neighbour has been told all; what comes now has the whole bound to itself. Not before the rest of it has
-        become frames."""
+        """End what `resume` began, when everything for the neighbour has become frames: later messages have the whole
+        bound to themselves."""
         if neighbour not in self.behind:
             said = self.said[neighbour]
             said.beyond_bytes = said.cost_bytes
 
     def hold(self, neighbour: BrokerId, asked: Collection[BrokerId]) -> None:
-        """Markers of those who were asked to call their roll wait until they have."""
+        """Keep the markers of brokers that were asked to call their roll until they have called it."""
         self.said[neighbour].asked.update(asked)
 
     def release(self, sender: BrokerId) -> list[tuple[BrokerId, bytes]]:
-        """A broker has called its roll, or is gone: the neighbours for which markers of it wait, and these."""
+        """A broker has called its roll, or is gone: take its markers, each with the neighbour for which it waits."""
         released: list[tuple[BrokerId, bytes]] = []
         for neighbour, said in self.said.items():
             said.asked.discard(sender)
@@ -312,25 +321,26 @@ class Outboxes:
     # --- what neighbours say ----------------------------------------------------------------------------------------
 
     def is_news(self, neighbour: BrokerId, sequence: int) -> bool:
-        """Whether a frame with this number has not been received before; from now on it has. None of a broker that is
-        gone for good is news."""
+        """Whether a frame with this number is received for the first time; from now on it is received. No frame of a
+        broker that is gone for good is new."""
         if sequence <= self.received.get(neighbour, sequence):
             return False
         self.received[neighbour] = sequence
         return True
 
     def skip_to(self, number: int) -> None:
-        """Count on from `number`: if the store is an old one, the numbers after its last have been used already."""
+        """Count on from `number`: if the store is an old one, an earlier life has used the numbers after its last."""
         for neighbour, sent in self.sent.items():
             if number > sent:
                 self.sent[neighbour] = number
                 self._skipped.setdefault(neighbour, []).append((sent, number))
 
     def acknowledge(self, neighbour: BrokerId, sequence: int) -> Memory:
-        """The neighbour has all frames up to `sequence`: who has forgotten what, if anybody?"""
+        """Drop the frames up to `sequence`, which the neighbour has. Return whether one of the two brokers has
+        forgotten."""
         frames = self.frames[neighbour]
         if sequence < self.acknowledged[neighbour]:
-            # What it does not have of what waits for it follows; from now on it has what it says.
+            # Waiting frames that the neighbour lacks follow; from now on its own word counts.
             self.acknowledged[neighbour] = sequence
             return Memory.THEY_FORGOT
         self.acknowledged[neighbour] = sequence

@@ -1,9 +1,9 @@
 """The link between two brokers, as a protocol without I/O: handshake, numbered frames, acknowledgements, resumption.
 
-Either side says HELLO with its name and the last frame it has received from the other; both prove that they know the
-network's secret, the caller first, or TLS has proved who they are. Then frames flow, each with its number, many in one
-write; an acknowledgement says up to which number all is safe. After a break the sender goes on with the first frame
-that the receiver's HELLO does not cover: nothing is lost and nothing is taken twice.
+Either side says HELLO with its name and the last frame it has received from the other. Both prove that they know the
+network's secret, the caller first, or TLS has proved their names. Then frames flow, each with its number, many in one
+write; an acknowledgement says up to which number all frames are safe. After a break the sender goes on with the first
+frame that the receiver's HELLO does not cover: no frame is lost, and none is taken twice.
 
     message     length (4 bytes), kind (1 byte), body
     HELLO       MessagePack [oldest, network, name, to, nonce, received, sent, newest, description, call, through,
@@ -13,21 +13,21 @@ that the receiver's HELLO does not cover: nothing is lost and nothing is taken t
     FRAMES      MessagePack [[number, frame], ...]
     ACK         MessagePack number
     PING        empty: the sender lives
-    LINKED      MessagePack [[broker, number, [broker, ...], [broker, ...]], ...]: whom each is linked with directly,
-                and which brokers that call and cannot be called are linked with it (`linkmap`)
-    CALL_BACK   MessagePack token: somebody asks for a link with the receiver, which cannot be called: it may call
+    LINKED      MessagePack [[broker, number, [broker, ...], [broker, ...]], ...]: a broker, those it is linked with
+                directly, and those linked with it that call and cannot be called (`linkmap`)
+    CALL_BACK   MessagePack token: a broker asks for a link with the receiver, which cannot be called but may call
 
-A caller may ask a neighbour to carry its link with somebody else (`detours`). Its HELLO says so (`asks`); when both
-have proved themselves, two messages follow, and then the bytes of the link that is carried:
+A caller may ask a neighbour to carry its link with another broker (`detours`). The caller's HELLO says so (`asks`).
+When both have proved themselves, two messages follow, and then the bytes of the carried link:
 
-    ASK         MessagePack [broker, ...]: the brokers to carry the link on through, and the one that it is with
-    CARRIED     MessagePack text: empty, or why not
+    ASK         MessagePack [broker, ...]: the further carriers of the link, and the broker at its other end
+    CARRIED     MessagePack text: empty, or the reason why the link is not carried
 
-A broker that cannot be called, and is asked to call back, calls in the same way, and says in the place of ASK
+A broker that cannot be called, and is asked to call back, calls in the same way. In the place of ASK it says
 
-    MEET        MessagePack token: as it was told
+    MEET        MessagePack token: the token of CALL_BACK
 
-What follows are the bytes of the link, in which it is the one that was called.
+The bytes of the link follow; the broker that called back is the called end of the link.
 """
 
 import hashlib
@@ -46,23 +46,23 @@ from roamq.core.events import BrokerId
 OLDEST: Final = 3
 NEWEST: Final = 6
 """The versions of this protocol, and of the messages in its frames (`wire`), that this program speaks. Two brokers
-speak the newest that both do. From version 4 on, HELLO says which versions the sender speaks, and a receiver passes
-over what it does not know of a message."""
+speak the newest version that both know. From version 4 on, HELLO says which versions the sender speaks, and a receiver
+passes over unknown parts of a message."""
 DETOURS_SINCE: Final = 5
 """The first version that knows LINKED, and links that others carry."""
 EDGES_SINCE: Final = 6
 """The first version that knows links between brokers that joined later, and CALL_BACK."""
 CARRIERS_MAX: Final = 4
-"""Through so many brokers a link may run."""
+"""Most brokers through which a link may run."""
 NONCE_BYTES: Final = 32
 HANDSHAKE_BYTES_MAX: Final = 1024
-"""A stranger may send no more than this."""
+"""Bytes that a stranger may send at most."""
 MESSAGE_BYTES_MAX: Final = 512 * 1024 * 1024
 PING_EVERY_S: Final = 5.0
 SILENCE_S_MAX: Final = 15.0
-"""A peer that says nothing for so long counts as gone."""
+"""Seconds of silence after which a peer counts as gone."""
 BATCH_BYTES: Final = 64 * 1024
-"""Frames are gathered into messages of about this size."""
+"""Bytes of a message into which frames are gathered, about."""
 
 Frame = tuple[int, bytes]
 _HEADER: Final = struct.Struct(">IB")
@@ -95,37 +95,38 @@ class LinkHello(msgspec.Struct, array_like=True, frozen=True):
     network: str
     name: str
     to: str
-    """The broker that the sender called; empty if the sender was called and does not know yet who called it."""
+    """The broker that the sender called; empty if the sender was called and does not know yet which broker called
+    it."""
     nonce: bytes
     received: int
     sent: int
     newest: int = 0
     """0: the sender speaks one version only, the oldest."""
     description: dict[str, str] = {}
-    """A checksum of each thing about the network that brokers must agree on."""
+    """Subject on which the brokers of a network must agree -> the checksum of what the sender was told about it."""
     call: int = 0
-    """A caller's later call has a higher number. It hangs up before it calls again, so that its HELLO counts all that
-    was said before; 0: it does not say."""
+    """The number of the caller's call: later calls have higher numbers. A caller hangs up before it calls again, so
+    that its HELLO counts everything that was said before; 0 if it does not say."""
     through: tuple[str, ...] = ()
     """The brokers that carry this link, as seen from the caller."""
     asks: bool = False
-    """Whether the caller wants a link with somebody else carried, and not one with the broker it calls."""
+    """Whether the caller wants to have a link with another broker carried, and not a link with the broker it calls."""
 
 
 class LinkedWith(msgspec.Struct, array_like=True, frozen=True):
-    """A broker, and those to which it can carry links: it is linked with them directly."""
+    """A broker, and the brokers to which it can carry links because it is linked with them directly."""
 
     broker: BrokerId
     number: int
-    """Of two that are about one broker the higher one holds."""
+    """Of two statements about one broker the one with the higher number holds."""
     linked: tuple[BrokerId, ...]
     edges: tuple[BrokerId, ...] = ()
-    """Those that joined later and have called it: to these it can carry links, and they carry none."""
+    """Brokers that joined later and have called this broker: it can carry links to them, and they carry none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """The peer is who it says it is; it has everything up to `received`."""
+    """The peer has proved its name; it has every frame up to `received`."""
 
     peer: BrokerId
     received: int
@@ -143,35 +144,35 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Who is linked with whom, as the peer has heard."""
+    """The direct links of brokers, as the peer has heard of them."""
 
     entries: list[LinkedWith]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The peer wants a link carried along these brokers, to the last of them."""
+    """The peer asks to have a link carried along these brokers, to the last of them."""
 
     path: tuple[BrokerId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What follows are bytes of the link that is carried, unless there is a reason why it is not."""
+    """The bytes that follow are those of the carried link, unless `refusal` says why it is not carried."""
 
     refusal: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallBack:
-    """The peer carries a link with us for somebody, if we call and name the token."""
+    """The peer carries a link to this broker, if this broker calls and names the token."""
 
     token: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Meets:
-    """The peer has called back: what follows are bytes of the link that the token stands for."""
+    """The peer has called back: the bytes that follow are those of the link that the token stands for."""
 
     token: bytes
 
@@ -181,18 +182,18 @@ LinkInput = Up | Frames | Acked | Linked | Asked | Carried | CallBack | Meets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who we are to other brokers."""
+    """The identity of this broker, as it shows it to others."""
 
     network: str
     me: BrokerId
     secret: bytes | None
-    """Shared by the network; None where TLS vouches for both sides."""
+    """The secret that the network shares; None if TLS vouches for both sides."""
     description: Mapping[str, str] = field(default_factory=dict)
-    """What the brokers of a network must agree on -> a checksum of what this one was told."""
+    """Subject on which the brokers of a network must agree -> the checksum of what this broker was told about it."""
 
 
 class LinkSession:
-    """One connection of a link, from either side. Bytes in, meanings out; `output` is to be written."""
+    """One connection of a link, from either side. Bytes come in, inputs go out; the caller writes `output`."""
 
     def __init__(
         self,
@@ -208,28 +209,29 @@ class LinkSession:
         asks: bool = False,
         oldest: int | None = None,
     ) -> None:
-        """`count`: a neighbour -> the last frame safely received from it and the last one sent to it; None for who
-        is no neighbour. `calls`: whom we called, or None if we were called. `vouched_for`: the name in the peer's
-        certificate. `call`: the number of our call. `through`: who carries the link that we call for. `asks`: we call
-        to have another link carried. `oldest`: the oldest version that knows all that this network makes use of."""
+        """`count`: neighbour -> the last frame safely received from it and the last one sent to it; None for a broker
+        that is no neighbour. `calls`: the broker that we called, or None if we were called. `vouched_for`: the name in
+        the peer's certificate. `call`: the number of our call. `through`: the carriers of the link for which we call.
+        `asks`: we call to have another link carried. `oldest`: the oldest version that knows everything that this
+        network uses."""
         assert len(nonce) == NONCE_BYTES
         self.identity = identity
         self._count = count
         self.phase = LinkPhase.GREETING
         self._oldest = OLDEST if oldest is None else oldest
         self.version = self._oldest
-        """What both sides speak, once the peer has said HELLO."""
+        """The version that both sides speak, once the peer has said HELLO."""
         self.peer: BrokerId | None = calls
         self.call = call
         """The number of the caller's call."""
         self.through = through
-        """Who carries this link; nobody if it is direct."""
+        """The brokers that carry this link; empty if it is direct."""
         self.asks = asks
-        """Whether the caller wants a link with somebody else carried."""
+        """Whether the caller wants to have a link with another broker carried."""
         self.output: list[bytes] = []
         self.heard_at = now
         self.told_received = 0
-        """Up to where our HELLO says that we have the peer's frames."""
+        """The number up to which, by our HELLO, we have the peer's frames."""
         self._called = calls is not None
         self._nonce = nonce
         self._vouched_for = vouched_for
@@ -241,7 +243,7 @@ class LinkSession:
     # --- what we say -------------------------------------------------------------------------------------------
 
     def send(self, frames: Iterable[Frame]) -> None:
-        """Frames in order; the same frames may have been sent on an earlier connection."""
+        """Send frames in order; an earlier connection may have sent the same frames."""
         assert self.phase is LinkPhase.UP
         batch: list[Frame] = []
         size = 0
@@ -265,22 +267,22 @@ class LinkSession:
             self._say(LinkMessageKind.LINKED, _encode(list(entries)))
 
     def ask(self, path: Iterable[BrokerId]) -> None:
-        """Have a link carried along `path`; the peer answers with `Carried`."""
+        """Ask the peer to have a link carried along `path`; it answers with `Carried`."""
         assert self.phase is LinkPhase.UP and self.asks and self._called
         self._say(LinkMessageKind.ASK, _encode(list(path)))
 
     def call_back(self, token: bytes) -> None:
-        """Have the peer, which cannot be called, call for a link that is carried to it."""
+        """Ask the peer, which cannot be called, to call for a link that is carried to it."""
         assert self.phase is LinkPhase.UP and self.version >= EDGES_SINCE
         self._say(LinkMessageKind.CALL_BACK, _encode(token))
 
     def meet(self, token: bytes) -> None:
-        """We have called back; the bytes after this are those of the link."""
+        """Say that we have called back; the bytes after this are those of the link."""
         assert self.phase is LinkPhase.UP and self.asks and self._called
         self._say(LinkMessageKind.MEET, _encode(token))
 
     def answer(self, refusal: str = "") -> None:
-        """The answer to `Asked`; without a refusal the bytes after it are those of the link."""
+        """Answer `Asked`; without a refusal, the bytes after the answer are those of the link."""
         assert self.phase is LinkPhase.UP and self.asks and not self._called
         self._say(LinkMessageKind.CARRIED, _encode(refusal))
 
@@ -297,12 +299,12 @@ class LinkSession:
         self.output.append(body)
 
     def _say_hello(self, peer: BrokerId) -> None:
-        received, sent = self._count(peer) or (0, 0)  # it may have departed since it was called
+        received, sent = self._count(peer) or (0, 0)  # the peer may have departed since it was called
         self.told_received = received
         to = peer if self._called else ""
         mine = self.identity
         described = dict(mine.description)
-        # Who does not know detours refuses to talk of them.
+        # A broker that does not know detours refuses this HELLO.
         oldest = max(DETOURS_SINCE, self._oldest) if self.asks else self._oldest
         hello = LinkHello(
             oldest,
@@ -323,7 +325,8 @@ class LinkSession:
     # --- what we hear ------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> list[LinkInput]:
-        """Raises `RemoteProtocolError`, whatever is wrong: then close the connection."""
+        """Read bytes and return their meaning. Whatever is wrong raises `RemoteProtocolError`: then close the
+        connection."""
         self.heard_at = now
         buffer = self._buffer
         buffer += data
@@ -390,7 +393,7 @@ class LinkSession:
         if not hmac.compare_digest(proof, self._proof(of_caller=not self._called)):
             raise RemoteProtocolError(f"{self.peer} does not know the network's secret")
         if not self._called:
-            # Whoever calls proves itself first: a stranger gets nothing that was made with the secret.
+            # The caller proves itself first: a stranger gets nothing that was made with the secret.
             self._say(LinkMessageKind.PROOF, self._proof(of_caller=False))
         return self._up()
 
@@ -400,7 +403,7 @@ class LinkSession:
         return Up(self.peer, self._hello.received)
 
     def _check(self, hello: LinkHello) -> int:
-        """Raise what is wrong with a HELLO; gives the version that both sides speak."""
+        """Raise what is wrong with a HELLO. Return the version that both sides speak."""
         mine = self.identity
         newest = hello.newest or hello.oldest
         version = min(newest, NEWEST)
@@ -433,7 +436,7 @@ class LinkSession:
         if len(hello.nonce) != NONCE_BYTES or hmac.compare_digest(hello.nonce, self._nonce):
             raise RemoteProtocolError("a nonce of the wrong size, or our own")
         received, _ = counted
-        # Who asks has another connection, on which frames flow meanwhile.
+        # A broker that asks has another connection, on which frames flow meanwhile.
         if hello.sent < received and not (hello.asks or self.asks):
             raise RemoteProtocolError(
                 f"{hello.name!r} counts its frames from {hello.sent}, but has sent up to {received}: its data were "
@@ -442,7 +445,7 @@ class LinkSession:
         return version
 
     def _proof(self, *, of_caller: bool) -> bytes:
-        """Names and nonces of both in a fixed order, and the side, so that no proof can be turned round."""
+        """A proof of names and nonces in a fixed order, and of the side, so that nobody can send our own proof back."""
         assert self._hello is not None and self.identity.secret is not None
         ours = (self.identity.me, self._nonce)
         theirs = (self._hello.name, self._hello.nonce)
@@ -453,7 +456,7 @@ class LinkSession:
 
 
 def _path(body: bytes) -> tuple[BrokerId, ...]:
-    """The brokers of an ASK: those that carry the link on, and the one that it is with."""
+    """The brokers of an ASK: the further carriers of the link, and the broker at its end."""
     path = tuple(BrokerId(name) for name in _read(body, list[str]))
     if not path or len(path) > CARRIERS_MAX or len(set(path)) < len(path):
         raise RemoteProtocolError(f"a detour over {len(path)} brokers, some of them twice or too many")

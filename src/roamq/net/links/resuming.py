@@ -1,8 +1,8 @@
-"""A neighbour that was cut off is back: what was left out of its outbox is told in another way.
+"""A neighbour that was cut off is back: this broker tells it in another way what was left out of its outbox.
 
-What is subscribed to goes first. The messages that were kept follow: some of them say that their sender has subscribed,
-and so do markers (docs/interest.md). A marker says besides that all that its sender told before is known, so it
-follows the roll call of its sender.
+Subscriptions go first. The kept messages follow: some of them say that their sender has subscribed, and so do markers
+(docs/interest.md). A marker says besides that all earlier news of its sender is known, so it follows the roll call of
+its sender.
 """
 
 from roamq.broker.broker import Broker
@@ -14,7 +14,7 @@ from roamq.overlay.interest import ByInterest
 
 
 class Resuming:
-    """Tells neighbours of one broker what they have missed."""
+    """Tells neighbours of one broker the news that they have missed."""
 
     def __init__(self, host: LiveHost, broker: Broker, outboxes: Outboxes, tables: Tables) -> None:
         self._host = host
@@ -23,7 +23,8 @@ class Resuming:
         self._tables = tables
 
     def resume(self, neighbour: BrokerId) -> None:
-        """The neighbour answers: tell what is wanted, what was kept, who is here; and have others call their roll."""
+        """Tell a neighbour that is back the subscriptions, the kept messages and the roll, and have others call their
+        roll."""
         router, me = self._broker.router, self._host.me
         waiting = self._outboxes.resume(neighbour)
         if isinstance(router, ByInterest):
@@ -47,6 +48,6 @@ class Resuming:
         )
 
     def called(self, sender: BrokerId) -> None:
-        """A broker has called its roll for those behind neighbours of this one: its markers follow."""
+        """Send the markers of a broker that has called its roll for brokers behind neighbours of this one."""
         for neighbour, data in self._outboxes.release(sender):
             self._host.send_kept(neighbour, data)

@@ -1,7 +1,7 @@
-"""Links on sockets: which broker calls which, calls again after a break, and what is sent and acknowledged on them.
+"""Links on sockets: a broker calls its neighbours, calls again after a break, sends frames and acknowledges them.
 
-Of two neighbours the one whose name comes first calls. A neighbour that is down costs a call now and then and
-the frames kept for it; nobody else waits. While it cannot be called directly, others may carry the link (`detours`).
+Of two neighbours the one whose name comes first calls. A neighbour that is down costs a call now and then and the
+frames kept for it; nobody else waits. While it cannot be called directly, others may carry the link (`detours`).
 """
 
 import asyncio
@@ -70,51 +70,53 @@ class LinkSockets:
             description=described(shell.live.machine.settings),
         )
         self.refused: dict[str, str] = {}
-        """Neighbour -> why the last link with it was refused, while it is not up."""
+        """Neighbour -> the reason why the last link with it was refused, while no link with it is up."""
         self.local_identity = self.identity
-        """Who we are to other processes of the same broker."""
+        """The identity that this broker shows to other processes of the same broker."""
         self.up: dict[BrokerId, LinkSocket] = {}
-        """Those that are up."""
+        """Neighbour -> the link with it that is up."""
         self.strangers: set[LinkSocket] = set()
-        """Those that are not up yet."""
+        """Links that are not up yet."""
         self.safe = dict(outboxes.received)
-        """Per neighbour, up to where its frames are safe with us."""
+        """Neighbour -> the number up to which its frames are safe with us."""
         self._outboxes = outboxes
         self._servers: list[asyncio.Server] = []
         self._callers: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
-        """What is done for a link, and whom it is with -> the task."""
+        """Task's kind and the neighbour at the other end -> the task."""
         self.detours = Detours(self, shell.live.machine.settings.brokers)
         self.is_paused = False
         self.is_leaving = False
-        """Whether the broker stops: it takes nothing in any more, and waits until its neighbours have what it sent."""
+        """Whether the broker stops: it reads nothing new, and waits until its neighbours have everything that it
+        sent."""
 
         self.has_stopped = False
-        """Whether no link comes up any more."""
+        """Whether no link may come up any more."""
         self._begun = outboxes.begun
-        """How many neighbours had come since the broker was started, when links were looked after last."""
+        """How many neighbours had come since the broker's start when it last began calls."""
 
     def take_no_more(self) -> None:
-        """From now on only acknowledgements are heard: the neighbours keep their frames for the broker's next life."""
+        """From now on heed only acknowledgements: the neighbours keep their frames for the broker's next life."""
         self.is_leaving = True
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether a neighbour that can be reached has not acknowledged everything."""
+        """Whether a neighbour whose link is up has not acknowledged everything."""
         return any(self._outboxes.frames.get(peer) or peer in self._outboxes.behind for peer in self.up)
 
     @property
     def through(self) -> dict[str, list[str]]:
-        """Neighbours with which the link runs through others -> those, in order from this broker."""
+        """Neighbour whose link runs through others -> these brokers, in order from this one."""
         return {peer: list(link.through) for peer, link in self.up.items() if link.through}
 
     @property
     def detoured(self) -> dict[str, list[str]]:
-        """Of `through`, the neighbours that could call directly, or be called; a broker that joined says so itself."""
+        """The part of `through` whose neighbours could call or be called directly; a broker that joined reports its own
+        links."""
         return {peer: carriers for peer, carriers in self.through.items() if peer in self.options.peers}
 
     @property
     def carried(self) -> list[tuple[BrokerId, BrokerId]]:
-        """Links of others that run through this broker."""
+        """The links of others that run through this broker: the broker that asked, and the broker at the other end."""
         return self.detours.carried
 
     async def start(self) -> None:
@@ -135,7 +137,7 @@ class LinkSockets:
         self._begin_calls()
 
     def _begin_calls(self) -> None:
-        """Call those that this broker is to call and does not yet."""
+        """Call the neighbours that this broker is to call and does not call yet."""
         options = self.options
         for name in map(BrokerId, (*options.peers, *options.mates, *options.carried)):
             if options.always_calls or self.identity.me < name:
@@ -148,7 +150,7 @@ class LinkSockets:
                 self._begin("keep", name, self.detours.keep)
 
     def _other_edges(self) -> list[BrokerId]:
-        """If this broker joined later: others that did, and that it is linked with."""
+        """If this broker joined later: the other brokers that joined later and are linked with this one."""
         options = self.options
         named = {*options.peers, *options.mates, *options.carried}
         return [name for name in self._outboxes.sent if name not in named] if options.always_calls else []
@@ -159,8 +161,8 @@ class LinkSockets:
             self._callers[what, peer] = self.shell.loop.create_task(run(peer))
 
     def rewire(self, wires: NeighbourOptions) -> None:
-        """Other neighbours can be called than before, or elsewhere: links run over the connections that there are now,
-        and go on where they were."""
+        """Call other neighbours than before, or at other addresses. Frames go on where they were, on the links that
+        there are now."""
         gone = self.options.peers.keys() - wires.peers.keys()
         self.options = msgspec.structs.replace(self.options, peers=wires.peers, carried=wires.carried)
         for peer in map(BrokerId, sorted(gone)):
@@ -178,7 +180,7 @@ class LinkSockets:
         secret = processes.enter(folder)
         self.local_identity = Identity(network=self.options.network, me=self.options.me, secret=secret)
         path = folder / self.options.me
-        path.unlink(missing_ok=True)  # of a process that fell; the data folder's lock keeps a second one out
+        path.unlink(missing_ok=True)  # left by a process that fell; the data folder's lock keeps others out
         try:
             self._servers.append(
                 await self.shell.loop.create_unix_server(
@@ -200,12 +202,13 @@ class LinkSockets:
             link.close()
 
     def count(self, peer: str) -> tuple[int, int] | None:
-        """What a HELLO tells: safely received, and sent."""
+        """The counts that a HELLO tells: frames safely received from the peer, and sent to it; None if it is no
+        neighbour."""
         sent = self._outboxes.sent.get(BrokerId(peer))
         return None if sent is None else (self.safe.get(BrokerId(peer), 0), sent)
 
     def is_departed(self, peer: BrokerId) -> bool:
-        """Whether a neighbour of the configuration is gone for good: nobody calls it any more."""
+        """Whether a broker has left for good and is no neighbour any more: nobody calls it."""
         return peer not in self._outboxes.sent
 
     def session_on(
@@ -217,7 +220,7 @@ class LinkSockets:
         through: tuple[BrokerId, ...] = (),
         asks: bool = False,
     ) -> LinkSession:
-        """The protocol of a new connection."""
+        """The protocol for a new connection."""
         if not is_local:
             notice_soon(transport)
         return LinkSession(
@@ -235,17 +238,18 @@ class LinkSockets:
 
     @property
     def _oldest(self) -> int:
-        """A release that does not know of links between brokers that joined later takes other paths than this one."""
+        """The oldest version that a neighbour may speak: a release without links between edge brokers takes other
+        paths."""
         return EDGES_SINCE if self.shell.live.machine.membership.has_edge_links else OLDEST
 
     def socket_called(self, carrier: asyncio.Transport) -> LinkSocket:
-        """For a call to this broker that others carry, on a connection that this broker opened itself."""
+        """The socket for a call to this broker that others carry, on a connection that this broker opened itself."""
         return LinkSocket(self, carrier=carrier)
 
     def socket_through(
         self, peer: BrokerId, carriers: tuple[BrokerId, ...], carrier: asyncio.Transport
     ) -> LinkSocket:
-        """For a call that others carry."""
+        """The socket for a call by this broker that others carry."""
         return LinkSocket(self, peer, through=carriers, carrier=carrier)
 
     # --- links come and go -------------------------------------------------------------------------------------
@@ -253,10 +257,10 @@ class LinkSockets:
     def came_up(self, link: LinkSocket, up: Up) -> None:
         before = self.up.get(up.peer)
         if before is not None and 0 < link.session.call < before.session.call:
-            link.abort()  # the peer has hung up, and called again before this came
+            link.abort()  # the peer hung up and called again before this link came up
             return
         if before is not None:
-            before.abort()  # the peer calls again: it has given that one up
+            before.abort()  # the peer calls again: it has given up the connection before
         self.up[up.peer] = link
         self.strangers.discard(link)
         link.acknowledged = link.session.told_received
@@ -284,19 +288,21 @@ class LinkSockets:
 
     @property
     def _has_left(self) -> bool:
-        """Whether this broker is not of the network any more: its neighbours close their links with it."""
+        """Whether this broker has left the network or was forgotten: its neighbours close their links with it."""
         return self.shell.live.machine.membership.has_left
 
     async def linger_if_left(self) -> None:
-        """A broker that has left stops as soon as a neighbour has its last word; it calls again if none has by then."""
+        """Wait a moment if this broker has left: it stops as soon as one neighbour has its last word, and calls again
+        if none has."""
         if self._has_left:
             await asyncio.sleep(LINGER_S)
 
     def hang_up(self, peer: BrokerId) -> bool:
-        """Before a neighbour is called (again): whatever is said on an older connection from now on is not heard.
+        """Close older connections with a neighbour before it is called (again): nothing that comes on them is heard any
+        more.
 
-        Otherwise HELLO would count less than what the two have said on the older one by the time it arrives. True if
-        there was one that worked.
+        Otherwise HELLO would count less than the two have said on the older connection by the time it arrives. True if
+        one of them worked.
         """
         for link in [link for link in self.strangers if link.calls == peer]:
             link.abort()
@@ -313,22 +319,22 @@ class LinkSockets:
         self.detours.went_down(peer, was_direct=not link.through)
 
     def is_greeting(self, peer: BrokerId) -> bool:
-        """Whether a direct call to the neighbour was answered and is not refused."""
+        """Whether the neighbour has answered a direct call that is not refused."""
         return any(link.calls == peer and not link.through for link in self.strangers)
 
     def _note_refused(self, peer: BrokerId, why: str) -> None:
-        """A neighbour is there and there will be no link: operators are told once, not with every call."""
+        """Tell operators, once and not with every call, that a neighbour is there and refuses the link."""
         if self.refused.get(peer) != why:
             self.refused[peer] = why
             log.warning("link with %s refused: %s", peer, why)
 
     async def _call(self, peer: BrokerId) -> None:
-        """Keep a direct link to `peer`, for ever; call less and less often while it does not answer."""
+        """Keep up a direct link with `peer`; call less and less often while it does not answer."""
         patience = Patience()
         while not self.is_departed(peer):
             began = self.shell.now()
             try:
-                # `wait_for` would swallow the cancellation that comes in the moment in which the call succeeds.
+                # `wait_for` would swallow a cancellation that comes in the moment in which the call succeeds.
                 async with asyncio.timeout(HANDSHAKE_S_MAX):
                     link = await self._connect(peer)
             except ssl.SSLError as error:
@@ -361,7 +367,7 @@ class LinkSockets:
     async def dial(
         self, peer: BrokerId, make: Callable[[], P], *, with_tls: bool
     ) -> tuple[asyncio.Transport, P]:
-        """A connection to a neighbour's port; without TLS where the bytes are those of somebody else's link."""
+        """Open a connection to a neighbour's port; without TLS if the bytes are those of a link of others."""
         host, port = self.options.peers[peer]
         tls = self.tls(ssl.Purpose.SERVER_AUTH) if with_tls else None
         name = peer if tls is not None else None
@@ -379,8 +385,8 @@ class LinkSockets:
     # --- for the shell -----------------------------------------------------------------------------------------
 
     def stage(self, frames: dict[BrokerId, list[Frame]]) -> _Staged:
-        """A link that has just come up gets all of the outbox: it begins where the peer's HELLO ends, and the
-        new frames are part of it."""
+        """Take the frames to send. A link that has just come up gets the whole outbox: it begins where the peer's HELLO
+        ends, and the new frames are part of it."""
         sending = []
         for peer, link in self.up.items():
             mine = frames.get(peer, [])
@@ -408,7 +414,7 @@ class LinkSockets:
             link.write()
 
     def _part(self, link: LinkSocket) -> None:
-        """The neighbour has departed: it is told that its last word was heard, and the link ends."""
+        """Tell a neighbour that has departed that its last word was heard, and end the link."""
         if link.last_received > link.acknowledged:
             link.acknowledged = link.last_received
             link.session.acknowledge(link.acknowledged)
@@ -446,9 +452,10 @@ class LinkSockets:
 
 
 def described(settings: Settings) -> dict[str, str]:
-    """A checksum of each thing that all brokers of a network must be told alike: events are routed by all of them.
+    """A checksum of each fact that all brokers of a network must be told alike: they all route events by it.
 
-    Brokers may disagree for a while about schemes that can be changed while they run; not about one that stands alone.
+    Brokers may disagree for a while about schemes that can be changed while they run; not about a scheme that stands
+    alone.
     """
     scheme = scheme_named(settings.scheme)
     is_alone = scheme.name != scheme.scheme.name or not scheme.scheme.stands_beside_others
@@ -456,7 +463,7 @@ def described(settings: Settings) -> dict[str, str]:
         (name, topics) for name, topics in settings.publishes.items() if name in settings.brokers
     )
     said: dict[str, object] = {
-        # A release that knows no lists would take publications outside them: it must not agree.
+        # A release that knows no lists would accept publications outside them: it must not agree.
         "brokers": (sorted(settings.brokers), publishes) if publishes else sorted(settings.brokers),
         "brokers.NAME.publishes": publishes,
         "network.links": sorted(tuple(sorted(link)) for link in settings.links),
@@ -464,7 +471,7 @@ def described(settings: Settings) -> dict[str, str]:
         "network.scheme, which stands alone": settings.scheme if is_alone else None,
     }
     if is_alone:
-        said["network.scheme"] = settings.scheme  # the release before compares it
+        said["network.scheme"] = settings.scheme  # the release before compares this entry
     return {name: f"{crc32(repr(value).encode()):08x}" for name, value in said.items()}
 
 

@@ -1,7 +1,7 @@
 """How many messages and bytes a broker has sent over its links since its process began, by kind of traffic.
 
 `core/records.py` lists the kinds. The simulator counts in the same way, so the same metrics hold for both: a message
-with several events counts as so many (`Message.units`). Bytes are those of the frame, as it goes over the link.
+counts as often as it has events (`Message.units`). Bytes are those of the frame, as it goes over the link.
 """
 
 from typing import NamedTuple
@@ -18,11 +18,11 @@ class KindTraffic(NamedTuple):
     passed_on: int
     """Messages that this broker had from a neighbour and sent on to another one."""
     bytes: int
-    """Of both."""
+    """Bytes of both."""
 
 
 class LinkTraffic:
-    """Counts each frame once, when it is made: not again when a link sends it once more after a break."""
+    """Counts each frame once, when it is made, and not again when a link sends it once more after a break."""
 
     def __init__(self, me: BrokerId) -> None:
         self._me = me
@@ -30,7 +30,7 @@ class LinkTraffic:
         """Kind -> the three counters of `KindTraffic`."""
 
     def count(self, message: Message | Event, size: int) -> None:
-        """A frame of so many bytes was made of this message."""
+        """Count a frame of `size` bytes that was made of this message."""
         kind = kind_of(message)
         counted = self._kinds.get(kind)
         if counted is None:
@@ -45,7 +45,7 @@ class LinkTraffic:
         counted[2] += size
 
     def clear(self) -> None:
-        """Begin at 0, because the journal was replayed just now: an earlier process has sent all that."""
+        """Begin at 0: the journal was just replayed, and an earlier process sent all these frames."""
         self._kinds.clear()
 
     def by_kind(self) -> dict[str, KindTraffic]:

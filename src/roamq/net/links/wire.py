@@ -1,11 +1,11 @@
 """Messages between brokers as bytes: MessagePack, with one extension type per kind of value.
 
 A message is its class name and its fields, so a new message needs nothing here. Events have a form of their own,
-since nearly all traffic is events. What cannot be read is the peer's fault and raises `RemoteProtocolError`.
+since nearly all traffic is events. Bytes that cannot be read are the peer's fault and raise `RemoteProtocolError`.
 
-Neighbours may be of two releases: a field that has its default is not sent, a field that is not known is passed over,
-and what follows the known values of an event is, too. So a release may add fields that have a default, and the release
-before understands it for as long as they are not used.
+Neighbours may be of two releases: a field that has its default is not sent; an unknown field, and values behind the
+known ones of an event, are passed over. So a release may add fields that have a default, and the release before
+understands its messages for as long as these fields are not used.
 """
 
 from collections.abc import Sequence
@@ -29,26 +29,26 @@ from roamq.net.clients.mqtt.subscriptions import asked_for
 
 EVENT_VALUES: Final = 13
 _EXT_8: Final = 0xC7
-"""MessagePack: an extension of up to 255 bytes; its length, its type and its bytes follow."""
+"""MessagePack: the first byte of an extension of up to 255 bytes; its length, its type and its bytes follow."""
 _EXT_8_HEADER: Final = 3
 _EXT_8_MAX: Final = 255
 Plain = Any
-"""What MessagePack has a form for."""
+"""A value for which MessagePack has a form."""
 _FILTER, _EVENT, _MESSAGE, _SESSION, _EPOCH, _EVENT_ID = range(1, 7)
 _EVENT_HEADERS: Final = tuple(bytes((_EXT_8, length, _EVENT)) for length in range(_EXT_8_MAX + 1))
-"""What most frames begin with, by the length of what follows."""
+"""The first bytes of most frames, by the length of their body."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _encode: Final = _ENCODER.encode
 _decode_plain: Final = msgspec.msgpack.Decoder().decode
-"""Of values without extensions of ours."""
+"""The decoder of values without extensions of ours."""
 _PLAIN: Final = frozenset((str, int, float, bool, bytes, type(None)))
-"""Kinds of values that MessagePack has: they are sent as they are."""
+"""Kinds of values that MessagePack knows: they are sent as they are."""
 
 _TYPES: Final[dict[str, type[Message]]] = {}
 
 
 def _known_types() -> dict[str, type[Message]]:
-    """Every message class there is, those of `net` included; looked up again when a name is not found."""
+    """All classes of messages, including those of `net`; looked up again when a name is not found."""
     found = list(Message.__subclasses__())
     for kind in found:
         _TYPES[kind.__name__] = kind
@@ -72,7 +72,7 @@ def encode(message: Message | Event) -> bytes:
 
 @cache
 def _fields_of(kind: type[Message]) -> tuple[tuple[str, Any], ...]:
-    """The fields of a kind of messages, each with its default, or with what no field can be if it has none."""
+    """The fields of a kind of messages, each with its default; a field without one has a mark that no value equals."""
     return tuple((field.name, field.default) for field in fields(kind))
 
 
@@ -105,7 +105,7 @@ def _pack(value: Any) -> Any:
 
 
 def event_values(event: Event, no_message: bytes | None = b"") -> tuple[Plain, ...]:
-    """An event as plain values; `no_message` stands for the MQTT side of one that has none."""
+    """An event as plain values; `no_message` stands for the MQTT side of an event that has none."""
     mqtt = event.properties
     origin, sequence = event.id
     return (
@@ -126,7 +126,7 @@ def event_values(event: Event, no_message: bytes | None = b"") -> tuple[Plain, .
 
 
 def event_of_values(values: Sequence[Plain], cost_bytes: int | None = None) -> Event:
-    """The event that `event_values` gave the values of; what follows them is passed over."""
+    """The event with the values of `event_values`; further values are passed over."""
     (
         origin,
         sequence,
@@ -188,7 +188,7 @@ def _extension(code: int, data: memoryview) -> Any:
         if selector is None and group is None:
             return asked_for(
                 topic, None
-            )  # the same object wherever it is read, which makes tables of filters quick
+            )  # the same object for equal filters, which makes tables of filters quick
         return Filter(topic, selector, group)
     if code == _EPOCH:
         connected_at, broker = _decode_plain(data)
@@ -205,12 +205,12 @@ _DECODER: Final = msgspec.msgpack.Decoder(ext_hook=_extension)
 
 
 def decode(data: bytes) -> Message | Event:
-    """The message; whatever is wrong with the bytes raises `RemoteProtocolError`."""
+    """The message or event; whatever is wrong with the bytes raises `RemoteProtocolError`."""
     try:
         if data[0] == _EXT_8 and data[2] == _EVENT and len(data) == data[1] + _EXT_8_HEADER:
             return event_of_values(
                 _decode_plain(memoryview(data)[_EXT_8_HEADER:])
-            )  # what most frames are, without a detour
+            )  # most frames are events: the shortest way
         message = _DECODER.decode(data)
     except RemoteProtocolError:
         raise

@@ -18,11 +18,11 @@ from roamq.net.clients.mqtt.negotiation import Terms
 
 _MAY_EXPLAIN: Final = (Connack, Disconnect)
 EXPLANATION_MAX: Final = 256
-"""Characters."""
+"""Most characters of a reason string."""
 
 
 def encode_answer(packet: Packet, terms: Terms) -> bytes | None:
-    """The packet on the wire, or `None` if even without its explanations the client would not take it."""
+    """The encoded packet, or None if the packet is too large for the client even without its explanations."""
     properties: Properties = getattr(packet, "properties", NO_PROPERTIES)
     if properties is NO_PROPERTIES and terms.packet_size_max is None:
         return encode(packet, terms.version)
@@ -47,7 +47,8 @@ def _without_explanation(packet: Packet, properties: Properties) -> Packet:
 
 
 def explanation(text: str | None, server_reference: str | None = None) -> Properties:
-    """A reason string as properties. It is cut short: it may quote what the client sent, and MQTT limits strings."""
+    """A reason string and a server reference as properties. The text is cut: it may quote the client, and MQTT limits
+    strings."""
     if not text and server_reference is None:
         return NO_PROPERTIES
     return Properties(

@@ -1,7 +1,8 @@
-"""What content filters look at: the attributes of a publication, and the event it becomes.
+"""Attributes of a publication, which content filters test, and the event that a publication becomes.
 
-Attributes are the user properties, and the top-level fields of a JSON payload if the content type says that
-it is one; a user property wins over a field of its name. Numbers and truth values are typed by their text.
+Attributes are the user properties, and the top-level fields of a JSON payload if the content type says that it is one;
+a user property wins over a field of the same name. The text of a user property decides whether it is a number or a
+truth value.
 """
 
 import re
@@ -24,8 +25,8 @@ _V5: Final = Version.V5
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
 JSON_BYTES_MAX: Final = 65_536
 FIELDS_MAX: Final = 1024
-"""Larger payloads, and objects of more fields, are not looked into: a filter must not make a flood of a single
-message."""
+"""Most bytes of a JSON payload, and most fields of its object, that become attributes: a filter must not make a flood
+of a single message."""
 
 
 def attributes_of(properties: Properties, payload: bytes) -> Mapping[str, Value]:
@@ -40,7 +41,7 @@ def attributes_of(properties: Properties, payload: bytes) -> Mapping[str, Value]
 
 
 def typed(text: str) -> Value:
-    """`true` and `false` are truth values, what looks like a number is one, all else is text."""
+    """The value of a text: `true` and `false` are truth values, a text that looks like a number is a number."""
     word = _WORDS.get(text)
     if word is not None:
         return word
@@ -71,7 +72,7 @@ def _json_fields(payload: bytes) -> dict[str, Value]:
     fields: dict[str, Value] = {}
     for name, value in document.items():
         if isinstance(value, int) and not _INTEGER_MIN <= value <= _INTEGER_MAX:
-            # As `typed` reads long numbers. Links carry integers of 64 bits.
+            # Like a long number in `typed`: links carry integers of 64 bits.
             with suppress(OverflowError):
                 fields[name] = float(value)
         elif isinstance(value, str | int | float | bool):
@@ -82,14 +83,13 @@ def _json_fields(payload: bytes) -> dict[str, Value]:
 def event_of(
     publish: Publish, version: Version, event_id: EventId, publisher: ClientId, now: Seconds
 ) -> Event:
-    """The event that a received PUBLISH becomes. Its MQTT side, already encoded, rides along as
-    `properties`."""
+    """The event that a received PUBLISH becomes; its `properties` are the message, already encoded."""
     properties = publish.properties
     if properties is NO_PROPERTIES:
         topic, payload, qos = publish.topic, publish.payload, publish.qos
         wire = publish.wire
         if wire and not qos:
-            # What most messages are: forwarded as they came.
+            # Most messages are forwarded as they came.
             v5 = version is _V5
             message = EncodedMessage(topic, payload, b"", wire if v5 else b"", b"" if v5 else wire)
         else:

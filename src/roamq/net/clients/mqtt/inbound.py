@@ -1,8 +1,7 @@
-"""The client -> messages: topic aliases, the receive maximum, and QoS 2 without duplicates.
+"""The client -> messages: topic aliases, Receive Maximum, and QoS 2 without duplicates.
 
-QoS 2 is received by method B of figure 4.3: a packet id that is known and not released stands for a message
-that was published already. The known ids are part of the session, so that a publisher may move between
-PUBLISH and PUBREL.
+QoS 2 is received by method B of figure 4.3: a packet id that is known and not released stands for a message that was
+published already. The known ids are part of the session, so that a publisher may move between PUBLISH and PUBREL.
 """
 
 import msgspec
@@ -24,14 +23,14 @@ class Inbound:
         self._v5 = terms.version is Version.V5
         self._aliases: dict[int, str] = {}  # [MQTT-3.3.2-7] of this connection only
         self._open: set[int] = set()
-        """Packet ids of this connection whose exchange is not over: what the receive maximum counts."""
+        """Packet ids of this connection whose exchange is not over: Receive Maximum counts them."""
         self._unanswered: set[int] = set()
-        """Packet ids of QoS 2 messages that the machine has been given and not decided on."""
+        """Packet ids of QoS 2 messages on which the machine has not decided."""
 
     def publish(self, packet: Publish) -> Publish | ReasonCode | None:
-        """The message to publish; or the reason to answer with at once; or `None` if there is nothing to do.
+        """The message to publish; or the reason to answer with at once; or None if there is nothing to do.
 
-        A QoS 2 duplicate is answered with `SUCCESS` again, unless the answer to the first is still to come.
+        A QoS 2 duplicate is answered with `SUCCESS` again, unless the first is not answered yet.
         """
         properties = packet.properties
         if properties is not NO_PROPERTIES:
@@ -64,7 +63,7 @@ class Inbound:
         return packet
 
     def _examine(self, packet: Publish) -> Publish:
-        """A PUBLISH with properties: alias, and what a client may not send."""
+        """Resolve the alias of a PUBLISH with properties, and refuse properties that a client may not send."""
         properties = packet.properties
         if properties.subscription_identifiers:
             # [MQTT-3.3.4-6]
@@ -87,7 +86,7 @@ class Inbound:
         return msgspec.structs.replace(packet, topic=topic)
 
     def answered(self, packet: Publish, reason: ReasonCode) -> None:
-        """PUBACK or PUBREC goes out: forget what it settles."""
+        """Forget the packet id that the PUBACK or PUBREC which goes out settles."""
         if packet.qos == 1:
             self._open.discard(packet.packet_id)
             return
@@ -107,7 +106,7 @@ class Inbound:
         return ReasonCode.SUCCESS
 
     def _misses_its_format(self, packet: Publish) -> bool:
-        """The payload claims to be UTF-8 and is not (section 3.3.2.3.2)."""
+        """Whether the payload claims to be UTF-8 and is not (section 3.3.2.3.2)."""
         if not packet.properties.payload_format_indicator or not self._limits.check_payload_format:
             return False
         try:

@@ -1,4 +1,4 @@
-"""CONNECT -> the terms of a connection, and the CONNACK that says what differs from what was asked."""
+"""CONNECT -> the terms of a connection, and the CONNACK with the terms that differ from the client's wishes."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ from roamq.net.clients.mqtt.limits import NEVER, Limits
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What client and server agreed on for one connection."""
+    """The terms on which client and server agreed for one connection."""
 
     version: Version
     client_id: ClientId
@@ -25,17 +25,17 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     keep_alive: int
     session_expiry: int
     window: int
-    """QoS 1 and 2 messages we may have unacknowledged at the client."""
+    """QoS 1 and 2 messages that the broker may have unacknowledged at the client."""
     packet_size_max: int | None
-    """The largest packet the client takes; `None` if it named none."""
+    """Bytes of the largest packet that the client accepts; None if it named no bound."""
     topic_alias_max: int
-    """Aliases we may set up."""
+    """Topic aliases that the broker may set up."""
     problem_information: bool
     """Whether the client wants reason strings and user properties on answers."""
 
 
 def negotiate(connect: Connect, limits: Limits, assigned: str) -> Terms:
-    """The terms, or `MqttError` with the reason to refuse. `assigned` is the id of a client that brings
+    """The terms, or `MqttError` with the reason to refuse the client. `assigned` is the id for a client that brings
     none."""
     asked = connect.properties
     v5 = connect.version is V5
@@ -79,7 +79,7 @@ def _client_id(connect: Connect, limits: Limits, assigned: str) -> ClientId:
     client_id = connect.client_id
     if not client_id:
         if connect.version is Version.V311 and not connect.clean_start:
-            # [MQTT-3.1.3-8] of 3.1.1: who wants a session kept must have a name.
+            # [MQTT-3.1.3-8] of 3.1.1: a client that wants its session kept must have a name.
             raise MqttError("no client id, but Clean Session 0", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
         # [MQTT-3.1.3-6]
         return ClientId(assigned)
@@ -105,7 +105,8 @@ def _session_expiry(connect: Connect, limits: Limits) -> int:
 
 
 def connack(connect: Connect, terms: Terms, limits: Limits, *, session_present: bool) -> Connack:
-    """The acceptance: what we decided otherwise than asked, and what we do not offer ([MQTT-3.1.4-5])."""
+    """The CONNACK that lets the client in: terms that differ from its wishes, and features that are not offered
+    ([MQTT-3.1.4-5])."""
     if terms.version is Version.V311:
         return Connack(session_present)
     asked = connect.properties

@@ -1,8 +1,8 @@
-"""Events -> the client: quality of service, packet ids, the window, and what is sent again after a reconnect.
+"""Events -> the client: quality of service, packet ids, the window, and redelivery after a reconnect.
 
 There is no queue here: events beyond the window wait in the client's context, which hands over no more than the window
-at once and is told when one is done. Nor is there a copy of what is under way: after a reconnect the context hands the
-same events over again, and each finds its packet id.
+at once and is told when one is acknowledged. Nor is there a copy of the events under way: after a reconnect the context
+hands the same events over again, and each finds its packet id.
 """
 
 import struct
@@ -32,19 +32,19 @@ PACKET_ID_MAX: Final = 0xFFFF
 _u16: Final = struct.Struct(">H").pack
 _NO_ALIASES: Final[dict[str, int]] = {}
 _NOTHING_BEGUN: Final[dict[EventId, int]] = {}
-"""What connections share that have none, as most; nobody adds to it."""
+"""The table of all connections without such events, as most are; nobody adds to it."""
 
 
 class DeliveryOutcome(Enum):
-    """What became of an event that was to be delivered."""
+    """The outcome of the delivery of an event."""
 
     IN_FLIGHT = "in flight"
     """Sent at QoS 1 or 2: `Acknowledged` will follow."""
     DONE = "done"
-    """Sent at QoS 0: nothing will follow."""
+    """Sent at QoS 0: no input will follow."""
     EXPIRED = "expired"
     TOO_LARGE = "too large"
-    """Larger than the client's maximum packet size: the event counts as sent ([MQTT-3.1.2-25])."""
+    """The event is larger than the client's maximum packet size, and counts as sent ([MQTT-3.1.2-25])."""
     UNWANTED = "unwanted"
     """No subscription matches any more, or only one with No Local."""
 
@@ -82,27 +82,27 @@ class Outbound:
         self._size_max = terms.packet_size_max
         self._window = terms.window
         self.quota = terms.window
-        """How many more QoS 1 and 2 messages may be sent now ([MQTT-4.9.0-1])."""
+        """How many more QoS 1 and 2 messages the broker may send now ([MQTT-4.9.0-1])."""
         self._alias_max = terms.topic_alias_max
         self.is_particular = terms.packet_size_max is not None or (self.v5 and terms.topic_alias_max > 0)
-        """Whether a packet for this client is not the same as for others of its version."""
+        """Whether packets for this client differ from packets for other clients of its version."""
         self._aliases: dict[str, int] = {} if terms.topic_alias_max else _NO_ALIASES
         self.begun: dict[EventId, int] = _NOTHING_BEGUN
         if state.outbound:
             self.begun = {entry.event_id: id_ for id_, entry in state.outbound.items()}
-        """What earlier connections left under way, until it is handed over again."""
+        """Event -> packet id, of events that earlier connections left under way, until the context hands them over
+        again."""
         self.further: tuple[str, ...] = ()
-        """Shared groups in which the event that was sent last, for the first time, is the client's as well."""
+        """Shared groups of the event that was sent last, for the first time: the client gets a copy for each."""
 
     def resume(self) -> None:
-        """Send the outstanding PUBRELs again, in order ([MQTT-4.4.0-1]); the PUBLISHes follow from the
-        context."""
+        """Send the outstanding PUBRELs again, in order ([MQTT-4.4.0-1]); the context hands the PUBLISHes over."""
         for packet_id, entry in self._state.outbound.items():
             if entry.released:
                 self._output.append(b"\x62\x02" + _u16(packet_id))
 
     def join(self, earlier: SessionState) -> None:
-        """Messages that an earlier session left under way are this one's, as if it had begun with them."""
+        """Take over the messages that an earlier session left under way, as if this session had begun with them."""
         if earlier.outbound and self.begun is _NOTHING_BEGUN:
             self.begun = {}
         for packet_id, entry in earlier.outbound.items():
@@ -112,7 +112,7 @@ class Outbound:
                     self._output.append(b"\x62\x02" + _u16(packet_id))
 
     def deliver(self, event: Event, now: Seconds) -> DeliveryOutcome:
-        """Send an event. The context hands over no more than the window; more would be our bug."""
+        """Send an event. The context hands over no more than the window; more would be a bug."""
         if self.begun:
             packet_id = self.begun.pop(event.id, 0)
             if packet_id:
@@ -159,7 +159,7 @@ class Outbound:
         return _IN_FLIGHT
 
     def withhold(self, event: Event) -> DeliveryOutcome:
-        """What another connection began to send is not sent again: the client may not read it any more."""
+        """Do not send an event again that another connection began to send: the client may not read it any more."""
         packet_id = self.begun.pop(event.id)
         entry = self._state.outbound.get(packet_id)
         if entry is None or entry.event_id != event.id:
@@ -169,11 +169,11 @@ class Outbound:
         return DeliveryOutcome.IN_FLIGHT
 
     def _deliver_again(self, packet_id: int, event: Event, now: Seconds) -> DeliveryOutcome:
-        """Send again what another connection began to send: with its packet id and QoS, DUP set, whatever has expired
-        since ([MQTT-4.4.0-1], [MQTT-3.3.1-1], [MQTT-4.3.3-7], [MQTT-3.10.4-3])."""
+        """Send an event again that another connection began to send: with its packet id and QoS, DUP set, even if it
+        has expired since ([MQTT-4.4.0-1], [MQTT-3.3.1-1], [MQTT-4.3.3-7], [MQTT-3.10.4-3])."""
         entry = self._state.outbound.get(packet_id)
         if entry is None or entry.event_id != event.id:
-            return DeliveryOutcome.DONE  # acknowledged before it was handed over again
+            return DeliveryOutcome.DONE  # acknowledged before the context handed it over again
         if entry.released:
             return DeliveryOutcome.IN_FLIGHT  # `resume` has sent its PUBREL
         route = DeliveryRoute(entry.qos, entry.retain, entry.identifiers)
@@ -184,8 +184,11 @@ class Outbound:
         return DeliveryOutcome.TOO_LARGE if self._give_up(packet_id, entry) else DeliveryOutcome.IN_FLIGHT
 
     def _give_up(self, packet_id: int, entry: InFlight) -> bool:
-        """True if the packet id is free. At QoS 2 the client may hold it as received, so it is released
-        first; a client that does not know it says so in PUBCOMP, and that frees it as well."""
+        """Give up an event that cannot be sent again. True if its packet id is free.
+
+        At QoS 2 the client may hold the packet id as received, so the broker releases it first. A client that does not
+        know the id says so in PUBCOMP, which frees it as well.
+        """
         if entry.qos == 1:
             del self._state.outbound[packet_id]
             return True
@@ -210,7 +213,7 @@ class Outbound:
             else:
                 pieces = (message.qos_0(self.v5, retain=first != PUBLISH_QOS_0),)
         except OverflowError:
-            return False  # than MQTT can say: it came without properties, and almost filled a packet
+            return False  # longer than MQTT can say: it came without properties and almost filled a packet
         if self._size_max is not None and sum(map(len, pieces)) > self._size_max:
             return False
         if receiver is not None and receiver.topic_alias and not receiver.omit_topic:
@@ -221,7 +224,7 @@ class Outbound:
     def _receiver(self, event: Event, route: DeliveryRoute, now: Seconds) -> Receiver:
         expiry = None
         if event.expires_at is not None:
-            # [MQTT-3.3.2-6] what is left of it
+            # [MQTT-3.3.2-6] the rest of its lifetime
             expiry = max(0, ceil(event.expires_at - now))
         alias = self._aliases.get(event.topic, 0)
         if alias:
@@ -232,7 +235,7 @@ class Outbound:
         return Receiver(0, False, expiry, route.identifiers)
 
     def _next_packet_id(self) -> int:
-        """An unused one ([MQTT-2.2.1-4]), counting on from the last so that none is used again soon."""
+        """An unused packet id ([MQTT-2.2.1-4]), counted on from the last one so that no id is used again soon."""
         in_use = self._state.outbound
         if len(in_use) >= PACKET_ID_MAX:
             raise LocalProtocolError("all packet ids are in use")
@@ -248,14 +251,15 @@ class Outbound:
         self.quota -= 1
 
     def _restore_quota(self) -> None:
-        """One more message may be sent; the quota never exceeds its first value, whatever is repeated (section 4.9)."""
+        """Allow one more message; the quota never exceeds its first value, whatever the client repeats (section
+        4.9)."""
         if self.quota < self._window:
             self.quota += 1
 
     def puback(self, packet: Puback, inputs: list[ClientInput]) -> None:
         entry = self._state.outbound.get(packet.packet_id)
         if entry is None:
-            return  # of an earlier time: harmless
+            return  # for a message of an earlier time: harmless
         if entry.qos != 1:
             raise MqttError("PUBACK for a QoS 2 message", ReasonCode.PROTOCOL_ERROR)
         del self._state.outbound[packet.packet_id]
@@ -264,7 +268,7 @@ class Outbound:
         _acknowledged(entry.event_id, inputs)
 
     def pubrec(self, packet: Pubrec, inputs: list[ClientInput]) -> ReasonCode | None:
-        """The reason of the PUBREL to answer with, or `None` for no answer."""
+        """The reason of the PUBREL to answer with, or None for no answer."""
         entry = self._state.outbound.get(packet.packet_id)
         if entry is None:
             # Section 4.3.3: PUBREL answers a PUBREC that is no failure

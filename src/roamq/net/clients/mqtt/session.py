@@ -1,8 +1,8 @@
-"""One connection of one client, seen from the server: packets in, packets and meanings out.
+"""One connection of one client, seen from the server: packets come in, packets and inputs of the machine go out.
 
 There is no socket, clock or task in here. The machine brings bytes and the time, and acts on every `ClientInput`. The
 machine decides what the protocol cannot know - may the client come in, is a message stored, may the client subscribe -
-and calls the methods on the right; the connection answers all else itself. Whatever breaks a rule ends in `Closed` with
+and calls the methods on the right; the connection answers everything else itself. A broken rule ends in `Closed` with
 the reason that the standard names.
 
     receive(bytes) -> ConnectRequested            accept, refuse
@@ -68,16 +68,16 @@ _SUCCESS: Final = ReasonCode.SUCCESS
 _acknowledgement: Final = struct.Struct(">BBH").pack
 """PUBACK or PUBREC in its shortest form: first byte, remaining length, packet id."""
 _CONNACKS_311: Final = (b"\x20\x02\x00\x00", b"\x20\x02\x01\x00")
-"""CONNACK of 3.1.1 that lets a client in, without a session and with one."""
+"""CONNACK of 3.1.1 that lets a client in: without a session, and with one."""
 _suback_of_one: Final = struct.Struct(">BBHB").pack
-"""SUBACK of 3.1.1 for one topic filter, which is what most SUBSCRIBEs ask for."""
+"""SUBACK of 3.1.1 for one topic filter: most SUBSCRIBEs have one."""
 
 
 class ConnectionPhase(Enum):
     """How far the connection has come."""
 
     NEW = "new"
-    """Nothing was said yet."""
+    """No packet has come yet."""
     PENDING = "pending"
     """CONNECT has come; the machine has not decided."""
     OPEN = "open"
@@ -88,7 +88,7 @@ _NEW: Final = ConnectionPhase.NEW
 PENDING: Final = ConnectionPhase.PENDING
 _OPEN: Final = ConnectionPhase.OPEN
 CLOSED: Final = ConnectionPhase.CLOSED
-"""For what is asked about every packet: Python 3.11 takes ten times as long to look into an enumeration."""
+"""For tests on every packet: Python 3.11 takes ten times as long to look into an enumeration."""
 
 
 class ServerConnection:
@@ -116,12 +116,12 @@ class ServerConnection:
         self.phase = _NEW
         self.output: list[bytes] = []
         self.received_at: Seconds = 0.0
-        """When the last packet came."""
+        """The time when the last packet came."""
         self._new_client_id = new_client_id
         self._decoder = Decoder(max_packet_size=limits.maximum_packet_size)
         self._early: list[Packet] | None = None
-        """What the client sent before we answered its CONNECT."""
-        # Known from CONNECT on, and from `accept` on.
+        """Packets that the client sent before the broker answered its CONNECT."""
+        # Fields that are known from CONNECT on, and from `accept` on.
         self.connect: Connect
         self.terms: Terms
         self.state: SessionState
@@ -134,14 +134,14 @@ class ServerConnection:
     # --- bytes ---------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: Seconds) -> list[ClientInput]:
-        """What the bytes mean, in order."""
+        """Read bytes, and return the inputs that they mean, in order."""
         if self.phase is CLOSED:
             return []
         failure: MqttError | None = None
         try:
             packets = self._decoder.feed(data)
         except MqttError as error:
-            # Without its traceback, which would hold this frame, and the socket, until the collector runs.
+            # Drop the traceback, which would hold this frame, and the socket, until the collector runs.
             failure, packets = error.with_traceback(None), error.decoded
         if packets:
             self.received_at = now
@@ -153,7 +153,7 @@ class ServerConnection:
 
     @property
     def reading_paused(self) -> bool:
-        """Whether the machine has not decided on CONNECT: reading more would only pile up packets here."""
+        """Whether the machine has not decided on CONNECT: further reads would only pile up packets here."""
         return self.phase is PENDING
 
     @property
@@ -163,13 +163,13 @@ class ServerConnection:
 
     @property
     def inbound(self) -> Inbound:
-        """The receiving half. Clients that only listen, or publish plainly, never need it."""
+        """The receiving half. Clients that only subscribe, or publish plainly, never need it."""
         if self._inbound is None:
             self._inbound = Inbound(self.state, self.terms, self.limits)
         return self._inbound
 
     def take_output(self) -> list[bytes]:
-        """The pieces to write, in order; from now on they are the caller's."""
+        """Take the pieces to write, in order; from now on the caller owns them."""
         pieces = self.output[:]
         self.output.clear()  # the list itself is shared with `outbound`
         return pieces
@@ -239,7 +239,7 @@ class ServerConnection:
                 raise MqttError(f"{type(packet).__name__} from a client", ReasonCode.PROTOCOL_ERROR)
 
     def _check_answer_fits(self, packet: Subscribe | Unsubscribe, most: int) -> None:
-        """[MQTT-3.1.2-24]: an answer that the client does not take cannot be sent, nor left out."""
+        """[MQTT-3.1.2-24]: an answer that is too large for the client can be neither sent nor left out."""
         count = len(packet.requests if isinstance(packet, Subscribe) else packet.topic_filters)
         if len(encode(Unsuback(packet.packet_id, (_SUCCESS,) * count), self.terms.version)) > most:
             raise MqttError("the answer exceeds the Maximum Packet Size", ReasonCode.PACKET_TOO_LARGE)
@@ -270,10 +270,10 @@ class ServerConnection:
         *,
         user_properties: tuple[tuple[str, str], ...] = (),
     ) -> list[ClientInput]:
-        """Let the client in, with its session or a new one; gives the meaning of what it has sent meanwhile.
+        """Let the client in, with its session or a new one. Return the inputs that it has sent meanwhile.
 
-        `user_properties` go to a client that sends any of the same names itself, so that nobody is told what it does
-        not know. The context may hand events over right after.
+        A client that sends user properties of the same names gets `user_properties`, so that no client is told what it
+        does not know. The context may hand events over right after.
         """
         assert self.phase is PENDING
         # [MQTT-3.1.2-4], [MQTT-3.2.2-2]: with Clean Start the machine has ended the old session.
@@ -285,7 +285,7 @@ class ServerConnection:
         self.subscriptions = SubscriptionSet(self.state)
         self.outbound = Outbound(self.state, terms, self.subscriptions, self.output)
         self._inbound = None
-        # Where no Receive Maximum was agreed on there is nothing to count at QoS 1 either.
+        # Without an agreed Receive Maximum there is nothing to count at QoS 1 either.
         self._plain_qos = 1 if terms.version is V311 and self.limits.maximum_qos else 0
         self.phase = _OPEN
         self.received_at = now
@@ -311,7 +311,7 @@ class ServerConnection:
         return msgspec.structs.replace(connack, properties=properties)
 
     def join(self, earlier: SessionState) -> None:
-        """The session that the client was not made to wait for has come: it becomes part of this one."""
+        """Join the session that the client was not made to wait for: it has come, and becomes part of this one."""
         for topic_filter, subscription in earlier.subscriptions.items():
             if topic_filter not in self.state.subscriptions:
                 self.subscriptions.add(subscription)
@@ -321,7 +321,7 @@ class ServerConnection:
     def refuse(
         self, reason: ReasonCode, reason_string: str = "", server_reference: str | None = None
     ) -> None:
-        """Send the client away before it was let in ([MQTT-3.2.2-7]); no session was touched."""
+        """Send a client away that was not let in ([MQTT-3.2.2-7]); no session was touched."""
         assert self.phase is ConnectionPhase.PENDING
         properties = explanation(reason_string, server_reference)
         self._refuse(reason, properties, self.connect.version)
@@ -337,10 +337,10 @@ class ServerConnection:
             self.published(packet, result)
 
     def published(self, packet: Publish, reason: ReasonCode = _SUCCESS, reason_string: str = "") -> None:
-        """The broker has stored the message, or refuses it: acknowledge ([MQTT-3.3.4-1]).
+        """Acknowledge a message that the broker has stored or refuses ([MQTT-3.3.4-1]).
 
-        To be called in the order in which messages came ([MQTT-4.6.0-2], [MQTT-4.6.0-3]). At QoS 0 there is
-        nobody to tell. 3.1.1 has no word for a refusal: there the message is acknowledged all the same.
+        The machine calls this in the order in which messages came ([MQTT-4.6.0-2], [MQTT-4.6.0-3]). At QoS 0 the client
+        gets no answer. 3.1.1 has no word for a refusal: there the message is acknowledged all the same.
         """
         if not packet.qos:
             return
@@ -357,16 +357,15 @@ class ServerConnection:
     # --- subscribing ---------------------------------------------------------------------------------------
 
     def examine(self, packet: Subscribe) -> Examined:
-        """What of the SUBSCRIBE can be granted; whether it may be is for the machine to say, with
-        `subscribed`."""
+        """The part of the SUBSCRIBE that the protocol allows; the machine decides on the rest, with `subscribed`."""
         return examine(packet, self.subscriptions, self.limits)
 
     def grant(self, examined: Examined, reasons: Sequence[ReasonCode], reason_string: str = "") -> Suback:
-        """The machine has decided on each of `examined.wanted`, by a granted QoS or a failure; `answer` follows."""
+        """Take the machine's decision on each of `examined.wanted`, by a granted QoS or a failure; `answer` follows."""
         return grant(examined, reasons, reason_string, self.subscriptions)
 
     def answer(self, suback: Suback) -> None:
-        """Send what `grant` gave."""
+        """Send the SUBACK of `grant`."""
         if len(suback.reasons) == 1 and self.terms.version is V311:
             if self.phase is not CLOSED:
                 (reason,) = suback.reasons  # [MQTT-3.9.3-2] of 3.1.1: one code for every failure
@@ -377,11 +376,11 @@ class ServerConnection:
         self._send(suback)
 
     def subscribed(self, examined: Examined, reasons: Sequence[ReasonCode], reason_string: str = "") -> None:
-        """`grant`, and `answer` at once."""
+        """Grant, and send the SUBACK at once."""
         self.answer(self.grant(examined, reasons, reason_string))
 
     def unsubscribe(self, packet: Unsubscribe) -> list[Filter]:
-        """Drop the subscriptions and answer; gives the filter of each that was there."""
+        """Drop the subscriptions and answer. Return the filter of each that was there."""
         removed: list[Filter] = []
         reasons: list[ReasonCode] = []
         for topic_filter in packet.topic_filters:  # [MQTT-3.10.4-6]
@@ -401,7 +400,7 @@ class ServerConnection:
     # --- leaving -------------------------------------------------------------------------------------------
 
     def keep_alive_deadline(self) -> Seconds | None:
-        """When the client counts as gone unless a packet comes before ([MQTT-3.1.2-22])."""
+        """The time when the client counts as gone unless a packet comes before ([MQTT-3.1.2-22])."""
         if self.phase is not _OPEN or not self.terms.keep_alive:
             return None
         return self.received_at + 1.5 * self.terms.keep_alive
@@ -415,7 +414,7 @@ class ServerConnection:
     def close(
         self, reason: ReasonCode, now: Seconds, detail: str = "", server_reference: str | None = None
     ) -> list[ClientInput]:
-        """Close from our side, with DISCONNECT where the version has it and the client is in
+        """Close the connection from our side, with DISCONNECT if its version has one and the client is in
         ([MQTT-3.14.0-1])."""
         if self.phase is ConnectionPhase.CLOSED:
             return []
@@ -428,11 +427,11 @@ class ServerConnection:
         return self._closed(reason, detail, now, by_client=False)
 
     def abandon(self) -> None:
-        """Our own code failed on this connection: it is closed, in whatever state that left it."""
+        """Close the connection in whatever state our own failure has left it."""
         self.phase = ConnectionPhase.CLOSED
 
     def lost(self, now: Seconds) -> list[ClientInput]:
-        """The network connection is gone without a word."""
+        """End a connection whose socket closed without DISCONNECT."""
         if self.phase is ConnectionPhase.CLOSED:
             return []
         return self._closed(ReasonCode.UNSPECIFIED_ERROR, "connection lost", now, by_client=False)
@@ -454,11 +453,11 @@ class ServerConnection:
         return [Closed(reason, detail, by_client)]
 
     def _fail(self, error: MqttError, inputs: list[ClientInput], now: Seconds) -> None:
-        """[MQTT-4.13.1-1], [MQTT-4.13.2-1]: say why, and close."""
+        """Say why, and close ([MQTT-4.13.1-1], [MQTT-4.13.2-1])."""
         if self.phase is ConnectionPhase.OPEN:
             inputs.extend(self.close(error.reason, now, str(error)))
         elif self.phase is not ConnectionPhase.CLOSED:
-            # Before CONNECT was read there may be nobody who speaks MQTT: no answer then ([MQTT-3.1.4-1]).
+            # Before CONNECT was read, the peer may not speak MQTT: send no answer then ([MQTT-3.1.4-1]).
             version = error.version or (
                 self.connect.version if self.phase is ConnectionPhase.PENDING else None
             )
@@ -470,7 +469,7 @@ class ServerConnection:
 
     def _send(self, packet: Packet) -> None:
         if self.phase is ConnectionPhase.CLOSED:
-            return  # [MQTT-3.14.4-1] the machine answers what was asked before; nobody listens any more
+            return  # [MQTT-3.14.4-1] the machine answers an earlier packet, and the client reads no more
         data = encode_answer(packet, self.terms)
         if data is not None:
             self.output.append(data)

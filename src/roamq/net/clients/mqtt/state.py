@@ -1,7 +1,7 @@
-"""The session as a value: what outlives a connection and travels with the client's context to another broker.
+"""The session as a value: it outlives a connection and travels with the client's context to another broker.
 
-Plain data and nothing else (docs/decisions/0051): msgspec turns it into bytes and back. The events
-themselves are the context's; the session only remembers which of them are under way, by which packet id.
+The session is plain data (docs/decisions/0051): msgspec turns it into bytes and back. The context holds the events; the
+session only notes which of them are under way, by which packet id.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ from roamq.net.clients.mqtt.codec import Will
 from roamq.net.clients.mqtt.limits import NEVER
 
 RETAINED: Final = BrokerId("$retained")
-"""The origin of retained messages replayed to a new subscription: they count on a line of their own, so
-that they never disturb the read position of the broker where they were published."""
+"""The origin of retained messages that are replayed to a new subscription. They have sequences of their own, so that
+they never disturb the read position of the broker where they were published."""
 
 
 SESSION_BYTES: Final = 1700
-"""What a session costs of the memory, without what is in it. `python -m benchmarks memory` compares all of these."""
+"""Bytes of memory that an empty session takes. `python -m benchmarks memory` compares all these numbers."""
 SUBSCRIPTION_BYTES: Final = 1600
 LEVEL_BYTES: Final = 16
 """A level of a topic filter: its place in the filter and in the indexes."""
@@ -29,15 +29,15 @@ WILL_BYTES: Final = 400
 
 
 def will_bytes(will: Will | None) -> int:
-    """What a will costs of the memory."""
+    """Bytes of memory that a will takes."""
     return 0 if will is None else WILL_BYTES + len(will.payload) + 2 * len(will.topic)
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
-    """A topic filter as granted, with its options (section 3.8.3.1)."""
+    """A granted topic filter with its options (section 3.8.3.1)."""
 
     topic_filter: str
-    """As the client wrote it, `$share/...` included."""
+    """The topic filter as the client wrote it, with `$share/...`."""
     qos: int = 0
     no_local: bool = False
     retain_as_published: bool = False
@@ -48,10 +48,11 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def cost_bytes(self) -> int:
-        """What it costs of the memory, within a factor of two: here, in the broker's context and in both indexes."""
+        """Bytes of memory that the subscription takes, within a factor of two: here, in the context and in both
+        indexes."""
         characters, selector = len(self.topic_filter), self.selector
         levels = self.topic_filter.count("/") + 1
-        # Python has one object for all texts of one character. The others: as many as there are characters beyond.
+        # Python shares texts of one character. Longer levels: at most one per character beyond one character a level.
         own = characters + 1 - 2 * levels
         own = 0 if own < 0 else levels if own > levels else own
         texts = 2 * characters + (12 * len(selector) if selector else 0)
@@ -59,72 +60,75 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
 
 
 class InFlight(msgspec.Struct, gc=False):
-    """An event that was sent at QoS 1 or 2 and is not done with."""
+    """An event that was sent at QoS 1 or 2 and whose exchange is not over."""
 
     event_id: EventId
     qos: int
     released: bool = False
     """QoS 2: PUBREC has come; from now on only PUBREL is sent ([MQTT-4.3.3-6])."""
     retain: bool = False
-    """The RETAIN flag it was sent with. What is sent again is the same packet, whatever the client asks for since."""
+    """The RETAIN flag of the first delivery. A redelivery is the same packet, whatever the client subscribed to
+    since."""
     identifiers: tuple[int, ...] = ()
-    """The subscription identifiers it was sent with."""
+    """The subscription identifiers of the first delivery."""
     is_shared: bool = False
-    """Whether it was sent to the client as the member of a shared group."""
+    """Whether the event was sent to the client as a member of a shared group."""
 
 
 NO_IDS: Final = set[int]()
-"""What sessions share that have received nothing at QoS 2: an empty set takes 216 bytes. Nobody adds to it."""
+"""The set of all sessions that have received nothing at QoS 2: an empty set takes 216 bytes. Nobody adds to it."""
 NOTHING_EARLY: Final = dict[BrokerId, dict[int, None]]()
-"""Likewise, of clients that got nothing before older events."""
+"""The table of all clients that got no events before older ones. Nobody adds to it."""
 
 
 class SessionState(msgspec.Struct, kw_only=True):
-    """Section 4.1: all that the server knows of a client beyond the connection."""
+    """Section 4.1: everything that the server knows of a client beyond the connection."""
 
     client_id: ClientId
     owner: str | None = None
-    """The user who began the session, and who alone may go on with it; None: a client that gave no user name."""
+    """The user who began the session, and who alone may continue it; None if the client gave no user name."""
     claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What the last login said of the owner beside the name (`Claims`): rules ask for it when nobody is connected."""
+    """The values that the last login stated about the owner beside the name (`Claims`): rules use them when nobody is
+    connected."""
     client_class: str = ""
-    """The class of clients that the last CONNECT was of: it says under which scheme the session is kept."""
+    """The class of clients of the last CONNECT: it decides under which scheme the session is kept."""
     expiry_interval: int = 0
     subscriptions: dict[str, Subscription] = {}
     subscription_bytes: int = 0
-    """What all subscriptions cost."""
+    """Bytes of memory that all subscriptions take."""
     outbound: dict[int, InFlight] = {}
-    """Packet id -> event, in the order in which they were first sent."""
+    """Packet id -> event, in the order of the first deliveries."""
     inbound: set[int] = msgspec.field(default_factory=lambda: NO_IDS)
-    """Packet ids of QoS 2 messages received and not yet released by the client."""
+    """Packet ids of QoS 2 messages that the broker has received and the client has not released."""
     last_packet_id: int = 0
     will: Will | None = None
     will_at: Seconds | None = None
-    """When the will is due; set while nobody is connected."""
+    """The time when the will is due; set while nobody is connected."""
     expires_at: Seconds | None = None
-    """When the session ends; set while nobody is connected."""
+    """The time when the session ends; set while nobody is connected."""
     replays: int = 0
     """How many retained messages were replayed: the last sequence of the origin `RETAINED`."""
 
     sent_early: dict[BrokerId, dict[int, None]] = msgspec.field(default_factory=lambda: NOTHING_EARLY)
-    """Events that the client got before older ones, by origin: it must not get them again when the older ones come."""
+    """Origin -> sequences of events that the client got before older ones: it must not get them again in their turn."""
     is_provisional: bool = False
-    """Whether an earlier session may still be on its way here, for which the client was not made to wait."""
+    """Whether an earlier session, for which the client was not made to wait, may still be on its way here."""
 
     @property
     def cost_bytes(self) -> int:
-        """What the session costs of the memory, within a factor of two; stored events are charged apart."""
+        """Bytes of memory that the session takes, within a factor of two; stored events are charged apart."""
         return SESSION_BYTES + self.subscription_bytes + will_bytes(self.will)
 
     @property
     def is_unused(self) -> bool:
-        """Is this a provisional session that nothing happened in? Perhaps the client has not even heard of it."""
+        """Is this a provisional session in which nothing has happened? Perhaps the client has not even heard of it."""
         return self.is_provisional and not self.subscriptions and not self.sent_early
 
     def join(self, earlier: "SessionState") -> None:
-        """The earlier session of the client has come: from now on the two are one.
+        """Join the earlier session of the client, which has come: from now on the two are one.
 
-        A client that was told of this one takes any packet id; one that never heard of it goes by the earlier's.
+        A client that was told of this session accepts any packet id; one that never heard of it goes by the earlier
+        session's.
         """
         self.subscriptions = {**earlier.subscriptions, **self.subscriptions}
         self.subscription_bytes = sum(one.cost_bytes for one in self.subscriptions.values())
@@ -136,11 +140,11 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.is_provisional = self.is_provisional and earlier.is_provisional
 
     def note_sent_early(self, event_id: EventId) -> None:
-        """The client got this event before older ones."""
+        """Note that the client got this event before older ones."""
         self._early_of(event_id[0])[event_id[1]] = None
 
     def _early_of(self, origin: BrokerId) -> dict[int, None]:
-        """What the client got of an origin before older events, to be added to."""
+        """The sequences of an origin that the client got before older events; the caller may add to them."""
         if self.sent_early is NOTHING_EARLY:
             self.sent_early = {}
         return self.sent_early.setdefault(origin, {})
@@ -160,7 +164,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         return EventId(RETAINED, self.replays)
 
     def disconnected(self, now: Seconds) -> None:
-        """The connection is gone: from now on the will's delay and the session's expiry run."""
+        """Begin the will's delay and the session's expiry, because the connection is closed."""
         # [MQTT-4.1.0-2]
         self.expires_at = None if self.expiry_interval == NEVER else now + self.expiry_interval
         if self.will is not None:
@@ -169,22 +173,21 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.will_at = now + min(delay, self.expiry_interval)
 
     def connected(self, will: Will | None, expiry_interval: int) -> None:
-        """A connection took the session up: its will replaces the last, which is not sent
-        ([MQTT-3.1.3-9])."""
+        """Begin a connection: its will replaces the last one, which is not sent ([MQTT-3.1.3-9])."""
         self.will = will
         self.expiry_interval = expiry_interval
         self.will_at = None
         self.expires_at = None
 
     def take_will(self, now: Seconds) -> Will | None:
-        """The will, if it is due; it is given once ([MQTT-3.1.2-10])."""
+        """Take the will, if it is due; it is given once ([MQTT-3.1.2-10])."""
         if self.will is None or self.will_at is None or now < self.will_at:
             return None
         will, self.will, self.will_at = self.will, None, None
         return will
 
     def end(self) -> Will | None:
-        """The session ends now, by expiry or because the client started anew: its will, if one is left."""
+        """End the session, by expiry or because the client started anew. Return its will, if one is left."""
         will, self.will, self.will_at = self.will, None, None
         return will
 
@@ -192,15 +195,16 @@ class SessionState(msgspec.Struct, kw_only=True):
         return self.expires_at is not None and now >= self.expires_at
 
     def deadline(self) -> Seconds | None:
-        """When the machine has to look again: the will or the expiry, whichever comes first."""
+        """The time when the machine has to look again: the will or the expiry, whichever comes first."""
         due: Iterable[Seconds] = [at for at in (self.will_at, self.expires_at) if at is not None]
         return min(due, default=None)
 
 
 def merged(held: SessionState, arrived: SessionState) -> SessionState:
-    """The session of a client for whom a broker holds one and another has come.
+    """The session of a client for which a broker holds one session and another has come.
 
-    What came replaces what is held, unless one of the two began while the other was on its way: then they join.
+    The arrived session replaces the held one, unless one of the two began while the other was on its way: then they
+    join.
     """
     if not held.is_provisional and not arrived.is_provisional:
         return arrived
@@ -216,7 +220,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(SessionState)
 
 
 def dump(state: SessionState) -> bytes:
-    """The session as bytes, for a link or a database."""
+    """The session as bytes, for a link or a file."""
     return _ENCODER.encode(state)
 
 

@@ -1,4 +1,4 @@
-"""What a SUBSCRIBE asks for, filter by filter, and the SUBACK that answers it."""
+"""The reading of a SUBSCRIBE, filter by filter, and the SUBACK that answers it."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -28,18 +28,18 @@ _QUOTA_EXCEEDED: Final = ReasonCode.QUOTA_EXCEEDED
 
 
 class Subscribing(msgspec.Struct, frozen=True, gc=False):
-    """One topic filter of a SUBSCRIBE, well-formed and supported; the client may not be allowed it."""
+    """One topic filter of a SUBSCRIBE, well-formed and supported; the rules may still forbid it."""
 
     subscription: Subscription
     filter: Filter
     is_new: bool
-    """No subscription with this topic filter existed."""
+    """Whether no subscription with this topic filter existed."""
     replay: bool
-    """Send the retained messages that match ([MQTT-3.3.1-9] to -11)."""
+    """Whether to send the retained messages that match ([MQTT-3.3.1-9] to -11)."""
     replaced: Filter | None
-    """What the same topic filter stood for before, if its selector was another."""
+    """The filter that the same topic filter asked for before, if its selector was another."""
     cost_bytes: int
-    """Of the subscription."""
+    """Bytes of memory that the subscription takes."""
 
 
 class Examined(msgspec.Struct, frozen=True, gc=False):
@@ -48,16 +48,16 @@ class Examined(msgspec.Struct, frozen=True, gc=False):
     packet_id: int
     wanted: tuple[Subscribing, ...]
     reasons: tuple[ReasonCode | None, ...]
-    """One per topic filter of the packet: why it was refused already, or `None` for the next of `wanted`."""
+    """One per topic filter of the packet: the reason why it is refused already, or None for the next of `wanted`."""
     reason_string: str | None = None
 
 
 def examine(packet: Subscribe, subscriptions: SubscriptionSet, limits: Limits) -> Examined:
-    """What of a SUBSCRIBE can be granted as far as the protocol goes; the machine decides on the rest."""
+    """The part of a SUBSCRIBE that the protocol allows; the machine decides on the rest."""
     wanted: list[Subscribing] = []
     reasons: list[ReasonCode | None] = []
-    new: dict[str, Filter] = {}  # wanted by this packet, and not held before
-    shapes: set[str] | None = None  # likewise; counted where they may be too many
+    new: dict[str, Filter] = {}  # in this packet, and not held before
+    shapes: set[str] | None = None  # likewise; counted only if there may be too many
     selector, identifier, told = None, 0, None
     if packet.properties is not NO_PROPERTIES:
         selector = packet.properties.user_property(FILTER_PROPERTY)
@@ -115,7 +115,8 @@ def examine(packet: Subscribe, subscriptions: SubscriptionSet, limits: Limits) -
 
 
 def _has_room_for_shape(shape: str, subscriptions: SubscriptionSet, begun: set[str], most: int) -> bool:
-    """Whether wildcards may be placed so; `begun`: other ways that the same packet has begun. This adds to it."""
+    """Whether wildcards may be placed in this way. `begun`: other ways that the same packet has begun; a new one is
+    added."""
     if subscriptions.has_shape(shape) or shape in begun:
         return True
     if subscriptions.shapes + len(begun) >= most:
@@ -125,9 +126,9 @@ def _has_room_for_shape(shape: str, subscriptions: SubscriptionSet, begun: set[s
 
 
 def _check_selector(selector: str | None, limits: Limits) -> tuple[ReasonCode | None, str | None]:
-    """Why the selector of a SUBSCRIBE cannot be used, once for all its topic filters; nothing if it can.
+    """The reason why the selector of a SUBSCRIBE cannot be used, for all its topic filters; None if it can be.
 
-    The SUBSCRIBE is valid, but we cannot do what it asks: say where the mistake is.
+    The SUBSCRIBE is valid, but the broker cannot do what it asks: the text says where the mistake is.
     """
     if not selector or not selector.strip():
         return None, None
@@ -142,7 +143,7 @@ def _check_selector(selector: str | None, limits: Limits) -> tuple[ReasonCode | 
 
 
 def _unsupported(packet: Subscribe, topic_filter: str, limits: Limits) -> ReasonCode | None:
-    """Sections 3.2.2.3.11 to 3.2.2.3.13: what CONNACK said is not available."""
+    """The reason why CONNACK, or the limit of levels, rules a topic filter out (sections 3.2.2.3.11 to 3.2.2.3.13)."""
     levels_max = limits.topic_levels_max
     if len(topic_filter) >= levels_max and topic_filter.count("/") >= levels_max:
         return ReasonCode.TOPIC_FILTER_INVALID
@@ -162,7 +163,7 @@ def _subscribing(
     cost_bytes: int,
     limits: Limits,
 ) -> Subscribing:
-    """`before`: what the topic filter stands for already, by an earlier packet or an earlier place in this one."""
+    """`before`: the filter that the topic filter asks for already, by an earlier packet or earlier in this one."""
     filter_ = asked_for(subscription.topic_filter, subscription.selector)
     # [MQTT-3.3.1-9] always, [MQTT-3.3.1-10] if it is new, [MQTT-3.3.1-11] never; a shared one never (4.8.2).
     handling, is_new = request.retain_handling, before is None
@@ -176,7 +177,7 @@ def _subscribing(
 def grant(
     examined: Examined, reasons: Sequence[ReasonCode], reason_string: str, subscriptions: SubscriptionSet
 ) -> Suback:
-    """Keep what was granted, and answer: one packet, a reason per filter, in order.
+    """Keep the granted subscriptions, and answer: one packet, a reason per filter, in order.
 
     ([MQTT-3.8.4-1], [MQTT-3.8.4-2], [MQTT-3.8.4-5], [MQTT-3.8.4-6], [MQTT-3.8.4-7], [MQTT-3.9.3-1])
     """

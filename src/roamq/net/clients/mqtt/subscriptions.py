@@ -1,4 +1,4 @@
-"""Subscriptions of one session: what a SUBSCRIBE asks for, and how an event reaches this client because of
+"""Subscriptions of one session: the filters that they ask for, and the way of an event to this client because of
 them."""
 
 from collections import Counter
@@ -16,15 +16,15 @@ from roamq.net.clients.mqtt.codec.topics import parse_share
 from roamq.net.clients.mqtt.state import SessionState, Subscription
 
 REMEMBERED_TOPICS_MAX: Final = 128
-"""Routes of one client: tens of thousands of clients may each remember so many."""
+"""Routes that are kept for one client: tens of thousands of clients may each have as many."""
 REMEMBERED_FILTERS_MAX: Final = 16_384
 REMEMBERED_CHARACTERS_MAX: Final = 128
 REMEMBERED_MATCHES_MAX: Final = 8
-"""A route that names more subscriptions than this is found anew for each event."""
+"""Most subscriptions that a kept route may name; a longer route is found anew for each event."""
 SCANNED_MAX: Final = 4
-"""So many subscriptions are asked one by one."""
+"""Most subscriptions that are asked one by one, without an index."""
 INDEXED_AT_ONCE: Final = 250
-"""So many enter the index in one step: a client that comes back with thousands of them holds nobody up."""
+"""Most subscriptions that enter the index in one step: a client that comes back with thousands holds nobody up."""
 _UNKNOWN: Final = object()
 
 
@@ -32,28 +32,29 @@ class DeliveryRoute(NamedTuple):
     """How an event goes to this client: the matching subscriptions taken together."""
 
     qos: int
-    """The highest granted ([MQTT-3.3.4-2])."""
+    """The highest QoS granted ([MQTT-3.3.4-2])."""
     retain_as_published: bool
     identifiers: tuple[int, ...]
-    """Of all that match ([MQTT-3.3.4-3], [MQTT-3.3.4-4])."""
+    """The identifiers of all that match ([MQTT-3.3.4-3], [MQTT-3.3.4-4])."""
     is_shared: bool = False
-    """Whether the event goes to the client as the member of a shared group."""
+    """Whether the event goes to the client as a member of a shared group."""
     further: tuple[str, ...] = ()
-    """Shared groups, as the text of their filters, in which the event is the client's as well: a copy for each."""
+    """Further shared groups of the client for the event, as the text of their filters: the client gets a copy for
+    each."""
 
 
 QOS: Final = 0
 IDENTIFIERS: Final = 2
-"""The places of two fields of a route: a number takes half as long as a name."""
+"""The places of two fields of a route: access by number takes half as long as by name."""
 
 
 class SubscriptionSet:
     """The subscriptions of a session, ready for matching; the session's state stays the one truth.
 
-    The network brings an event to a client once, whatever number of its subscriptions match, so that this is
-    where MQTT's options are applied. A client gets one copy for all its subscriptions that are not shared, and one
-    for each shared group in which the event was assigned to it. Routes are remembered by topic as long as no
-    subscription depends on more than the topic (a selector, No Local).
+    The network brings an event to a client once, however many of its subscriptions match, so MQTT's options are applied
+    here. A client gets one copy for all its subscriptions that are not shared, and one for each shared group in which
+    the event was assigned to it. Routes are kept by topic as long as no subscription depends on more than the topic (a
+    selector, No Local).
     """
 
     __slots__ = (
@@ -70,25 +71,26 @@ class SubscriptionSet:
     )
 
     def __init__(self, state: SessionState, order: Iterable[str] | None = None) -> None:
-        """`order`: in which the topic filters were added, if not in that of the session."""
+        """`order`: the order in which the topic filters were added, if not that of the session."""
         self._state = state
         self._filters: dict[str, Filter] = {}
         self._spellings: Counter[Filter] | None = None
-        """How many subscriptions stand for a filter; made when somebody asks and there are more than `SCANNED_MAX`."""
+        """Filter -> how many subscriptions ask for it; made at the first question with more than `SCANNED_MAX`."""
         self._shapes: Counter[str] | None = None
-        """How many subscriptions have a shape; made likewise."""
+        """Shape -> how many subscriptions have it; made in the same way."""
         self._beyond_topic = 0
         """How many subscriptions depend on more than the topic."""
         self._index: MatchIndex[str] | None = None
-        """Made when there are more than `SCANNED_MAX`: an index of a few filters is larger than they are."""
+        """Made when there are more than `SCANNED_MAX` subscriptions: the index of a few filters is larger than
+        these."""
         self._scanned = self._filters
-        """Those that are not in the index: they were added after all that are. All of them, while there is none."""
+        """Filters that are not in the index, added after all that are in it; all filters, while there is no index."""
         self.shared = 0
-        """How many are shared: which of several an event was assigned by depends on more than the topic as well."""
+        """How many subscriptions are shared: the one for which an event was assigned depends on more than its topic."""
         self.selector_bytes = 0
-        """Of all selectors together."""
+        """Characters of all selectors together."""
         self.routes: dict[str, DeliveryRoute | None] = {}
-        """Known routes by topic; emptied at every change. Read by `Outbound`, where every call counts."""
+        """Known routes by topic; emptied at every change. `Outbound` reads them directly, because every call counts."""
         self._insert_all(state.subscriptions, order)
 
     def __len__(self) -> int:
@@ -96,7 +98,7 @@ class SubscriptionSet:
 
     @property
     def cost_bytes(self) -> int:
-        """What all of them cost of the memory."""
+        """Bytes of memory that all subscriptions take."""
         return self._state.subscription_bytes
 
     def filter_of(self, topic_filter: str) -> Filter | None:
@@ -107,7 +109,7 @@ class SubscriptionSet:
         return self._filters
 
     def wants(self, filter: Filter) -> bool:
-        """Does any subscription, however it is written, stand for exactly this filter?"""
+        """Does any subscription, however it is written, ask for exactly this filter?"""
         if self._spellings is None:
             if len(self._filters) <= SCANNED_MAX:
                 return filter in self._filters.values()
@@ -120,7 +122,7 @@ class SubscriptionSet:
         return len(self._counted_shapes())
 
     def has_shape(self, shape: str) -> bool:
-        """Does any subscription place its wildcards so?"""
+        """Does any subscription place its wildcards in this way?"""
         return shape in self._counted_shapes()
 
     def _counted_shapes(self) -> Counter[str]:
@@ -134,9 +136,10 @@ class SubscriptionSet:
     def add(
         self, subscription: Subscription, filter: Filter | None = None, cost_bytes: int | None = None
     ) -> None:
-        """Add or replace: an identical topic filter stands once in a session ([MQTT-3.8.4-3]).
+        """Add or replace a subscription: an identical topic filter stands once in a session ([MQTT-3.8.4-3]).
 
-        `filter` is what the subscription asks for and `cost_bytes` what it costs, if that is known already."""
+        `filter` is the filter that it asks for, and `cost_bytes` its cost, if the caller knows them already.
+        """
         topic_filter = subscription.topic_filter
         if topic_filter in self._filters:
             self.remove(topic_filter)
@@ -148,7 +151,7 @@ class SubscriptionSet:
         )
 
     def remove(self, topic_filter: str) -> Filter | None:
-        """Compared character by character ([MQTT-3.10.4-1]); gives what was removed."""
+        """Remove a subscription, compared character by character ([MQTT-3.10.4-1]). Return its filter."""
         removed = self._filters.pop(topic_filter, None)
         if removed is not None:
             subscription = self._state.subscriptions.pop(topic_filter)
@@ -168,7 +171,7 @@ class SubscriptionSet:
         return removed
 
     def _insert_all(self, subscriptions: Mapping[str, Subscription], order: Iterable[str] | None) -> None:
-        """Take over the subscriptions of a session. It may have thousands, and everybody waits meanwhile."""
+        """Take over the subscriptions of a session. It may have thousands, and all clients wait meanwhile."""
         filters, cost_bytes = self._filters, 0
         for topic_filter in subscriptions if order is None else order:
             subscription = subscriptions[topic_filter]
@@ -198,7 +201,7 @@ class SubscriptionSet:
         self.shared += by * (filter.group is not None)
 
     def route(self, event: Event) -> DeliveryRoute | None:
-        """How `event` goes to this client; `None` if it does not."""
+        """How `event` goes to this client; None if it does not."""
         route = self.routes.get(event.topic, _UNKNOWN)
         if route is not _UNKNOWN:
             return route  # type: ignore[return-value]  # the sentinel is excluded
@@ -208,7 +211,7 @@ class SubscriptionSet:
         return found
 
     def _remember(self, topic: str, route: DeliveryRoute | None) -> None:
-        """Nobody is charged for what is remembered here, so that it has to be little whatever topics come."""
+        """Keep a route. No client is charged for kept routes, so they must be small whatever topics come."""
         if len(topic) > REMEMBERED_CHARACTERS_MAX:
             return
         if route is not None:
@@ -227,7 +230,8 @@ class SubscriptionSet:
             # [MQTT-3.8.3-3]
             matching = [subscription for subscription in matching if not subscription.no_local]
         # Section 4.8.2: a shared subscription is apart from the client's others, and has a copy of its own, if the
-        # event was assigned to this member of the group. What was handed on is such a copy, for its group alone.
+        # event was assigned to this member of the group. An event that was handed on is such a copy, for its group
+        # alone.
         own = matching
         shares: list[tuple[str, Subscription]] = []
         if self.shared or event.is_handed_on:
@@ -247,7 +251,7 @@ class SubscriptionSet:
         )
 
     def _matching(self, event: Event) -> list[str]:
-        """The topic filters of those that match, in the order in which they were added."""
+        """The topic filters that match, in the order in which they were added."""
         if len(self._scanned) > SCANNED_MAX:
             self._index_some()
         found = [] if self._index is None else self._index.match(event)
@@ -261,7 +265,7 @@ class SubscriptionSet:
             self._index.add(topic_filter, self._scanned.pop(topic_filter))
 
     def _shares(self, event: Event, matching: list[Subscription]) -> Iterator[tuple[str, Subscription]]:
-        """The shared groups in which the event was assigned to this client, and the subscription to each."""
+        """The shared groups in which the event was assigned to this client, each with the subscription to it."""
         for key, client in (event.assigned or {}).items():
             if client == self._state.client_id:
                 for one in matching:
@@ -272,17 +276,17 @@ class SubscriptionSet:
 
 @lru_cache(maxsize=1024)
 def _one_object(route: DeliveryRoute) -> DeliveryRoute:
-    """Most clients have the same few routes."""
+    """One object for equal routes: most clients have the same few routes."""
     return route
 
 
 def filter_of(subscription: Subscription) -> Filter:
-    """What a subscription asks the network for."""
+    """The filter that a subscription asks the network for."""
     return asked_for(subscription.topic_filter, subscription.selector)
 
 
 def asked_for(topic_filter: str, selector: str | None) -> Filter:
-    """A topic filter as the client wrote it, `$share/...` included, with a selector."""
+    """The filter that a topic filter as the client wrote it, with `$share/...`, and a selector ask for."""
     if selector is not None:
         return _read(topic_filter, selector)
     if len(topic_filter) <= REMEMBERED_CHARACTERS_MAX:
@@ -294,12 +298,12 @@ def asked_for(topic_filter: str, selector: str | None) -> Filter:
 
 
 _long_ones: Final[WeakValueDictionary[str, Filter]] = WeakValueDictionary()
-"""Those that are too long to be remembered beyond their last subscription."""
+"""Filters that are too long to be kept beyond their last subscription."""
 
 
 @lru_cache(maxsize=REMEMBERED_FILTERS_MAX)
 def _remembered(topic_filter: str) -> Filter:
-    """A client with thousands of subscriptions that comes and goes has them read once."""
+    """`_read`, kept: a client with thousands of subscriptions that comes and goes has them read once."""
     return _read(topic_filter, None)
 
 
@@ -311,12 +315,12 @@ def _read(topic_filter: str, selector: str | None) -> Filter:
 
 
 def filters_of(session: SessionState) -> list[Filter]:
-    """What the subscriptions of a session ask the network for."""
+    """The filters that the subscriptions of a session ask the network for."""
     return [filter_of(subscription) for subscription in session.subscriptions.values()]
 
 
 def shared_filters_of(session: SessionState) -> list[Filter]:
-    """The shared ones of them."""
+    """The filters that the shared subscriptions of a session ask for."""
     return [
         filter_of(subscription) for subscription in session.subscriptions.values() if _is_shared(subscription)
     ]

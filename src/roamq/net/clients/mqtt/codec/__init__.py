@@ -1,7 +1,7 @@
 """MQTT 5 and 3.1.1, bytes <-> packets, without I/O.
 
-Written here because no kept library on PyPI reads both versions without a socket, and because the hot path of
-the live brokers is this code. Rules are cited by the numbers of MQTT 5 unless a comment says 3.1.1.
+This codec is our own because no maintained library on PyPI reads both versions without a socket, and because it is the
+hot path of the live brokers. Rules are cited by the numbers of MQTT 5 unless a comment says 3.1.1.
 """
 
 from roamq.net.clients.mqtt.codec.decoder import PACKET_SIZE_MAX, Decoder

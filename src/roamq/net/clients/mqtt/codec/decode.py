@@ -1,7 +1,7 @@
 """Packet bodies -> packets: one function per packet type, chosen by a table.
 
-Each takes the bytes, where the body starts and stops, and the version.
-PUBLISH comes first: it is what a broker reads all day. `Decoder` finds the bounds.
+Each function takes the bytes, the start and the end of the body, and the version. PUBLISH comes first: a broker reads
+it all day. `Decoder` finds where bodies start and end.
 """
 
 from collections.abc import Callable
@@ -67,8 +67,7 @@ def publish(data: bytes, begin: int, start: int, stop: int, v5: bool) -> k.Publi
     if not topic and properties.topic_alias is None:
         # [MQTT-4.7.3-1]; section 3.3.2.3.4 allows it only beside an alias.
         raise MqttError("PUBLISH with neither topic name nor alias", ReasonCode.PROTOCOL_ERROR)
-    # Neither retained nor a repetition, and no property whose value depends on the receiver: forwarded as
-    # it is.
+    # The packet is neither retained nor a repetition, and no property depends on the receiver: forward it as it came.
     wire = data[begin:stop] if properties is NO_PROPERTIES and not first & 0x09 else b""
     return k.Publish(
         topic, data[position:stop], qos, first & 1 == 1, first & 8 == 8, packet_id, properties, wire
@@ -76,8 +75,8 @@ def publish(data: bytes, begin: int, start: int, stop: int, v5: bool) -> k.Publi
 
 
 def _ack(packet: type[A], allowed: dict[int, ReasonCode], bit: int) -> Body:
-    """PUBACK, PUBREC, PUBREL and PUBCOMP: what follows the packet id may be left out when it is the
-    default."""
+    """The reader of PUBACK, PUBREC, PUBREL or PUBCOMP, whose reason code and properties may be left out if they are the
+    defaults."""
 
     def decode(data: bytes, start: int, stop: int, v5: bool) -> A:
         packet_id, position = read_packet_id(data, start, stop)
@@ -107,7 +106,8 @@ def _reason_and_properties(
 
 
 FILTERS_MAX: Final = 256
-"""Topic filters of one SUBSCRIBE or UNSUBSCRIBE; a packet with more is not read on. The standard names no bound."""
+"""Most topic filters of one SUBSCRIBE or UNSUBSCRIBE; a packet with more is not read further. The standard names no
+bound."""
 
 
 def _subscribe(data: bytes, start: int, stop: int, v5: bool) -> k.Subscribe:
@@ -245,5 +245,5 @@ BODIES: Final[dict[int, Body]] = {
     0xE0: _disconnect,
     0xF0: _auth,
 }
-"""The whole first byte -> its reader: the reserved flags are part of the key, so a wrong one finds nothing
-([MQTT-2.1.3-1], [MQTT-3.6.1-1], [MQTT-3.8.1-1], [MQTT-3.10.1-1], [MQTT-3.14.1-1], [MQTT-3.15.1-1])."""
+"""The whole first byte -> the reader of the body. The reserved flags are part of the key, so a byte with wrong flags
+finds no reader ([MQTT-2.1.3-1], [MQTT-3.6.1-1], [MQTT-3.8.1-1], [MQTT-3.10.1-1], [MQTT-3.14.1-1], [MQTT-3.15.1-1])."""

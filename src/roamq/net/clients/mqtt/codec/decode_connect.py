@@ -13,7 +13,7 @@ from roamq.net.clients.mqtt.codec.reason_codes import ReasonCode
 from roamq.net.clients.mqtt.codec.topics import topic_name
 
 _SPOKEN: Final = {b"\x00\x04MQTT\x04": k.Version.V311, b"\x00\x04MQTT\x05": k.Version.V5}
-"""How CONNECT begins -> the version."""
+"""The first bytes of CONNECT's body -> the version."""
 _BEGIN_BYTES: Final = 7
 
 
@@ -32,7 +32,8 @@ def connect(data: bytes, start: int, stop: int, v5: bool) -> k.Connect:
 
 
 def _unspoken(data: bytes, start: int, stop: int) -> MqttError:
-    """[MQTT-3.1.2-1], [MQTT-3.1.2-2]: another protocol gets no answer, another level of this one does."""
+    """The error for a CONNECT of another protocol, which gets no answer, or of another level of MQTT, which gets one
+    ([MQTT-3.1.2-1], [MQTT-3.1.2-2])."""
     name, position = p.read_binary(data, start, stop)
     level, _ = p.read_byte(data, position, stop)
     error = MqttError(f"protocol {name[:16]!r} level {level}", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)

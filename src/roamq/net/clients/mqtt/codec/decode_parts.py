@@ -1,4 +1,4 @@
-"""What the readers of several packets share."""
+"""Common parts of the readers of several packets."""
 
 from roamq.net.clients.mqtt.codec import primitives as p
 from roamq.net.clients.mqtt.codec.errors import MqttError

@@ -1,7 +1,7 @@
 """Bytes as they come -> whole packets.
 
-`feed` parses all that a read brought in one go and keeps the rest. A large packet that arrives in many
-reads is gathered in a list and joined once, so that its cost stays linear.
+`feed` parses all bytes of a read in one go and keeps the rest. A large packet that arrives in many reads is gathered in
+a list and joined once, so that its cost stays linear.
 """
 
 from typing import Final
@@ -13,14 +13,14 @@ from roamq.net.clients.mqtt.codec.primitives import VARIABLE_INTEGER_MAX
 from roamq.net.clients.mqtt.codec.reason_codes import ReasonCode
 
 PACKET_SIZE_MAX: Final = VARIABLE_INTEGER_MAX + 5
-"""The largest packet MQTT can express: fixed header and all."""
+"""Bytes of the largest packet that MQTT can express, with its fixed header."""
 
 
 class Decoder:
     """Reads the packets of one connection.
 
-    A server's decoder starts without a version and learns it from CONNECT, which must come first. After an
-    error it is of no more use: the connection is to be closed.
+    A server's decoder starts without a version and learns it from CONNECT, which must come first. After an error the
+    decoder is of no more use: the connection must be closed.
     """
 
     __slots__ = (
@@ -40,13 +40,13 @@ class Decoder:
         self._v5 = version is V5
         self._connect_seen = False
         self._held: list[bytes] | None = None
-        """What has come of a packet that is not whole."""
+        """The bytes that have come of a packet that is not whole."""
         self._held_bytes = 0
         self.unread_connect: int | None = None
-        """Bytes at the end of the last read that begin with a second CONNECT, or with AUTH: not read, for they have a
-        password."""
+        """How many bytes at the end of the last read begin with a second CONNECT, or with AUTH: they are not parsed,
+        because they may hold a password."""
         self._needed_bytes = 0
-        """Nothing can be parsed before that many bytes are held."""
+        """The decoder parses nothing before it holds this many bytes."""
 
     def feed(self, data: bytes) -> list[Packet]:
         """The packets completed by `data`, in order. Raises `MqttError` and nothing else."""
@@ -69,7 +69,8 @@ class Decoder:
         return packets
 
     def _parse(self, data: bytes, packets: list[Packet]) -> tuple[int, int]:
-        """Append whole packets; give where the incomplete one begins and how many bytes it needs to go on."""
+        """Append whole packets. Return where the incomplete packet begins and how many bytes it needs before parsing
+        goes on."""
         begin = 0
         size = len(data)
         v5 = self._v5

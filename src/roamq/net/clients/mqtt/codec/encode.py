@@ -1,7 +1,7 @@
 """Packets -> bytes, for either version. A PUBLISH for many receivers goes through `publishing.py` instead.
 
-What 3.1.1 has no room for (properties, most reason codes) is left out there; what it cannot say at all (AUTH,
-a DISCONNECT from the server with a reason) is the session's to avoid.
+For 3.1.1, properties and most reason codes are left out. The session avoids packets that 3.1.1 does not have (AUTH, a
+DISCONNECT from the server with a reason).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from roamq.net.clients.mqtt.codec.reason_codes import ReasonCode, return_code_31
 
 
 def encode(packet: k.Packet, version: k.Version) -> bytes:
-    """The packet on the wire."""
+    """The encoded packet."""
     if version is k.Version.V311 and type(packet) is k.Auth:
         raise LocalProtocolError("MQTT 3.1.1 has no AUTH packet")
     first, body = _BODIES[type(packet)](packet, version is k.Version.V5)
@@ -68,7 +68,7 @@ def _ack(first: int, bit: int) -> Callable[[Any, bool], tuple[int, bytes]]:
 
 
 def _end(reason: ReasonCode, properties: Properties, v5: bool, bit: int) -> bytes:
-    """Reason code and properties, as short as the standard lets them be (sections 3.4.2.1, 3.14.2.1)."""
+    """Reason code and properties, as short as the standard allows (sections 3.4.2.1, 3.14.2.1)."""
     if not v5 or (not reason and properties == NO_PROPERTIES):
         return b""
     if properties == NO_PROPERTIES:

@@ -16,6 +16,6 @@ class MqttError(RemoteProtocolError):
         super().__init__(message)
         self.reason = reason
         self.decoded: list[Packet] = []
-        """Whole packets that came before the mistake in the same bytes: they were said, and count."""
+        """Whole packets that came before the mistake in the same bytes: the peer has sent them, and they count."""
         self.version: Version | None = None
-        """The version to answer in, once CONNECT has got far enough to say it."""
+        """The version of the answer, once CONNECT has been read far enough to know it."""

@@ -1,8 +1,8 @@
 """The packets of MQTT 5 and 3.1.1 as values.
 
-One class serves both versions: what 3.1.1 has no room for has a default. Reason codes are MQTT 5's; the
-encoder translates the few that 3.1.1 knows. Structs of msgspec rather than dataclasses, because a broker
-makes a million of them a second.
+One class serves both versions: fields that 3.1.1 does not have have a default. Reason codes are those of MQTT 5; the
+encoder translates the few that 3.1.1 knows. The classes are structs of msgspec rather than dataclasses, because a
+broker makes a million of them a second.
 """
 
 from enum import IntEnum
@@ -23,11 +23,11 @@ class Version(IntEnum):
 
 V311: Final = Version.V311
 V5: Final = Version.V5
-"""For what is asked about every packet or client: Python 3.11 takes ten times as long to look into an enumeration."""
+"""For tests on every packet or client: Python 3.11 takes ten times as long to look into an enumeration."""
 
 
 class _Packet(msgspec.Struct, frozen=True, gc=False):
-    """What all packets share: the high nibble of their first byte."""
+    """The common part of all packets: the high nibble of the first byte."""
 
     TYPE: ClassVar[int] = 0
 
@@ -49,7 +49,7 @@ class Connect(_Packet, frozen=True, gc=False, kw_only=True):
     version: Version = Version.V5
     client_id: str = ""
     clean_start: bool = True
-    """Clean Session in 3.1.1."""
+    """`clean_start` is called Clean Session in 3.1.1."""
     keep_alive: int = 0
     will: Will | None = None
     user_name: str | None = None
@@ -58,7 +58,7 @@ class Connect(_Packet, frozen=True, gc=False, kw_only=True):
 
 
 class Connack(_Packet, frozen=True, gc=False):
-    """Server -> client: you are in, or why not."""
+    """Server -> client: you are in, or the reason why not."""
 
     TYPE: ClassVar[int] = 2
     session_present: bool = False
@@ -67,11 +67,11 @@ class Connack(_Packet, frozen=True, gc=False):
 
 
 class Publish(_Packet, frozen=True, gc=False, eq=False):
-    """Either way: a message."""
+    """Either way: an application message."""
 
     TYPE: ClassVar[int] = 3
     topic: str
-    """Empty when only a topic alias was sent; the session fills it in."""
+    """The topic name; empty if the packet had only a topic alias, and then filled in by the session."""
     payload: bytes = b""
     qos: int = 0
     retain: bool = False
@@ -80,8 +80,7 @@ class Publish(_Packet, frozen=True, gc=False, eq=False):
     """Zero at QoS 0, which has none ([MQTT-2.2.1-2])."""
     properties: Properties = NO_PROPERTIES
     wire: bytes = b""
-    """The packet as it came, if no receiver of the same version and QoS needs more changed than the packet
-    id."""
+    """The packet as it came, if receivers of the same version and QoS get it with no change but the packet id."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Publish):
@@ -92,12 +91,12 @@ class Publish(_Packet, frozen=True, gc=False, eq=False):
         return hash(self._said())
 
     def _said(self) -> tuple[object, ...]:
-        """All that was said; how it was written (`wire`) makes no difference."""
+        """The content of the packet; its spelling (`wire`) makes no difference."""
         return (self.topic, self.payload, self.qos, self.retain, self.dup, self.packet_id, self.properties)
 
 
 class _Ack(_Packet, frozen=True, gc=False):
-    """The four answers of QoS 1 and 2 look alike."""
+    """The common fields of the four answers of QoS 1 and 2."""
 
     packet_id: int
     reason: ReasonCode = ReasonCode.SUCCESS
@@ -105,25 +104,25 @@ class _Ack(_Packet, frozen=True, gc=False):
 
 
 class Puback(_Ack, frozen=True, gc=False):
-    """Receiver -> sender, QoS 1: I have it."""
+    """Receiver -> sender, QoS 1: I have the message."""
 
     TYPE: ClassVar[int] = 4
 
 
 class Pubrec(_Ack, frozen=True, gc=False):
-    """Receiver -> sender, QoS 2: I have it."""
+    """Receiver -> sender, QoS 2: I have the message."""
 
     TYPE: ClassVar[int] = 5
 
 
 class Pubrel(_Ack, frozen=True, gc=False):
-    """Sender -> receiver, QoS 2: I will not send it again."""
+    """Sender -> receiver, QoS 2: I will not send the message again."""
 
     TYPE: ClassVar[int] = 6
 
 
 class Pubcomp(_Ack, frozen=True, gc=False):
-    """Receiver -> sender, QoS 2: I have forgotten its packet id."""
+    """Receiver -> sender, QoS 2: I have forgotten the packet id."""
 
     TYPE: ClassVar[int] = 7
 
@@ -139,7 +138,7 @@ class SubscriptionRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscribe(_Packet, frozen=True, gc=False):
-    """Client -> server: send me what matches."""
+    """Client -> server: send me the messages that match."""
 
     TYPE: ClassVar[int] = 8
     packet_id: int
@@ -157,7 +156,7 @@ class Suback(_Packet, frozen=True, gc=False):
 
 
 class Unsubscribe(_Packet, frozen=True, gc=False):
-    """Client -> server: no more of these."""
+    """Client -> server: send me no more messages for these filters."""
 
     TYPE: ClassVar[int] = 10
     packet_id: int
@@ -181,13 +180,13 @@ class Pingreq(_Packet, frozen=True, gc=False):
 
 
 class Pingresp(_Packet, frozen=True, gc=False):
-    """Server -> client: so am I."""
+    """Server -> client: I am here too."""
 
     TYPE: ClassVar[int] = 13
 
 
 class Disconnect(_Packet, frozen=True, gc=False):
-    """Either way in MQTT 5, from the client in 3.1.1: goodbye, and why."""
+    """Either way in MQTT 5, from the client in 3.1.1: goodbye, and the reason."""
 
     TYPE: ClassVar[int] = 14
     reason: ReasonCode = ReasonCode.NORMAL_DISCONNECTION

@@ -1,7 +1,7 @@
 """The data types of section 1.5: integers, strings and binary data, read from and written to bytes.
 
-A reader takes `(data, position, end)` and gives `(value, position after it)`; `end` is where the packet or
-the property list stops, so nothing is ever read from the neighbour.
+A reader takes `(data, position, end)` and returns `(value, position after it)`. `end` is the end of the packet or of
+the property list, so a reader never reads bytes of the next one.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """Properties of MQTT 5 packets (section 2.2.2): one value class, one table, one reader and one writer.
 
-The table says of every property its identifier, its field, its data type, and the packets that may hold it.
+The table has the identifier of every property, its field, its data type, and the packets that may hold it.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from roamq.net.clients.mqtt.codec.reason_codes import ReasonCode
 
 
 class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """All properties there are; `None` or an empty tuple means absent. Names are the standard's.
+    """All properties of MQTT 5; None or an empty tuple means absent. The names are the standard's.
 
-    A Struct of msgspec, like the packets: several times quicker to make than a frozen dataclass, and it
-    travels and is stored without a line of code.
+    This is a struct of msgspec, like the packets: it is several times quicker to make than a frozen dataclass, and it
+    is sent and stored without a line of code.
     """
 
     payload_format_indicator: bool | None = None
@@ -49,7 +49,7 @@ class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     shared_subscription_available: bool | None = None
 
     def user_property(self, name: str) -> str | None:
-        """The first user property of that name."""
+        """The value of the first user property of that name; None if there is none."""
         if not self.user_properties:
             return None
         return next((value for key, value in self.user_properties if key == name), None)
@@ -82,7 +82,7 @@ T = TypeVar("T")
 
 
 class PropertyKind(NamedTuple):
-    """A data type: how it is read and written."""
+    """A data type of properties, with its reader and its writer."""
 
     read: Callable[[bytes, int, int], tuple[object, int]]
     write: Callable[..., bytes]
@@ -147,7 +147,7 @@ class Property(NamedTuple):
     kind: PropertyKind
     packets: int
     repeated_in: int = 0
-    """Packets in which it may appear more than once; its field is a tuple."""
+    """Packets in which the property may appear more than once; its field is a tuple."""
 
     @property
     def is_tuple(self) -> bool:
@@ -174,7 +174,7 @@ TABLE: Final = (
     Property(0x1F, "reason_string", _STRING, _ANSWERS),
     Property(0x21, "receive_maximum", _U16_NOT_ZERO, CONNECT | CONNACK),
     Property(0x22, "topic_alias_maximum", _U16, CONNECT | CONNACK),
-    Property(0x23, "topic_alias", _U16, PUBLISH),  # zero is for the session to refuse, with 0x94
+    Property(0x23, "topic_alias", _U16, PUBLISH),  # the session refuses zero, with 0x94
     Property(0x24, "maximum_qos", _MAXIMUM_QOS, CONNACK),
     Property(0x25, "retain_available", _BIT, CONNACK),
     Property(0x26, "user_properties", _PAIR, _ALL, _ALL),
@@ -190,8 +190,8 @@ _PLACES: Final = tuple((row, Properties.__struct_fields__.index(row.field)) for 
 
 
 REPEATED_MAX: Final = 128
-"""How often a property that may be repeated comes in one packet. The standard names no bound, and an event carries
-its user properties to every broker."""
+"""How often a property that may be repeated comes in one packet at most. The standard names no bound, and an event
+carries its user properties to every broker."""
 
 
 def read_properties(data: bytes, position: int, end: int, packet: int) -> tuple[Properties, int]:
@@ -204,7 +204,7 @@ def read_properties(data: bytes, position: int, end: int, packet: int) -> tuple[
         raise MqttError("properties go beyond the end of the packet")
     fields: dict[str, object] = {}
     while position < stop:
-        # An identifier is a variable byte integer, but all that exist fit one byte: above 0x7F is unknown.
+        # An identifier is a variable byte integer, but all existing ones fit one byte: above 0x7F is unknown.
         row = _BY_IDENTIFIER.get(data[position])
         if row is None or not row.packets & packet:
             raise MqttError(f"property 0x{data[position]:02X} does not belong in this packet")
@@ -226,7 +226,7 @@ def read_properties(data: bytes, position: int, end: int, packet: int) -> tuple[
 
 
 def property_fields(properties: Properties, packet: int) -> bytes:
-    """The encoded properties without their length, in the table's order. What `packet` may not hold is an
+    """The encoded properties without their length, in the table's order. A property that `packet` may not hold is an
     error."""
     if properties is NO_PROPERTIES:
         return b""

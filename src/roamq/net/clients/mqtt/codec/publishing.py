@@ -1,10 +1,10 @@
 """One encoding of a message for all its receivers.
 
-Receivers of one version get the same bytes but for the first byte (QoS, DUP, RETAIN) and the packet id. A
-`EncodedMessage` keeps, per version, the whole packet at QoS 0 and the two pieces around the packet id at QoS 1 and
-2; it takes them from the packet as it came where that is possible, so that a message is often forwarded
-without being encoded at all. Only what depends on the receiver - topic alias, subscription identifiers, the
-remaining expiry - costs an encoding of its own.
+Receivers of one version get the same bytes except for the first byte (QoS, DUP, RETAIN) and the packet id. An
+`EncodedMessage` keeps, per version, the whole packet at QoS 0 and the two pieces around the packet id at QoS 1 and 2.
+It takes them from the packet as it came if possible, so that a message is often forwarded without being encoded at all.
+Only values that depend on the receiver - topic alias, subscription identifiers, the remaining expiry - cost an encoding
+of their own.
 """
 
 from collections.abc import Sized
@@ -21,15 +21,15 @@ from roamq.net.clients.mqtt.codec.properties import NO_PROPERTIES, Properties, p
 _FIRST_BYTES: Final = tuple(bytes((value,)) for value in range(256))
 PUBLISH_QOS_0: Final = 0x30
 EVENT_BYTES: Final = 600
-"""An event, its message, and its place in a context, without text."""
+"""Bytes of memory for an event, its message, and its place in a context, without text."""
 ATTRIBUTE_BYTES: Final = 200
 LEVEL_BYTES: Final = 300
-"""A level of a retained message's topic, which has a place of its own in the table. Topics share the first two, or
-nearly so: they are part of `EVENT_BYTES`."""
+"""A level of a retained message's topic, which has a place of its own in the table. Topics share their first two
+levels, or nearly so: these are part of `EVENT_BYTES`."""
 FREE_LEVELS: Final = 2
 REMEMBERED_CHARACTERS_MAX: Final = 256
 REMEMBERED_HEADS_MAX: Final = 4096
-"""Of packets to topics that are not longer: what is remembered stays small, whoever fills it."""
+"""Most kept heads, of packets to topics that are not longer: the memory stays small, whoever fills it."""
 RETAIN: Final = 0x01
 DUP: Final = 0x08
 _V5: Final = Version.V5
@@ -40,8 +40,8 @@ def first_byte(qos: int, *, retain: bool = False, dup: bool = False) -> int:
 
 
 def carried_fields(properties: Properties) -> bytes:
-    """What goes along unaltered, in order: payload format indicator, content type, response topic,
-    correlation data and user properties ([MQTT-3.3.2-4], -15, -16, -17, -18, -20), encoded."""
+    """The encoded properties that go along unaltered, in order: payload format indicator, content type, response topic,
+    correlation data and user properties ([MQTT-3.3.2-4], -15, -16, -17, -18, -20)."""
     if properties is NO_PROPERTIES:
         return b""
     return property_fields(
@@ -59,9 +59,9 @@ def carried_fields(properties: Properties) -> bytes:
 def cost_of(
     topic: str, payload: bytes, carried: bytes = b"", attributes: Sized = (), *, retain: bool = False
 ) -> int:
-    """What an event with this message costs of the memory, within a factor of two (`tests/net/test_memory.py`).
+    """Bytes of memory that an event with this message takes, within a factor of two (`tests/net/test_memory.py`).
 
-    The payload is there twice: by itself, and as it came or goes out.
+    The payload is there twice: by itself, and in the packet as it came or goes out.
     """
     said = len(payload) + len(topic) + len(carried)
     levels = max(0, topic.count("/") + 1 - FREE_LEVELS) if retain else 0
@@ -70,17 +70,17 @@ def cost_of(
 
 @lru_cache(maxsize=REMEMBERED_HEADS_MAX)
 def _plain_head(topic: str, v5: bool, payload_bytes: int) -> bytes:
-    """What stands before the payload at QoS 0, without properties: publishers repeat themselves."""
+    """The bytes before the payload at QoS 0, without properties; kept, because publishers repeat themselves."""
     fields = string(topic) + (b"\0" if v5 else b"")
     return _FIRST_BYTES[PUBLISH_QOS_0] + variable(len(fields) + payload_bytes) + fields
 
 
 class Receiver(msgspec.Struct, frozen=True, gc=False):
-    """What one receiver's copy says that others' do not."""
+    """The properties of one receiver's copy that other copies do not have."""
 
     topic_alias: int = 0
     omit_topic: bool = False
-    """The alias is known to the receiver already: the topic name is left empty."""
+    """Whether the receiver knows the alias already: then the topic name is left empty."""
     message_expiry_interval: int | None = None
     subscription_identifiers: tuple[int, ...] = ()
 
@@ -103,10 +103,11 @@ class EncodedMessage(msgspec.Struct, gc=False, eq=False):
     carried: bytes = b""
     """The properties that all receivers get, encoded (`carried_fields`)."""
     whole_5: bytes = b""
-    """The packet at QoS 0 for MQTT 5; empty until `qos_0` has made it. Read by `Outbound`, where every call counts."""
+    """The packet at QoS 0 for MQTT 5; empty until `qos_0` has made it. `Outbound` reads it directly, because every call
+    counts."""
     whole_311: bytes = b""
     pieces_5: tuple[bytes, bytes] | None = None
-    """What stands before and after the packet id at QoS 1 and 2; `None` until `around_packet_id` has made it."""
+    """The bytes before and after the packet id at QoS 1 and 2; None until `around_packet_id` has made them."""
     pieces_311: tuple[bytes, bytes] | None = None
     _topic: bytes = b""
 
@@ -145,7 +146,7 @@ class EncodedMessage(msgspec.Struct, gc=False, eq=False):
         return head, tail
 
     def for_receiver(self, first: int, packet_id: int, receiver: Receiver) -> bytes:
-        """The whole packet (MQTT 5) with properties of one receiver's own."""
+        """The whole packet (MQTT 5) with the properties of one receiver."""
         fields = receiver.fields() + self.carried
         body = (
             b"\0\0" if receiver.omit_topic else self._topic_field(),

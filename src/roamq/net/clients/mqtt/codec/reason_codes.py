@@ -1,14 +1,14 @@
-"""Reason codes: what each answer means, and which packet may carry which (MQTT 5 section 2.4)."""
+"""Reason codes: the meaning of each answer, and the packets that may carry it (MQTT 5 section 2.4)."""
 
 from enum import IntEnum
 from typing import Final
 
 FAILED: Final = 0x80
-"""From here on it went wrong."""
+"""The lowest reason code of a failure."""
 
 
 class ReasonCode(IntEnum):
-    """One byte that says how it went."""
+    """The byte that says whether a request succeeded, and if not, why."""
 
     SUCCESS = 0x00
     NORMAL_DISCONNECTION = 0x00
@@ -65,8 +65,8 @@ def _codes(*values: int) -> dict[int, ReasonCode]:
     return {value: ReasonCode(value) for value in values}
 
 
-# Which codes a packet may carry: the "sent by" columns of MQTT 5 tables 3-1, 3-4 to 3-13. Looking a byte up
-# gives the enum member too, which is several times quicker than calling the enum.
+# The codes that a packet may carry: the "sent by" columns of MQTT 5 tables 3-1, 3-4 to 3-13. Looking a byte up gives
+# the enum member too, which is several times quicker than calling the enum.
 CONNACK_CODES: Final = _codes(
     0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F
 )  # [MQTT-3.2.2-8]
@@ -91,7 +91,7 @@ RETURN_CODES_311: Final = {
     ReasonCode.BAD_USER_NAME_OR_PASSWORD: 4,
     ReasonCode.NOT_AUTHORIZED: 5,
 }
-"""What a 3.1.1 CONNACK can say (its table 3.1), with the MQTT 5 code of the same meaning."""
+"""MQTT 5 reason code -> the return code of a 3.1.1 CONNACK with the same meaning (its table 3.1)."""
 
 CONNACK_CODES_311: Final = {value: code for code, value in RETURN_CODES_311.items()}
 
@@ -101,8 +101,8 @@ _NOT_AUTHORIZED_TOO: Final = frozenset(
 
 
 def return_code_311(code: ReasonCode) -> int:
-    """The 3.1.1 return code nearest to `code`: "not authorized" for a person's refusal, else
-    "unavailable"."""
+    """The 3.1.1 return code nearest to `code`. Without an equal one it is "not authorized" for the reasons in
+    `_NOT_AUTHORIZED_TOO`, else "unavailable"."""
     if code in _NOT_AUTHORIZED_TOO:
         return RETURN_CODES_311[ReasonCode.NOT_AUTHORIZED]
     return RETURN_CODES_311.get(code, RETURN_CODES_311[ReasonCode.SERVER_UNAVAILABLE])

@@ -1,5 +1,4 @@
-"""Topic names and topic filters: which are valid, and which shared group a filter names (section 4.7,
-4.8.2)."""
+"""Topic names and topic filters: which are valid, and which shared group a filter names (section 4.7, 4.8.2)."""
 
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -12,13 +11,12 @@ from roamq.net.clients.mqtt.codec.reason_codes import ReasonCode
 
 SHARE_PREFIX: Final = "$share/"
 REMEMBERED_TOPIC_BYTES_MAX: Final = 256
-"""Longer topic names are checked anew each time, so that the memory of seen ones stays small whoever fills
-it."""
+"""Most bytes of a topic name that is kept; longer names are checked anew each time, so that the memory stays small
+whoever fills it."""
 
 
 def topic_name(raw: bytes) -> str:
-    """The topic name of a PUBLISH. An empty one is for the caller to judge: MQTT 5 allows it beside an
-    alias."""
+    """The topic name of a PUBLISH. The caller must judge an empty one: MQTT 5 allows it beside an alias."""
     name = text(raw)
     if "+" in name or "#" in name:
         # [MQTT-3.3.2-2], [MQTT-4.7.0-1]
@@ -28,12 +26,12 @@ def topic_name(raw: bytes) -> str:
 
 @lru_cache(maxsize=16384)
 def seen_topic_name(raw: bytes) -> str:
-    """`topic_name`, remembered: publishers repeat themselves, and equal topics become one string object."""
+    """`topic_name`, kept: publishers repeat themselves, and equal topics become one string object."""
     return topic_name(raw)
 
 
 def check_filter(topic_filter: str) -> None:
-    """Raise if the topic filter is not valid; `$share/...` is looked into as well."""
+    """Raise if the topic filter is not valid, including the filter inside `$share/...`."""
     if not topic_filter.startswith(SHARE_PREFIX) and _is_well_formed(topic_filter):
         return
     share = parse_share(topic_filter)
@@ -46,7 +44,7 @@ def check_filter(topic_filter: str) -> None:
 
 
 def _is_well_formed(topic_filter: str) -> bool:
-    """Whether a text that came as a string of MQTT is a topic filter. Who says no finds out what is wrong elsewhere."""
+    """Whether a string of MQTT is a topic filter. If not, `parse_topic_filter` says what is wrong."""
     if not topic_filter:
         return False
     rest = topic_filter.find("#")
@@ -63,7 +61,7 @@ class Share(NamedTuple):
 
 
 def parse_share(topic_filter: str) -> Share | None:
-    """The group and the filter of a shared subscription, or nothing for an ordinary one."""
+    """The group and the filter of a shared subscription; None for an ordinary subscription."""
     if not topic_filter.startswith(SHARE_PREFIX):
         return None
     group, slash, rest = topic_filter[len(SHARE_PREFIX) :].partition("/")
