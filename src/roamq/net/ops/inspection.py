@@ -1,7 +1,7 @@
 """A broker as operators see it: who is connected, whose session waits here with how many messages, where a client is.
 
-Everything is read from the state of the machine when it is asked for; lists come in pages, so that a broker with many
-clients answers as quickly as one with few. The classes are the answers of the HTTP API (`api.py`).
+`Inspector` reads everything from the machine's state when somebody asks; lists come in pages, so that a broker with
+many clients answers as quickly as one with few. The other classes are the answers of the HTTP API (`api.py`).
 """
 
 import heapq
@@ -27,7 +27,7 @@ COUNTED: Final = ("published", "delivered", "dropped", "connected", "denied", "l
 
 
 class ApiAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what the API answers."""
+    """Base of the answers of the API."""
 
 
 class LinkAnswer(ApiAnswer, frozen=True):
@@ -36,20 +36,20 @@ class LinkAnswer(ApiAnswer, frozen=True):
     peer: str
     is_up: bool
     through: list[str]
-    """The brokers that carry it, in order from this one, while there is no direct connection."""
+    """The brokers that carry the link while there is no direct connection, in order from this one."""
     waiting_frames: int
     """Frames that the neighbour has not acknowledged."""
     waiting_bytes: int
 
 
 class AlarmRow(ApiAnswer, frozen=True):
-    """A condition that lasts, and that an operator should look at."""
+    """A condition that lasts and that an operator should look at."""
 
     alarm: str
-    """Its kind: link_down, cut_off, link_detour, stalled, draining, no_snapshot, no_records, filling, dropping, fault
-    or logins."""
+    """The kind of the alarm: link_down, cut_off, link_detour, stalled, draining, no_snapshot, no_records, filling,
+    dropping, fault or logins."""
     about: str | None
-    """Which link or quota."""
+    """The link or quota that the alarm is about."""
     level: str
     """warning or critical."""
     text: str
