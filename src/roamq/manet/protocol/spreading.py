@@ -69,7 +69,7 @@ class MultiCopyMultiDestination:
         self._by_destination: dict[NodeId, dict[EventId, None]] = {}
 
     def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
-        """DRIP's brokers do not predict whom they will meet."""
+        """Does nothing: DRIP's brokers do not predict whom they will meet."""
 
     def published(self, event: EventId, destinations: Iterable[NodeId]) -> None:
         self._hold(event, destinations)
