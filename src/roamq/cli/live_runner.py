@@ -4,5 +4,5 @@ from roamq.fieldtest.run import run_job
 from roamq.pipeline.jobs import AFTER_THE_RUN, Runner, simulation_files
 
 LIVE_BROKERS = Runner(run=run_job, unrelated=(AFTER_THE_RUN | {"manet"}) - {"models"}, files=simulation_files)
-"""The payload is a scenario. A broker process is started by the command line, and computes its outlook by the models:
-both count as code of a run."""
+"""Runs a scenario, its payload. The code of a run includes the command line, which starts broker processes, and the
+models, by which they compute their outlook."""
