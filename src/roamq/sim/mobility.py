@@ -19,7 +19,7 @@ from roamq.sim.options import Options, Seconds, doc
 
 
 class Step(NamedTuple):
-    """At `time_s` the client connects at `broker`, or vanishes (None). `cell`: its place, where a model knows it."""
+    """At `time_s` the client connects at `broker`, or vanishes (None). `cell`: the client's, if a model knows it."""
 
     time_s: float
     broker: BrokerId | None

@@ -36,7 +36,7 @@ LAST_HOP = {
     "transferred": ("stored_delivery", 1),
     "forwarded": ("forward", 0),
 }
-"""How an event came -> how its last hop is counted; the message from a home broker was counted when it set out."""
+"""How an event came -> how its last hop is counted; a message from a home broker was counted when it set out."""
 
 
 def receive_all(sent: "list[tuple[SimClient, int, Event, str, bool]]") -> None:

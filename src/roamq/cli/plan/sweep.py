@@ -55,7 +55,7 @@ class Measures:
     unit: str = "seconds"
     """The unit of the measures that a figure shows."""
     none_means: str = "a centre is saturated"
-    """Why there may be no answer."""
+    """The reason why there may be no answer."""
 
     def patiently(self) -> "Measures":
         """Returns the same measures, which tell how many answers there are if they take long."""

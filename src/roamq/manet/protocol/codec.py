@@ -316,7 +316,7 @@ def encode(message: Message | Body) -> bytes:
 
 
 def size_of(message: Message) -> int:
-    """How many bytes `encode` makes of the message."""
+    """Returns how many bytes `encode` makes of the message."""
     return 1 + len(_encode(_PACK[message.__class__][1](message)))
 
 

@@ -76,7 +76,7 @@ class Predictabilities:
         self._known = {broker: value for broker, value in aged if value >= constants.first_threshold}
 
     def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
-        """This broker, `me`, has met `peer`, which told its own predictabilities: applies Eq. 1 and 3."""
+        """Applies Eq. 1 and 3: this broker, `me`, has met `peer`, which told its own predictabilities."""
         self.age(now)
         self._known[peer] = self._after_encounter(peer, now)
         self._met_at[peer] = now

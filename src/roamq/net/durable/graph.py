@@ -31,7 +31,7 @@ Row = list[Any]
 
 
 class Tag(IntEnum):
-    """What an array stands for. The numbers are written to disk: never give one another meaning."""
+    """The kind of value that an array stands for. The numbers are written to disk: never give one another meaning."""
 
     LIST = 0
     TUPLE = 1
@@ -201,7 +201,7 @@ class Packer:
         }
 
     def index_kinds(self, kind: type) -> None:
-        """From now on, pack values of the class `kind` as match indexes."""
+        """Packs values of the class `kind` as match indexes, from now on."""
         self._by_kind[kind] = self._index
 
     def pack(self, value: Any) -> Plain:

@@ -25,7 +25,7 @@ JournalEntry = tuple[Any, ...]
 
 
 class InputKind(IntEnum):
-    """What happened. The numbers are written to disk: never give one another meaning."""
+    """The kinds of input. The numbers are written to disk: never give one another meaning."""
 
     OPENED = 1
     RECEIVED = 2

@@ -167,7 +167,7 @@ class Recovery:
     segment: int
     """The segment in which the journal goes on."""
     inputs: int = 0
-    """How many inputs were replayed."""
+    """Number of inputs that were replayed."""
     torn_bytes: int = 0
     seconds: float = 0.0
 

@@ -1,4 +1,4 @@
-"""What happens at a broker, told as an operator would ask: who came, who moved from where, who was refused what.
+"""Tells what happens at a broker, as an operator would ask: who came, who moved from where, who was refused what.
 
 The shell gives every batch of outputs to `Activity`, which writes log lines (INFO, a bounded number a second), keeps
 the last happenings for operators who ask, and counts the delays of handoffs. The machine itself logs nothing.

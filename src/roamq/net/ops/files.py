@@ -1,4 +1,5 @@
-"""How many files the system lets a broker open: each connection is one, and the journal, links and threads need some.
+"""Bounds a broker's connections by the files that the system lets it open: each connection needs one, and the journal,
+links and threads need some.
 
 A process without free files cannot accept connections: clients wait, and get no answer. So a broker asks the system for
 as many files as its bound on connections needs. If it does not get them, it lowers the bound.

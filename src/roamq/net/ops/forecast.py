@@ -1,4 +1,4 @@
-"""What a broker expects of itself: delay and utilisation, predicted and observed, and a warning before it is full.
+"""Predicts a broker's delay and utilisation, beside the observed ones, and warns an operator before the broker is full.
 
 A message costs a few counters. Once a minute the counters are closed into a window, and `roamq.models.outlook` computes
 a prediction from the windows before. The broker that a client left sees how long the client is away: until it is back

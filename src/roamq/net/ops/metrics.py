@@ -1,4 +1,4 @@
-"""What operators see: metrics for Prometheus, health, structured logs. The broker answers on loopback from its state.
+"""Tells operators how a broker is, from its state: metrics for Prometheus and health on loopback, structured logs.
 
 GET  /metrics       Prometheus text
 GET  /health        200 {"status": "ok", ...}, or 503 with what is wrong

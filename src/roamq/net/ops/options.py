@@ -1,4 +1,4 @@
-"""What one broker's server is run with: listeners, bounds, storage. `configuration.py` reads it from TOML."""
+"""The options of one broker's server: listeners, bounds, storage. `configuration.py` reads them from TOML."""
 
 from enum import Enum
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a broker changes when it reads its file again; it refuses what cannot be changed, by name."""
+"""Finds what a broker changes when it reads its file again, and refuses by name what cannot be changed."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -44,7 +44,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes_max: int = 1024 * MIB
     """Bytes of events stored by the broker; it stores one copy of each event."""
     store_bytes_per_client_max: int = 256 * MIB
-    """Of these, bytes of events of one publisher (client id): one client cannot fill the store for all."""
+    """Bytes of stored events of one publisher (client id): one client cannot fill the store for all."""
     retained_max: int = 100_000
     retained_bytes_max: int = 256 * MIB
     retained_per_client_max: int = 10_000

@@ -1,4 +1,4 @@
-"""Where is my message? Answered from the records that live brokers write: published, handed over, delivered, dropped.
+"""Answers "where is my message?" from the records of live brokers: published, handed over, delivered, dropped.
 
 With `records.steps` the records also tell a message's way: over which link it was routed, where and for whom it was
 stored, when it was acknowledged. No record tells of a message on its way; `roamq where CLIENT` shows what waits.
