@@ -168,7 +168,7 @@ def broker_option(command: F) -> F:
 
 
 def only(asked: list[Door], broker: str | None) -> list[Door]:
-    """Leaves the doors that `--broker` names; all without it."""
+    """Returns the door of the broker that `--broker` names; without it, all doors."""
     if broker is None:
         return asked
     found = [door for door in asked if door.name == broker]

@@ -181,7 +181,7 @@ def _is_typed(path: object, typed: Sequence[str]) -> bool:
 
 
 def _no_room(error: OSError) -> str:
-    """Explains a full disk: some libraries' errors have the file, the reason alone, or neither."""
+    """Explains a full disk in our words: some libraries' messages leave the file out, or say much else."""
     where = f"{error.filename}: " if error.filename else "what was to be written does not fit: "
     return f"{where}{os.strerror(error.errno or 0)}; make room, or name another place"
 

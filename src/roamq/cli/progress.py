@@ -58,7 +58,7 @@ def _bar(what: str) -> Iterator[Reporting]:
 
 
 class _Lines:
-    """Writes a line at the begin of a named phase, and a line a minute."""
+    """Writes a line when a named phase begins, and a line a minute."""
 
     def __init__(self, what: str, clock: Callable[[], float]) -> None:
         self._what = what

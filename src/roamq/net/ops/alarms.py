@@ -35,7 +35,7 @@ class Alarm(NamedTuple):
     about: str | None
     """The link or quota that the alarm is about."""
     level: str
-    """Either warning or critical."""
+    """The level of the alarm: warning or critical."""
     text: str
     since: float
     """Seconds since 1970."""
