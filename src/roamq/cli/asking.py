@@ -1,4 +1,4 @@
-"""Questions to the brokers of a network over their HTTP API: what `status`, `clients`, `sessions` and `where` share."""
+"""Asks the brokers of a network over their HTTP API: what `status`, `clients`, `sessions` and `where` share."""
 
 import json
 import time
@@ -25,7 +25,7 @@ WATCH_EVERY_S = 2.0
 
 
 class Door(NamedTuple):
-    """Where one broker answers."""
+    """The address at which one broker answers, and the token that it wants."""
 
     name: str
     url: str
@@ -36,7 +36,7 @@ class Door(NamedTuple):
         return self._send(urllib.request.Request(f"{self.url}{path}{query_text}"))  # noqa: S310 - http, see `doors`
 
     def act(self, path: str) -> dict[str, Any]:
-        """Do something, with the operators' token."""
+        """Lets the broker act, with the operators' token."""
         meet(self.name, int(self.url.rpartition(":")[2]))
         return self._send(urllib.request.Request(f"{self.url}{path}", method="POST"))  # noqa: S310 - as above
 
@@ -57,7 +57,7 @@ class Door(NamedTuple):
             raise NoAnswerError(f"{self.name} does not answer at {self.url}") from error
 
     def rows(self, kind: str, limit: int, search: str) -> Iterator[dict[str, Any]]:
-        """Clients or sessions, page by page, as many as are wanted."""
+        """Yields clients or sessions, page by page, up to `limit` of them."""
         after = ""
         while limit > 0:
             page = self.ask(f"/api/{kind}", after=after, limit=min(limit, PAGE), search=search)
@@ -73,7 +73,7 @@ class NoAnswerError(RoamqError):
 
 
 def _said(answer: IO[bytes], at: str) -> dict[str, Any]:
-    """What a broker says; another program may have its port."""
+    """Reads a broker's answer; raises `NoAnswerError` if another program has the port."""
     try:
         found = json.load(answer)
     except ValueError:
@@ -84,7 +84,7 @@ def _said(answer: IO[bytes], at: str) -> dict[str, Any]:
 
 
 def ask_port(port: int, path: str, method: str = "GET", token: str | None = None) -> dict[str, Any]:
-    """What the broker at a port of this host answers; one that is not healthy answers, too."""
+    """Returns the answer of the broker at a port of this host, also of a broker that is not healthy."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
@@ -102,14 +102,14 @@ def ask_port(port: int, path: str, method: str = "GET", token: str | None = None
 
 
 def meet(broker: str, port: int) -> None:
-    """See that it is this broker that answers: one of another host may have the same port."""
+    """Checks that the broker of this name answers: a broker of another host may have the same port."""
     found = ask_port(port, "/health").get("broker")
     if found != broker:
         raise NoAnswerError(f"{broker} does not answer on this host: port {port} is that of {found}")
 
 
 def doors(network: str, token: str | None) -> list[Door]:
-    """The brokers of a configuration file, or the one at a URL."""
+    """Returns the doors of all brokers of a configuration file, or of the one at a URL."""
     if network.startswith(("http://", "https://")):
         return [Door("the broker", network.rstrip("/"), token)]
     from roamq.net.ops.configuration import load_network
@@ -129,8 +129,8 @@ def doors(network: str, token: str | None) -> list[Door]:
 
 
 def _as_served(path: Path, loaded: "NetworkConfig") -> "NetworkConfig":
-    """The network with as many processes as its only broker runs: `roamq serve --processes` need not say it in the
-    file."""
+    """Returns the network with as many processes as its only broker runs now: `roamq serve --processes` sets the number
+    without the file."""
     from roamq.net.ops.configuration import load_network
 
     (name, processes), *others = loaded.processes.items()
@@ -145,7 +145,7 @@ def _as_served(path: Path, loaded: "NetworkConfig") -> "NetworkConfig":
 
 
 def acting_doors(network: Path) -> list[Door]:
-    """The brokers of a configuration on this host, with the token that operators show to act."""
+    """Returns the doors of a configuration's brokers on this host, with the token that operators show to act."""
     from roamq.net.ops.configuration import load_network
 
     loaded = load_network(network, files_exist=False)
@@ -158,7 +158,7 @@ def acting_doors(network: Path) -> list[Door]:
 
 
 def network_argument(command: F) -> F:
-    """`[NETWORK]`, `--token`: whom to ask."""
+    """Adds `[NETWORK]` and `--token`: the brokers to ask."""
     token = click.option("--token", envvar="ROAMQ_TOKEN", help="Token of the console, if NETWORK is a URL.")
     return click.argument("network", default="network.toml", metavar="[NETWORK]")(token(command))
 
@@ -168,7 +168,7 @@ def broker_option(command: F) -> F:
 
 
 def only(asked: list[Door], broker: str | None) -> list[Door]:
-    """The brokers that `--broker` leaves."""
+    """Returns the door of the broker that `--broker` names; without it, all doors."""
     if broker is None:
         return asked
     found = [door for door in asked if door.name == broker]
@@ -183,7 +183,7 @@ def watch_option(command: F) -> F:
 
 
 def again_and_again(show: Callable[[], None], watch: bool) -> None:
-    """Show once, or until Ctrl-C on a cleared screen."""
+    """Shows once, or with `watch` again and again on a cleared screen, until Ctrl-C."""
     while True:
         if watch:
             click.clear()
@@ -202,7 +202,7 @@ def again_and_again(show: Callable[[], None], watch: bool) -> None:
 
 
 def ask_all(asked: list[Door], path: str) -> list[tuple[Door, dict[str, Any] | None]]:
-    """The answer of each broker; None from one that does not answer. At least one must."""
+    """Returns the answer of each broker, None for one that does not answer. At least one must answer."""
     found: list[tuple[Door, dict[str, Any] | None]] = []
     for door in asked:
         try:
@@ -219,7 +219,7 @@ def path_of(client: str) -> str:
 
 
 def ago(seconds: float | None) -> str:
-    """A duration for people: 45 s, 12 min, 3.2 h, 4.0 days."""
+    """Writes a duration for people: 45 s, 12 min, 3.2 h, 4.0 days."""
     if seconds is None:
         return "-"
     for size, unit, digits in ((86400.0, "days", 1), (3600.0, "h", 1), (60.0, "min", 0)):

@@ -1,4 +1,4 @@
-"""Run a campaign, measure it, and leave a report in its folder: what `simulate` and `demo` have in common."""
+"""Runs a campaign, measures it, and leaves a report in its folder: what `simulate` and `demo` share."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from roamq.report.simulation import simulation_page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A campaign with its numbers."""
+    """A campaign that was made and measured."""
 
     numbers: list[SummaryRow]
     runs: list[RunRow]
@@ -29,7 +29,7 @@ class Finished:
     troubles: list[str]
     """One line per run that failed or broke an invariant, with its replay command."""
     tariff: Tariff
-    """What the metric `price` was computed by."""
+    """The tariff by which the metric `price` was computed."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -51,9 +51,9 @@ def simulate_and_report(
     swept: Sequence[str] = (),
     tariff: Tariff | None = None,
 ) -> Finished:
-    """Make the runs that `out` does not hold, write `summary.json`, `summary.csv` and `report.json` there, return the
-    numbers. `swept` are parameters that differ between runs: schemes are shown with their values. Runs that sample
-    their buffers have a price, by the `tariff`."""
+    """Makes the runs that `out` does not hold, writes `summary.json`, `summary.csv` and `report.json` there, and
+    returns the numbers. `swept` are parameters that differ between runs: schemes are shown with their values. Runs that
+    sample their buffers have a price, by the `tariff`."""
     from roamq.pipeline.metrics import waiting_distribution
     from roamq.pipeline.sweep import as_frame, label
 

@@ -34,7 +34,7 @@ latency: from publish to receipt, the time that the client was away included
 model: the latency that the closed form predicts from the same run's parameters
 """
 CONSOLE_S_MAX = 120.0
-"""How long the tour waits for its live brokers, to show their console."""
+"""Seconds that the tour waits for its live brokers, to show their console."""
 LIVE = {
     "clients": "18",
     "duration_s": "20",
@@ -47,7 +47,7 @@ LIVE = {
     "records.buffer_s": "5",
     "faults": '[{ at_s = 9.0, kind = "crash", target = "b3", duration_s = 1.0 }]',
 }
-"""What is run, live and simulated alike: clients that move often, and a broker that is killed on the way."""
+"""Parameters of the run, live and simulated alike: clients that move often, and a broker that is killed on the way."""
 
 
 @click.command()
@@ -117,7 +117,7 @@ def command(out: Path, open_page: bool | None, master: str, remote: str | None, 
 
 
 def tour_schemes() -> list[str]:
-    """A few of the registered schemes, the best known first."""
+    """Returns a few of the registered schemes, the best known first."""
     from roamq.schemes.table import scheme_names
 
     names = scheme_names()
@@ -126,8 +126,8 @@ def tour_schemes() -> list[str]:
 
 
 def live_job(console: Path | None = None) -> "Job":
-    """One run of the same scenario on real brokers: on sockets and in real time. `console`: where to write the address
-    of their console."""
+    """Returns the job of one run of the same scenario on real brokers, on sockets and in real time. `console`: the file
+    that gets the address of their console."""
     from roamq.cli.live_runner import LIVE_BROKERS
     from roamq.pipeline.jobs import Job
     from roamq.sim.scenario import load_scenario
@@ -148,7 +148,7 @@ def live_job(console: Path | None = None) -> "Job":
 
 
 def _open_console(file: Path) -> None:
-    """Open the console of the live brokers as soon as they are up."""
+    """Opens the console of the live brokers as soon as they are up."""
     deadline = time.monotonic() + CONSOLE_S_MAX
     while time.monotonic() < deadline:
         if file.exists() and (address := file.read_text()):

@@ -17,7 +17,7 @@ COMMENT_COLUMN = 44
 
 
 def describe(scenario: Scenario) -> str:
-    """TOML with a comment per parameter, those at their defaults included."""
+    """Returns a scenario as TOML with a comment per parameter, those at their defaults included."""
     plain: list[str] = []
     groups: list[str] = []
     for name, value, about in parameters(scenario):
@@ -44,7 +44,7 @@ def describe(scenario: Scenario) -> str:
 
 
 def parameters(group: msgspec.Struct) -> Iterator[tuple[str, Any, str]]:
-    """Name, value and meaning of each parameter of a group."""
+    """Yields name, value and meaning of each parameter of a group."""
     hints = typing.get_type_hints(type(group), include_extras=True)
     for name in group.__struct_fields__:
         notes = [n for n in getattr(hints[name], "__metadata__", ()) if isinstance(n, msgspec.Meta)]
@@ -53,7 +53,7 @@ def parameters(group: msgspec.Struct) -> Iterator[tuple[str, Any, str]]:
 
 
 def scheme_parameters(options: SchemeOptions) -> Iterator[tuple[str, Any, str]]:
-    """Name, value and meaning of each option of a scheme; the meanings stand as strings under the fields."""
+    """Yields name, value and meaning of each option of a scheme; the meanings stand as strings under the fields."""
     meanings: dict[str, str] = {}
     for kind in reversed(type(options).__mro__[:-1]):
         meanings |= strings_under_fields(kind)
@@ -62,7 +62,7 @@ def scheme_parameters(options: SchemeOptions) -> Iterator[tuple[str, Any, str]]:
 
 
 def line(name: str, value: Any, about: str) -> str:
-    """One parameter. TOML has no null: what is not set is written as a comment."""
+    """Writes one parameter. TOML has no null: a parameter that is not set is written as a comment."""
     text = f"# {name} = ..." if value is None else f"{name} = {to_toml(msgspec.to_builtins(value))}"
     return f"{text:<{COMMENT_COLUMN}}  # {about}".rstrip(" #") if about else text
 

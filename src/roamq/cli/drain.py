@@ -80,5 +80,5 @@ def command(config: Path, broker: str, timeout: float, as_json: bool) -> None:
 
 
 def _processes(network: "NetworkConfig", broker: str) -> tuple[str, ...]:
-    """All processes of the broker; a name that is unknown is reported later."""
+    """Returns all processes of the broker. An unknown name is returned as it is, and reported later."""
     return network.mates.get(broker, (broker,))

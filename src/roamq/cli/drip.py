@@ -40,14 +40,14 @@ SHOWN: Final = {
     COVERAGE: "coverage",
     TRANSMISSIONS: "transmissions",
 }
-"""Metric -> heading. Transmissions are counted for each delivery, coverage is the share of brokers with a copy."""
+"""Metric -> heading. Transmissions are those per delivery; coverage is the share of brokers with a copy."""
 
 
 def setting_of(overrides: Mapping[str, str], positions: Path | None = None) -> Setting:
-    """The paper's setting with the `--set` overrides; an unknown or wrong one is refused by name.
+    """Returns the paper's setting with the `--set` overrides; refuses an unknown or wrong one by its name.
 
-    With a file of positions its clients are the nodes, and unless told otherwise events are published until the last
-    ones have just the time to arrive before the positions end.
+    With a file of positions, the clients of the file are the nodes. Unless an override says otherwise, events are
+    published until the last ones have just the time to arrive before the positions end.
     """
     chosen = _paper_setting(overrides)
     if positions is None:
@@ -100,7 +100,7 @@ def jobs_of(
     overrides: Mapping[str, str],
     positions: Path | None = None,
 ) -> list[Job]:
-    """One job per scheme and seed; runs of one seed share movements, subscriptions and events."""
+    """Makes one job per scheme and seed; runs of one seed share movements, subscriptions and events."""
     chosen = setting_of(overrides, positions)
     moved = {} if positions is None else {"positions": str(positions)}
     names = SCHEMES if "all" in schemes else tuple(dict.fromkeys(schemes)) or (chosen.scheme,)
@@ -118,7 +118,7 @@ def jobs_of(
 
 
 def show(overrides: Mapping[str, str], positions: Path | None = None) -> str:
-    """The setting as TOML."""
+    """Returns the setting as TOML."""
     values = setting_of(overrides, positions).to_payload()
     plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
     lines = [f"{key} = {to_toml(value)}" for key, value in plain.items() if value is not None]
@@ -135,7 +135,7 @@ def replay(
     *,
     as_json: bool,
 ) -> None:
-    """Run once in this process, and print how often each thing happened."""
+    """Runs once in this process, and prints how often each thing happened."""
     (job,) = jobs_of(schemes, [seed], overrides, positions)
     counts: dict[str, int] = {}
     for record in run_setting(Setting.from_payload(job.payload), seed):
@@ -147,7 +147,7 @@ def replay(
 
 
 def campaign(jobs: Sequence[Job], out: Path, settings: SparkSettings, *, as_json: bool) -> None:
-    """Make the runs, measure them, and leave `summary.json` and a report in `out`."""
+    """Makes the runs, measures them, and leaves `summary.json` and a report in `out`."""
     from roamq.pipeline.campaign import run_campaign
     from roamq.pipeline.regions import region_summary
     from roamq.pipeline.results import rows_of, run_rows, trouble_line

@@ -50,7 +50,7 @@ def command(broker: str, network: Path, as_json: bool) -> None:
 
 
 def _awaited(others: list[Door], broker: str) -> dict[str, int]:
-    """Broker that answers on this host -> sessions there for which the dead one has messages."""
+    """Broker that answers on this host -> its sessions for which the dead broker has messages."""
     found: dict[str, int] = {}
     for door in others:
         try:

@@ -9,7 +9,7 @@ END_OF_SENTENCE = re.compile(r"(?<!\bEq)\.\s")
 
 
 class SentenceGroup(click.Group):
-    """Lists subcommands with their whole first sentence: click cuts it off where the line ends."""
+    """Lists subcommands with their whole first sentence: click would cut it off at the end of the line."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

@@ -90,7 +90,7 @@ def command(
         written += _keys(found, broker, authority)
         answer = _ask(network, broker, found)
     except (RoamqError, OSError):
-        # A broker that was not admitted is not in the file, nor does it have a key.
+        # A broker that was not admitted stays out of the file, and gets no key.
         _write(network, before)
         for path in written:
             path.unlink()
@@ -111,7 +111,7 @@ def command(
 
 
 def _write(network: Path, text: str) -> None:
-    """Change the file as a whole: on a full disk it stays as it was."""
+    """Writes the file as a whole: on a full disk it stays as it was."""
     with whole_file(network) as beside:
         beside.write_text(text)
 
@@ -119,7 +119,7 @@ def _write(network: Path, text: str) -> None:
 def _table(
     loaded: "NetworkConfig", broker: str, at: tuple[str, ...], host: str, publishes: tuple[str, ...]
 ) -> str:
-    """The table of the new broker: TLS where the network has keys, else plain on loopback."""
+    """Returns the table of the new broker: TLS if the network has keys, else plain on loopback."""
     from roamq.net.ops.addresses import is_loopback
     from roamq.net.ops.local import free_ports
     from roamq.net.ops.wiring import linked_when_joining
@@ -149,7 +149,7 @@ def _table(
 
 
 def _keys(loaded: "NetworkConfig", broker: str, authority: Path | None) -> list[Path]:
-    """The certificate of the new broker, where the network has keys."""
+    """Makes the certificate of the new broker, if the network has keys; returns the files."""
     if loaded.keys_folder is None:
         return []
     from roamq.net.ops.keys import make_keys
@@ -158,7 +158,7 @@ def _keys(loaded: "NetworkConfig", broker: str, authority: Path | None) -> list[
 
 
 def _ask(network: Path, broker: str, loaded: "NetworkConfig") -> dict[str, list[str]]:
-    """A broker on this host admits the new one; those that it will be linked with are asked first."""
+    """Lets a broker on this host admit the new one; asks brokers that it will be linked with first."""
     at = loaded.edges[broker]
     table = loaded.brokers[broker]
     calls = table.calls or at

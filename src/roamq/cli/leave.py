@@ -70,7 +70,7 @@ def command(network: Path, broker: str, timeout: float, as_json: bool) -> None:
 
 
 def _file(network: Path, broker: str) -> str:
-    """What becomes of the broker's table. Of one that joined later nothing is left; the core is known by its names."""
+    """Marks the table of a core broker as gone, as the core keeps its names; returns what the operator must do."""
     from roamq.net.ops.configuration import load_network
 
     if broker in load_network(network, files_exist=False).edges:

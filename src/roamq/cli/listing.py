@@ -1,4 +1,4 @@
-"""Lists of many brokers in one: what `clients` and `sessions` share."""
+"""Lists the clients or sessions of many brokers in one table: what `clients` and `sessions` share."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 class Listing(NamedTuple):
-    """What of NETWORK is listed, and how: the arguments of both commands."""
+    """The arguments of both commands: which rows of NETWORK are listed, and how."""
 
     network: str
     token: str | None
@@ -35,7 +35,7 @@ class Listing(NamedTuple):
     as_json: bool
 
     def show(self, kind: str, table: Callable[[list[Row]], tuple[list[str], list[tuple[Any, ...]]]]) -> None:
-        """Print the rows of this kind as `table` arranges them: columns and cells; numbers in columns of numbers."""
+        """Prints the rows of this kind as `table` arranges them: columns and cells, some of them numeric."""
         asked = doors(self.network, self.token)
 
         def show() -> None:
@@ -52,11 +52,11 @@ class Listing(NamedTuple):
 
 
 NUMERIC = frozenset({"subscr.", "subscriptions", "waiting", "oldest"})
-"""Columns of numbers."""
+"""The columns that hold numbers."""
 
 
 def listing_options(command: Callable[[Listing], None]) -> Callable[..., None]:
-    """NETWORK, `--broker`, `--search`, `--limit`, `--watch`, `--json`: the command gets them as a `Listing`."""
+    """Adds NETWORK, `--broker`, `--search`, `--limit`, `--watch`, `--json`: the command gets them as a `Listing`."""
 
     @wraps(command)
     def with_listing(**arguments: Any) -> None:
@@ -72,7 +72,7 @@ def listing_options(command: Callable[[Listing], None]) -> Callable[..., None]:
 def listed(
     asked: list[Door], kind: str, broker: str | None, search: str, limit: int
 ) -> tuple[list[Row], str]:
-    """Rows of all brokers that answer, and a note on what is missing."""
+    """Returns the rows of all brokers that answer, and a note on missing rows."""
     asked = only(asked, broker)
     found: list[Row] = []
     notes, silent = [], []

@@ -4,5 +4,5 @@ from roamq.fieldtest.run import run_job
 from roamq.pipeline.jobs import AFTER_THE_RUN, Runner, simulation_files
 
 LIVE_BROKERS = Runner(run=run_job, unrelated=(AFTER_THE_RUN | {"manet"}) - {"models"}, files=simulation_files)
-"""The payload is a scenario. A broker process is started by the command line, and computes its outlook by the models:
-both count as code of a run."""
+"""Runs a scenario (its payload) on live brokers. Command line and models count as code of a run: the command
+line starts broker processes, and these compute their outlook by the models."""

@@ -49,7 +49,7 @@ COMMANDS = {
 
 
 OF_SPARK = {"pyspark", "pandas", "py4j", "grpc", "grpc_status", "google", "deltalake"}
-"""Packages of the extra `spark`."""
+"""Packages that the extra `spark` installs."""
 
 KEPT = {
     "simulate": "finished runs are kept in the folder of the results: the same command goes on from there",
@@ -60,13 +60,13 @@ KEPT = {
     "drain": "the broker goes on draining: ask again with the same command",
     "leave": "the broker goes on leaving: ask again with the same command",
 }
-"""What Ctrl-C leaves behind, by command."""
+"""Command -> what it leaves behind when Ctrl-C ends it."""
 
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 TYPED = "roamq.typed"
-"""Where the context of a command keeps the words of the command line."""
+"""The key under which the context of a command keeps the words of the command line."""
 
 
 class UserError(click.ClickException):
@@ -88,7 +88,7 @@ class UnexpectedError(click.ClickException):
 
 
 class InterruptedByUser(click.ClickException):
-    """Ctrl-C: the exit code that shells expect, and what was kept."""
+    """Ctrl-C ended a command: the exit code that shells expect, and what was kept."""
 
     exit_code = 130
 
@@ -162,7 +162,7 @@ class LazyGroup(click.Group):
 
 
 def _kept(command: str, typed: Sequence[str]) -> str | None:
-    """What Ctrl-C leaves behind: nothing of one run that is replayed, nor of a subcommand that makes no tables."""
+    """Says what Ctrl-C leaves behind; None for a replay of one run, and for a subcommand that makes no tables."""
     if command == "simulate" and any(word.partition("=")[0] == "--seed" for word in typed):
         return None
     if command == "pipeline" and not {"run", "retry", "remove"} & set(typed):
@@ -171,7 +171,7 @@ def _kept(command: str, typed: Sequence[str]) -> str | None:
 
 
 def _is_typed(path: object, typed: Sequence[str]) -> bool:
-    """Whether the operator has typed this path, or one that is on the way to it or behind it."""
+    """Whether the operator has typed this path, one of its parents, or a path below it."""
     if not isinstance(path, str):
         return False
     wrong = Path(path).absolute()
@@ -181,7 +181,7 @@ def _is_typed(path: object, typed: Sequence[str]) -> bool:
 
 
 def _no_room(error: OSError) -> str:
-    """What a full disk is called: some libraries say neither which file it was nor that alone."""
+    """Explains a full disk in our words: some libraries' messages leave the file out, or say much else."""
     where = f"{error.filename}: " if error.filename else "what was to be written does not fit: "
     return f"{where}{os.strerror(error.errno or 0)}; make room, or name another place"
 

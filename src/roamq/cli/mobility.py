@@ -30,7 +30,7 @@ OPTIONS = {
 
 
 def trace_options(command: F) -> F:
-    """`--traces`, `--format`, `--mapping`, `--set`: what is read, and how."""
+    """Adds `--traces`, `--format`, `--mapping`, `--set`: which traces are read, and how."""
     for option in (
         click.option(
             "--set", "pairs", multiple=True, metavar="RULE=VALUE", help="Set a cleaning rule; repeatable."
@@ -226,7 +226,7 @@ def positions(
 
 
 def _why_unread(trace: "LoadedTrace") -> str:
-    """Why a trace that was loaded has no observation: the first line that could not be read, if there is one."""
+    """Says why a loaded trace has no observation: its first unreadable line, or that it has no line of the format."""
     first = trace.quarantine().orderBy("file", "line").first()
     if first is None:
         return f"there is no line of the format {trace.format.name!r} in it"

@@ -1,4 +1,4 @@
-"""The model's columns in a table that has one line per scheme."""
+"""Adds the model's columns to a table that has one line per scheme."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = {"mean": "model: latency s", "p95": "model: p95", "verdict": "model"}
 BRIEFLY: Final = {"mean": "model says"}
-"""The one column beside a measured latency where there is little room."""
+"""The single column of the model beside a measured latency, where there is little room."""
 
 
 def add_model(
@@ -20,7 +20,7 @@ def add_model(
     model: "Mapping[str, SchemeCheck]",
     shown: Mapping[str, str] = COLUMNS,
 ) -> tuple[list[str], list[list[object]]]:
-    """The table, whose first column is the scheme, with the model's mean, 95th percentile and verdict on the mean."""
+    """Adds the model's mean, 95th percentile and verdict on the mean to a table whose first column is the scheme."""
     told = [_cells(model.get(str(row[0]))) for row in rows]
     return [*columns, *shown.values()], [
         [*row, *(cells[name] for name in shown)] for row, cells in zip(rows, told, strict=True)
@@ -44,7 +44,7 @@ def _cells(check: "SchemeCheck | None") -> dict[str, str]:
 
 
 def model_data(model: "Mapping[str, SchemeCheck]") -> dict[str, Any]:
-    """The same for a program."""
+    """Returns the numbers of `add_model` for a program."""
     return {
         scheme: {
             "holds": check.calibration is not None and not check.reason,

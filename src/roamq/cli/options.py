@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class FiniteRange(click.FloatRange):
-    """A number within a range. `nan` is in no range, although click takes it; nor does a command go on for ever."""
+    """A number within a range. `nan`, which click takes, and infinity are refused: no command goes on for ever."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -34,7 +34,7 @@ FROM_0 = FiniteRange(min=0)
 
 
 def spark_options(command: F) -> F:
-    """`--master` and `--remote`: where Spark runs. The command gets them as keyword arguments."""
+    """Adds `--master` and `--remote`: where Spark runs. The command gets them as keyword arguments."""
     remote = click.option(
         "--remote", metavar="URL", help="A running Spark Connect server, such as sc://host:15002."
     )
@@ -45,7 +45,7 @@ def spark_options(command: F) -> F:
 
 
 def conf_option(command: F) -> F:
-    """`--conf KEY=VALUE`: further settings of Spark. The command gets them as a mapping `conf`."""
+    """Adds `--conf KEY=VALUE`: further settings of Spark. The command gets them as a mapping `conf`."""
     return click.option(
         "--conf",
         multiple=True,
@@ -70,7 +70,7 @@ def spark_settings(master: str, remote: str | None, **more: Any) -> SparkSetting
 
 
 def tariff_option(command: F) -> F:
-    """`--tariff`: what traffic, memory and delay cost. The command gets a `Tariff`, or None if nobody gave one."""
+    """Adds `--tariff`: what traffic, memory and delay cost. The command gets a `Tariff`, or None without the option."""
     return click.option(
         "--tariff",
         metavar="NAME=PRICE,...",
@@ -102,7 +102,7 @@ def log_level_option(*, default: str) -> Callable[[F], F]:
 
 
 def authority_option(command: F) -> F:
-    """`--authority`: where the key lies that makes brokers."""
+    """Adds `--authority`: the folder of the key that makes brokers."""
     return click.option(
         "--authority",
         type=click.Path(file_okay=False, path_type=Path),
@@ -121,11 +121,11 @@ def out_option(default: str | None) -> Callable[[F], F]:
 
 
 def results_folder(out: Path) -> Path:
-    """The folder of `--out`, made and tried before the work begins: results that cannot be written took hours."""
+    """Makes the folder of `--out`, and tries to write there before hours of work begin."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out) as tried:
-            tried.write(bytes(4096))  # a full disk still takes the name of a file
+            tried.write(bytes(4096))  # a full disk still has room for the name of a file
             tried.flush()
             return out
     except OSError as error:
@@ -134,14 +134,14 @@ def results_folder(out: Path) -> Path:
 
 @contextmanager
 def whole_file(out: Path) -> Iterator[Path]:
-    """A path to write to in the place of `out`, tried before the work begins. It becomes `out` when all went well; else
-    nothing is left of it, and `out` is as it was."""
+    """Gives a path to write to in place of `out`, and tries it before the work begins. The path becomes `out` if all
+    goes well; else it is removed, and `out` is as it was."""
     out = out.resolve()
     beside = out.with_name(f".{out.stem}.part{out.suffix}")
     try:
         if not out.parent.exists():
             out.parent.mkdir(parents=True)
-        beside.write_bytes(bytes(4096))  # a full disk still takes the name of a file
+        beside.write_bytes(bytes(4096))  # a full disk still has room for the name of a file
         if out.exists():
             shutil.copymode(out, beside)  # before there are secrets in it
     except OSError as error:
@@ -156,12 +156,12 @@ def whole_file(out: Path) -> Iterator[Path]:
 
 
 def command_line() -> str:
-    """What the operator typed, for the report."""
+    """Returns what the operator typed, for the report."""
     return shlex.join(["roamq", *sys.argv[1:]])
 
 
 def overrides_of(pairs: tuple[str, ...]) -> dict[str, str]:
-    """`--set key=value` pairs as a mapping."""
+    """Returns `--set key=value` pairs as a mapping."""
     overrides = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -9,11 +9,11 @@ import click
 from roamq.report.numbers import cell
 
 WIDTH_ELSEWHERE = 140
-"""Columns of a table that goes to a file or another program."""
+"""Width in columns of a table that goes to a file or another program."""
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON in UTF-8. The name of a file may have bytes that are none: they are written as escapes."""
+    """Prints a value as JSON in UTF-8. Bytes of a file's name that are not UTF-8 are written as escapes."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     if not is_text(text):
         text = json.dumps(value, indent=2, allow_nan=False, default=str)
@@ -21,7 +21,7 @@ def print_json(value: Any) -> None:
 
 
 def is_text(word: str) -> bool:
-    """Whether a word can be written in UTF-8. One that was typed, or is the name of a file, may have other bytes."""
+    """Whether a word is valid UTF-8; words that were typed, and names of files, may have other bytes."""
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -38,10 +38,10 @@ def print_table(
     styles: Mapping[str, str] | None = None,
     narrow: bool = False,
 ) -> None:
-    """A table as wide as the terminal; a cell equal to a key of `styles` gets that style.
+    """Prints a table as wide as the terminal; a cell equal to a key of `styles` gets that style.
 
     A `narrow` table has one blank between columns, and so has every table that would not fit otherwise. Cells are
-    broken between words, and within words only where the longest words of all columns do not fit beside each other.
+    broken between words, and within words only if the longest words of all columns do not fit beside each other.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -73,7 +73,7 @@ def print_table(
 
 
 def column_widths(lines: Sequence[Sequence[str]], width: int, *, blanks: int) -> list[int] | None:
-    """How wide each column is, so that all lines fit and no word is broken; None if that cannot be."""
+    """Returns how wide each column is, so that all lines fit and no word is broken; None if that is impossible."""
     from rich.cells import cell_len
 
     columns = list(zip(*lines, strict=True))

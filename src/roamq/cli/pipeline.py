@@ -105,7 +105,7 @@ def run(
 def _bring_up_to_date(
     warehouse: str, spark: dict[str, Any], *, as_json: bool, full_refresh: bool = False
 ) -> None:
-    """Run the pipeline and print how many rows each table has; an error about files comes after that."""
+    """Runs the pipeline and prints how many rows each table has; an error about files comes after that."""
     from roamq.pipeline.runner import FilesFailedError, bring_up_to_date, warehouse_settings
     from roamq.pipeline.upkeep import all_quarantined, expire
 
@@ -140,7 +140,7 @@ def add_sources(
     settings: dict[str, str],
     mapping: Path | None = None,
 ) -> str | None:
-    """Land the files that were named on the command line; returns the name of their dataset."""
+    """Lands the files that were named on the command line; returns the name of their dataset."""
     from roamq.pipeline.headers import load_mapping
     from roamq.pipeline.landing import add_source
 

@@ -20,7 +20,7 @@ MISTAKE = 2
 
 
 class Process:
-    """One process, started again when it falls: at once, and less and less often if it keeps falling."""
+    """One process, started again when it falls: at once, and later each time if it keeps falling."""
 
     def __init__(self, name: str, arguments: list[str]) -> None:
         self.name = name
@@ -30,14 +30,14 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        # When this process is gone, the other end of the pipe is closed, and the child stops.
+        # When this process ends, the other end of the pipe is closed, and the child stops.
         self.child = subprocess.Popen(self._arguments, stdin=subprocess.PIPE, start_new_session=True)
         self.restarts += 1
         self._started_at = time.monotonic()
         self._due_at: float | None = None
 
     def look(self) -> None:
-        """Start the process again if it has fallen and its time has come."""
+        """Starts the process again if it has fallen and its time has come."""
         code = self.child.poll()
         if code is None:
             return
@@ -60,7 +60,7 @@ class Process:
 
 
 def supervise(config: Path, names: tuple[str, ...], more: list[str], *, with_parent: bool = False) -> None:
-    """Run the processes until SIGTERM or SIGINT; SIGHUP reaches all of them.
+    """Runs the processes until SIGTERM or SIGINT; SIGHUP reaches all of them.
 
     `with_parent`: or until standard input ends, because its writer is gone.
     """
@@ -96,7 +96,7 @@ def supervise(config: Path, names: tuple[str, ...], more: list[str], *, with_par
 
 
 def _set_at_end(file: int, event: threading.Event) -> None:
-    """Set the event when nobody writes to this file any more."""
+    """Sets the event when no process writes to this file any more."""
     while os.read(file, 1024):
         pass
     event.set()

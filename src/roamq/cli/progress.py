@@ -12,18 +12,18 @@ LINE_EVERY_S = 60.0
 
 
 class Reporting(Protocol):
-    """How a long command tells where it is."""
+    """Tells how far a long command has come."""
 
     def __call__(self, done: int, total: int) -> None:
-        """So much of the phase is done; call it as often as you like."""
+        """Reports how much of the phase is done; callers call it as often as they like."""
 
     def phase(self, name: str) -> None:
-        """A phase begins, of which nobody knows yet how long it takes."""
+        """Begins a phase of which the length is not known yet."""
 
 
 @contextlib.contextmanager
 def progress(what: str, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Reporting]:
-    """Tell of work whose first phase is `what`."""
+    """Reports the progress of work whose first phase is `what`."""
     if sys.stderr.isatty():
         with _bar(what) as report:
             yield report
@@ -45,7 +45,7 @@ def _bar(what: str) -> Iterator[Reporting]:
             bar.update(self._task, completed=done, total=total)
 
         def phase(self, name: str) -> None:
-            bar.remove_task(self._task)  # a task that is reset keeps its total, and stands at 0 of it
+            bar.remove_task(self._task)  # a task that is reset would keep its total, and stand at 0 of it
             self._task = bar.add_task(name, total=None)
 
     class Done(MofNCompleteColumn):
@@ -58,7 +58,7 @@ def _bar(what: str) -> Iterator[Reporting]:
 
 
 class _Lines:
-    """A line when a phase begins that was named, and a line a minute."""
+    """Writes a line when a named phase begins, and a line a minute."""
 
     def __init__(self, what: str, clock: Callable[[], float]) -> None:
         self._what = what

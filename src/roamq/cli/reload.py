@@ -33,7 +33,7 @@ def command(network: Path, as_json: bool) -> None:
             told[door.name] = door.act("/api/reload")["details"]
         except NoAnswerError:
             silent.append(door.name)
-        except RoamqError as error:  # no reason to leave the others with the users of before
+        except RoamqError as error:  # the other brokers must still learn of the users of today
             refused.append(f"{door.name}: {error}")
     if not told and not refused:
         raise RoamqError("no broker answers on this host")

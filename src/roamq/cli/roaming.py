@@ -134,20 +134,20 @@ def command(
 
 
 class RoamingResults(NamedTuple):
-    """What came of the runs, live and simulated."""
+    """The results of the runs, live and simulated."""
 
     numbers: "list[SummaryRow]"
     runs: "list[RunRow]"
     waits: list[dict[str, object]]
-    """How long clients waited for their first message after a reconnect."""
+    """One row per scheme: how long clients waited for their first message after a reconnect."""
     expected: list[dict[str, object]]
-    """With --streets: how many handoffs found a virtual consumer."""
+    """With --streets, rows that say how many handoffs found a virtual consumer."""
     model: "dict[str, SchemeCheck]"
-    """Scheme -> what the model says of it; nothing with --streets."""
+    """Scheme -> the model's check of it; empty with --streets."""
 
 
 def _measure(jobs: "list[Job]", folder: Path, tariff: Tariff, *, streets: bool) -> RoamingResults:
-    """Make the runs, one at a time: live brokers want the machine."""
+    """Makes the runs one at a time, because live brokers need the whole machine."""
     from roamq.pipeline.campaign import run_campaign
     from roamq.pipeline.model_check import model_of_folder
     from roamq.pipeline.prehandoff import prehandoff_summary
@@ -195,7 +195,7 @@ def ms(seconds: object) -> str:
 
 
 def print_waits(rows: list[dict[str, object]]) -> None:
-    """Print how long clients wait for their first message, at the broker they had left and at another one."""
+    """Prints how long clients wait for their first message, at the broker they had left and at another one."""
 
     def ratio(row: dict[str, object]) -> str:
         same, moved = row["same_median_s"], row["moved_median_s"]
@@ -219,7 +219,7 @@ def print_waits(rows: list[dict[str, object]]) -> None:
 
 
 def print_hits(waits: list[dict[str, object]], expected: list[dict[str, object]]) -> None:
-    """Print how many handoffs found a filled virtual consumer, and how long clients waited for what was waiting."""
+    """Prints how many handoffs found a filled virtual consumer, and how long clients waited for waiting messages."""
     measured = {(row["scheme"], row["metric"]): row["mean"] for row in expected}
 
     def number(scheme: object, metric: str, digits: int) -> str:

@@ -12,10 +12,10 @@ from roamq.schemes.table import scheme_named
 from roamq.sim.scenario import load_scenario
 
 BEGIN_S = 3.0
-"""Clients come in this time; then publishing begins."""
+"""Seconds in which clients come, before publishing begins."""
 
 SAMPLED_S = 2.0
-"""How often brokers are asked what they store, and what they have put on their links: a price needs both."""
+"""Seconds between questions to brokers about what they store and have put on their links: a price needs both."""
 
 FAULTS = (
     '[{{ at_s = {crash:.1f}, kind = "crash", target = "b3", duration_s = 1.0 }},'
@@ -24,7 +24,7 @@ FAULTS = (
 
 
 class RoamingLoad(NamedTuple):
-    """How many clients roam for how long, how much they are told, and how many times faster than in the papers."""
+    """The load of a run: clients, seconds, events per second, and how many times faster it is than in the papers."""
 
     clients: int
     seconds: float
@@ -33,7 +33,7 @@ class RoamingLoad(NamedTuple):
     seed: int
 
     def overrides(self) -> dict[str, str]:
-        """The parameters of a scenario that both kinds of runs share."""
+        """Returns the parameters of a scenario that both kinds of runs share."""
         return {
             "clients": str(self.clients),
             "duration_s": str(self.seconds + BEGIN_S),
@@ -48,7 +48,7 @@ class RoamingLoad(NamedTuple):
 def testbed_jobs(
     schemes: Sequence[str], patterns: Sequence[str], load: RoamingLoad, *, faults: bool
 ) -> list[Job]:
-    """The six brokers of [PRO], with clients that wander between them."""
+    """Makes runs on the six brokers of [PRO], with clients that wander between them."""
     overrides = {
         **load.overrides(),
         "mobility.connect_s": str(60 / load.compress),
@@ -66,16 +66,16 @@ def testbed_jobs(
 
 
 def street_jobs(schemes: Sequence[str], load: RoamingLoad) -> list[Job]:
-    """The city of [PRE], with clients that drive through its streets and report the cells they enter.
+    """Makes runs in the city of [PRE], with clients that drive through its streets and report the cells they enter.
 
-    Live brokers have no map of the streets: they take the areas from positions, and so do the simulated ones here. The
-    links between live brokers take as long as the simulated ones.
+    Live brokers have no map of the streets: they take the areas from positions, and here the simulated brokers do the
+    same. The links between live brokers take as long as the simulated ones.
     """
     city = json.loads(load_scenario("prehandoff").to_json())
     mobility, areas = city["mobility"], city["network"]["areas"]
     overrides = {
         **load.overrides(),
-        "network.overlay": "interest",  # that of live brokers
+        "network.overlay": "interest",  # the overlay of live brokers
         "mobility.speed_mps": to_toml([load.compress * speed for speed in mobility["speed_mps"]]),
         "mobility.stop_s": str(mobility["stop_s"] / load.compress),
         "mobility.off_s": str(mobility["off_s"] / load.compress),
@@ -98,7 +98,7 @@ def street_jobs(schemes: Sequence[str], load: RoamingLoad) -> list[Job]:
 def _beside(
     name: str, scheme: str, label: str, overrides: dict[str, str], seed: int, *, as_far: bool = False
 ) -> list[Job]:
-    """One run on live brokers and one in the simulator; `as_far`: live links have the simulated links' delay."""
+    """Makes one run on live brokers and one in the simulator; `as_far`: live links have the simulated links' delay."""
     payload: dict[str, Any] = json.loads(load_scenario(name, scheme=scheme, overrides=overrides).to_json())
     live = {**payload, LINK_DELAY_S: payload["link"]["delay_s"]} if as_far else payload
     return [

@@ -36,11 +36,11 @@ KEY_METRICS: Final = {
     "transferred_pct": "transf. %",
     "price": "price",
 }
-"""What is shown first. `wait` is what separates schemes: from a reconnect to the first message that waited.
-`price` is that of a million messages by the tariff."""
+"""Metric -> heading, of the metrics shown first. `wait` separates schemes best: the time from a reconnect to the first
+message that waited. `price` is that of a million messages by the tariff."""
 
 PRICED_WITH: Final = {"records.buffer_s": "10"}
-"""What a price needs beside the records that most scenarios write: samples of what brokers store."""
+"""Parameters that a price needs and most scenarios do not set: samples of what brokers store."""
 
 NO_PRICE: Final = "no price: it needs a record of every delivery; add --set records.level=all"
 
@@ -159,7 +159,7 @@ def _one(schemes: tuple[str, ...]) -> str | None:
 def _replay(
     scenario: str, schemes: tuple[str, ...], seed: int, overrides: dict[str, str], *, as_json: bool
 ) -> None:
-    """Run once in this process, and print the checkers' counts and the violations they found."""
+    """Runs once in this process; prints the checkers' counts and the violations that they found."""
     from roamq.sim.scenario import load_scenario, run
 
     result = run(load_scenario(scenario, overrides=overrides, scheme=_one(schemes)), seed=seed)
@@ -233,9 +233,9 @@ def _campaign(
 def key_numbers(
     rows: Sequence[SummaryRow], metrics: Mapping[str, str] = KEY_METRICS
 ) -> tuple[list[str], list[list[object]]]:
-    """The metrics people ask for first, one line per scheme: the mean, and half of its interval if it has one.
+    """Arranges the metrics that people ask for first, one line per scheme: the mean, with half its interval if any.
 
-    A metric that no scheme has a value for is left out: a price, for example, where nobody sampled what brokers store.
+    A metric without a value in any scheme is left out: a price, for example, if nobody sampled what brokers store.
     """
     schemes = list(dict.fromkeys(row.scheme for row in rows))
     found = {(row.scheme, row.metric): row for row in rows if row.entity == "all"}

@@ -88,7 +88,7 @@ def command(network: str, token: str | None, broker: str | None, watch: bool, as
 
 
 def _silent(answers: Answers) -> dict[str, str]:
-    """Brokers that do not answer -> what is to be said of each: one that has left, or not joined, need not."""
+    """Broker that does not answer -> what the table says of it; one that has left, or not joined, need not answer."""
     silent = {door.name: "no answer" for door, answer in answers if answer is None}
     if silent:
         asked = next(door for door, answer in answers if answer is not None)
@@ -98,7 +98,7 @@ def _silent(answers: Answers) -> dict[str, str]:
 
 
 def _versions(answers: Answers) -> str:
-    """The release that the brokers run; each one's where they differ."""
+    """Returns the release that the brokers run, or each broker's if they differ."""
     found = {door.name: f"roamq {answer['version']}" for door, answer in answers if answer is not None}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))

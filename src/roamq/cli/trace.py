@@ -49,7 +49,7 @@ def command(what: str, network: Path, last: int, watch: bool, as_json: bool) -> 
 
 
 def _show(records: "RecordFolder", what: str, last: int, as_json: bool) -> bool:
-    """Print what is recorded; whether there is anything."""
+    """Prints what is recorded; returns whether there is anything."""
     from roamq.net.ops.tracing import message_id, sentence
 
     if records.kind_of(what) == "topic":

@@ -130,7 +130,7 @@ def command(
 
 
 def _refuse_options(context: click.Context, network: Path) -> None:
-    """What the configuration says cannot be said a second time."""
+    """Refuses options that the configuration file decides."""
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         if given and parameter.name not in ("network", "log_level", "for_s", "as_json"):
@@ -146,7 +146,7 @@ def _run(
     as_json: bool,
     link_token: bool,
 ) -> None:
-    """Start all brokers, say where they are, and stop them in the end."""
+    """Starts all brokers, prints where they are, and stops them in the end."""
     urls_of = {
         name: [listener.url for listener in loaded.server_options(name).listeners]
         for name in loaded.processes
@@ -178,7 +178,7 @@ def _run(
 
 
 def _require_free(path: Path, name: str, port: int) -> None:
-    """See that nobody answers where a broker will: else its answer would be taken for that of the new broker."""
+    """Checks that the broker's port is free: otherwise the answer of another program would pass for the broker's."""
     with socket.socket() as taken:
         taken.settimeout(1.0)
         if taken.connect_ex(("127.0.0.1", port)) == 0:
@@ -189,9 +189,9 @@ def _require_free(path: Path, name: str, port: int) -> None:
 
 
 def _stop_by_signal() -> threading.Event:
-    """From now on SIGTERM and SIGINT (Ctrl-C) set the event that is returned.
+    """Returns an event that SIGTERM and SIGINT (Ctrl-C) set from now on.
 
-    It is in force before anything is started or printed: whoever has read the endpoints may stop the network.
+    It works before any broker is started and any line printed: a reader of the endpoints may stop the network.
     """
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -200,8 +200,8 @@ def _stop_by_signal() -> threading.Event:
 
 
 def _start(path: Path, name: str, log_level: str) -> "subprocess.Popen[bytes]":
-    """Start a broker in a process group of its own: Ctrl-C reaches this process, which stops the brokers. If it is
-    killed, they stop by themselves."""
+    """Starts a broker in a process group of its own: Ctrl-C reaches this process, which stops the brokers. If this
+    process is killed, they stop by themselves."""
     from roamq.net.ops.local import serve_command
 
     return subprocess.Popen(
@@ -249,7 +249,7 @@ def _print(rows: list[tuple[Any, ...]], path: Path, console: str | None, *, as_j
 def _wait(
     processes: "dict[str, subprocess.Popen[bytes]]", for_s: float | None, asked_to_stop: threading.Event
 ) -> None:
-    """Wait until somebody says stop, the time is over, or a broker process ends."""
+    """Waits until somebody says stop, the time is over, or a broker process ends."""
     deadline = None if for_s is None else time.monotonic() + for_s
     while not asked_to_stop.wait(0.2):
         if deadline is not None and time.monotonic() >= deadline:

@@ -1,6 +1,6 @@
 """The brokers of a scenario as processes on loopback, with links that can be cut and processes that can be killed.
 
-Every link between two brokers runs through a small relay of ours, so that cutting it is closing the relay.
+Every link between two brokers runs through a small relay of ours: to cut the link, the relay is closed.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Relay:
         self.target = target
         self.port = port
         self.delay_s = delay_s
-        """How long every byte is under way; on loopback alone it would be no time."""
+        """Seconds that every byte is under way; without a relay, loopback takes no time."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._passing: set[asyncio.Task[Any]] = set()
@@ -57,7 +57,7 @@ class Relay:
         except OSError:
             writer.transport.abort()
             return
-        if self._server is None:  # cut meanwhile
+        if self._server is None:  # the link was cut meanwhile
             for end in (writer, far_writer):
                 end.transport.abort()
             return
@@ -82,7 +82,7 @@ class Relay:
     async def _arrive(
         self, under_way: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
     ) -> None:
-        """Pass bytes on in their order, each when it has been under way for long enough."""
+        """Passes bytes on in their order, each when it has been under way for long enough."""
         with suppress(OSError):
             while True:
                 due, data = await under_way.get()
@@ -92,7 +92,7 @@ class Relay:
 
 
 class BrokerProcesses:
-    """`roamq serve` once per broker of the topology."""
+    """Runs `roamq serve` once per broker of the topology."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class BrokerProcesses:
         )
         self._console_token = console_token
         links = [[str(a), str(b)] for a, b in topology.links]
-        # The simulation sends along the links, too.
+        # The simulation routes along the links, too.
         self._text = text.replace("[network]\n", f'[network]\npaths = "links"\nlinks = {to_toml(links)}\n', 1)
         self.ports = {name: int(port) for name, port in self._all(r'kind = "mqtt", port = (\d+)').items()}
         self._link_ports = {name: int(port) for name, port in self._all(r"link_port = (\d+)").items()}
@@ -134,12 +134,12 @@ class BrokerProcesses:
 
     @property
     def metrics_ports(self) -> dict[str, int]:
-        """Broker -> where it answers operators' programs."""
+        """Broker -> the port at which it answers operators' programs."""
         return {name: int(port) for name, port in self._all(r"metrics_port = (\d+)").items()}
 
     @property
     def console_url(self) -> str:
-        """Where the first broker's console is, with the token that opens it."""
+        """Returns the address of the first broker's console, with the token that opens it."""
         port = next(iter(self.metrics_ports.values()))
         return f"http://127.0.0.1:{port}/console?token={self._console_token}"
 
@@ -152,7 +152,7 @@ class BrokerProcesses:
         return found
 
     def _config_of(self, name: str) -> Path:
-        """The same network as seen by one broker: its neighbours' link ports are our relays'."""
+        """Writes the network as one broker sees it: the link ports of its neighbours are those of our relays."""
         text = self._text
         for (a, b), relay in self.relays.items():
             if a == name:
@@ -222,7 +222,7 @@ class BrokerProcesses:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """The process ends, or has ended."""
+    """Waits until the process has ended, and closes its pipe."""
     process.wait()
     assert process.stdin is not None
     process.stdin.close()

@@ -14,7 +14,7 @@ Clock = Callable[[], float]
 
 
 class _Socket(asyncio.Protocol):
-    """One connection of a device."""
+    """One connection of a client's device."""
 
     def __init__(self, device: Device, hello: bytes, on_lost: Callable[["_Socket"], None]) -> None:
         self.device = device
@@ -50,7 +50,7 @@ class RoamingClient:
         self._came_from: str | None = None
 
     async def connect(self, broker: str, *, clean: bool = False, cell: str | None = None) -> bool:
-        """Connect to a broker, from a cell if one is known; return whether the broker accepted the connection."""
+        """Connects to a broker, from a cell if one is known; returns whether the broker accepted the connection."""
         self.vanish()
         asked_at = self.clock()
         hello = self.device.connect(clean=clean, previous=self.last, cell=cell)
@@ -67,7 +67,7 @@ class RoamingClient:
         return True
 
     def vanish(self) -> None:
-        """Drop the connection without an MQTT DISCONNECT."""
+        """Drops the connection without an MQTT DISCONNECT."""
         if self._socket is not None:
             self._socket.transport.abort()
             self._forget()
@@ -90,7 +90,7 @@ class RoamingClient:
             self._socket.transport.write(data)
 
     def first_message(self, now: float, published_at: float) -> None:
-        """Record how long the client waited for its first message after a reconnect, and whether it was stored."""
+        """Records how long the client waited for its first message after a reconnect, and whether it was stored."""
         if self._asked_at is not None:
             if self._came_from is not None:
                 waited = now - self._asked_at
@@ -132,7 +132,7 @@ class RoamingSubscriber(RoamingClient):
         key = (publisher.decode(), int(number))
         if key in self.seen:
             if message.dup and message.qos == 1:
-                return  # a redelivery that MQTT allows: unacknowledged before, and marked DUP
+                return  # MQTT allows this redelivery: it was unacknowledged before, and is marked DUP
             self.unflagged += 1
         elif key[1] < self.got.get(key[0], 0):
             self.reordered += 1
@@ -143,7 +143,7 @@ class RoamingSubscriber(RoamingClient):
         )
 
     async def follow(self, steps: Iterator[Step], until_s: float) -> None:
-        """Connect, report cells and vanish as the mobility model says, until the field test ends."""
+        """Connects, reports cells and vanishes as the mobility model says, until the field test ends."""
         for step in steps:
             if step.time_s >= until_s:
                 return
@@ -156,7 +156,7 @@ class RoamingSubscriber(RoamingClient):
                 self.send(self.device.publish(LOCATION_TOPIC, step.cell.encode(), qos=0))
 
     async def settle(self, brokers: list[str]) -> None:
-        """The test is over: connect to any broker, so that it can deliver what is still owed."""
+        """Connects to any broker at the end of the test, so that it can deliver the events that are still owed."""
         for broker in [self.last, *brokers]:
             if self.at is not None:
                 return

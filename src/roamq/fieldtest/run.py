@@ -1,11 +1,11 @@
 """Run a scenario on real brokers: `run_job` is a campaign's runner, like the simulator's.
 
-The payload is the simulator's scenario, so the moves, filters and publications of a seed are the same; time is the
-wall clock's. What clients see is written as the records that the simulator writes, and the same Spark queries measure
-both. QoS 0 promises nothing, so those clients are measured by what they received. Only the brokers know whether a
+The payload is the simulator's scenario, so the moves, filters and publications of a seed are the same; time is the wall
+clock's. The field test writes what clients see as the records that the simulator writes, and the same Spark queries
+measure both. QoS 0 promises nothing, so its clients are measured by what they received. Only the brokers know whether a
 message was delivered live, from the store, or after a transfer (`ways`), and what became of virtual consumers
-(`prehandoffs`): their records tell. If the scenario wants samples of what brokers store (`records.buffer_s`), they are
-asked for that, and for what they put on their links (`samples.py`).
+(`prehandoffs`): the test reads it from their records. If the scenario wants samples of what brokers store
+(`records.buffer_s`), the test asks brokers for them, and for what they put on their links (`samples.py`).
 """
 
 import asyncio
@@ -38,9 +38,9 @@ QUALITIES = (0, 1, 2)
 SETTLED_S = 1.0
 PUBLISH_QOS = 2
 CONSOLE_FILE = "console_file"
-"""In the payload of a run: a file to write the address of a console to."""
+"""Key in the payload of a run: a file to write the address of a console to."""
 LINK_DELAY_S = "link_delay_s"
-"""In the payload of a run: how long bytes are under way between two brokers; without it, as long as on loopback."""
+"""Key in the payload of a run: the seconds that bytes are under way between two brokers; without it, as on loopback."""
 
 
 class FieldTest:
@@ -54,7 +54,7 @@ class FieldTest:
         console_file: Path | None = None,
         link_delay_s: float = 0.0,
     ) -> None:
-        """`console_file`: where to write the address of a console, while the brokers run."""
+        """`console_file`: the file that has the address of a console while the brokers run."""
         self.scenario = scenario
         self.seed = seed
         self.topology = topology_of(scenario)
@@ -73,7 +73,7 @@ class FieldTest:
         self.records: list[Record] = []
         self.expected: dict[ClientId, set[tuple[str, int]]] = {}
         self.sizes: dict[tuple[str, int], int] = {}
-        """(publisher, its number) -> bytes of the message."""
+        """(publisher, its number of the message) -> bytes of the message."""
         self.samples = BrokerSamples(self.brokers.metrics_ports, self.clock)
         self._index: MatchIndex[ClientId] = MatchIndex()
         self._begin = 0.0
@@ -84,7 +84,7 @@ class FieldTest:
         return asyncio.get_running_loop().time() - self._begin
 
     def stream(self, purpose: str) -> random.Random:
-        """The simulator's random streams: the same seed gives the same moves."""
+        """Returns a random stream of the simulator: the same seed gives the same moves."""
         return random.Random(f"{self.seed}/{purpose}")
 
     async def run(self) -> list[Record]:
@@ -129,7 +129,7 @@ class FieldTest:
         return client
 
     async def _publish(self, number: int, publisher: Publisher) -> None:
-        """Publish from one place; connect to the broker again if it falls."""
+        """Publishes at one broker; connects to it again if it falls."""
         name = f"p{number}"
         device = Device(name, lambda message: None)
         client = RoamingClient(device, self.brokers.ports, self.clock)
@@ -167,7 +167,7 @@ class FieldTest:
         name, count = event.id
         self.sizes[name, count] = event.size_bytes
         matching = (self.subscribers[int(client.removeprefix("c"))] for client in self._index.match(event))
-        # As in the simulator, nothing is owed to a client whose subscription no broker has confirmed.
+        # As in the simulator, a client is owed nothing while no broker has confirmed its subscription.
         owed = [ClientId(c.device.name) for c in matching if c.qos and c.device.is_subscribed]
         for client in owed:
             self.expected[client].add((name, count))
@@ -190,7 +190,7 @@ class FieldTest:
             await self.samples.follow(every_s, self.scenario.duration_s)
 
     async def _drain(self) -> None:
-        """Connect all clients again, and wait until they have received what is owed, or until the drain ends."""
+        """Connects all clients again, and waits until they have received what is owed, or until the drain ends."""
         everywhere = [str(broker) for broker in self.topology.brokers]
         end = self.scenario.duration_s + self.scenario.drain_s
         quiet_since = self.clock()
@@ -268,7 +268,7 @@ def ways(folder: Path) -> dict[tuple[str | None, str | None, int | None], str]:
 
 
 def prehandoffs(folder: Path, begin_wall_s: float) -> list[Record]:
-    """What the brokers say of virtual consumers, at the times of a field test that began at this wall time."""
+    """Returns the brokers' records of virtual consumers, in the time of a field test that began at `begin_wall_s`."""
     table = pq.read_table(folder, columns=["position", *Record._fields])
     rows = table.filter(pc.field("kind") == "prehandoff").sort_by("position").to_pylist()
     found = [Record(**{name: row[name] for name in Record._fields}) for row in rows]
@@ -276,7 +276,7 @@ def prehandoffs(folder: Path, begin_wall_s: float) -> list[Record]:
 
 
 def run_job(payload: Mapping[str, Any], seed: int) -> list[Record]:
-    """The campaign's runner: the simulator's payload, on real brokers."""
+    """Runs the simulator's payload on real brokers, as a campaign's runner."""
     plain = dict(payload)
     console, delay_s = plain.pop(CONSOLE_FILE, None), plain.pop(LINK_DELAY_S, 0.0)
     scenario = checked(plain, Source("field test"))

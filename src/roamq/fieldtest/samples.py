@@ -1,8 +1,8 @@
 """Asks live brokers every few seconds how much they store and how much they have sent over their links.
 
-It reads `/metrics`, as operators' programs do. The answers become records of the kinds `buffer` and `traffic`, which a
-simulated run writes as well, so that the same queries say what memory and traffic cost. If a broker is killed, what it
-sent after it was last asked is not counted.
+`BrokerSamples` reads `/metrics`, as operators' programs do. The answers become records of the kinds `buffer` and
+`traffic`, which a simulated run writes as well, so that the same queries say what memory and traffic cost. Traffic that
+a broker sends between the last question and its death is not counted.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ _SENT = {
     ("roamq_link_sent_messages_total", "passed_on"): 1,
     ("roamq_link_sent_bytes_total", None): 2,
 }
-"""A counter of a broker, by its name and its label `way` -> its place in the list that is kept of a kind of traffic:
+"""(name of a broker's counter, its label `way`) -> its place in the list of counters that is kept of a kind of traffic:
 messages begun, messages passed on, bytes."""
 
 
 class Crossing(NamedTuple):
-    """Messages of one kind that were sent over links at about this time."""
+    """Messages of one kind that brokers sent over links at about this time."""
 
     time_s: float
     kind: str
@@ -40,22 +40,22 @@ class Crossing(NamedTuple):
 
 
 class BrokerSamples:
-    """Asks every broker for its metrics, and keeps what has been added since it was asked before."""
+    """Asks every broker for its metrics, and keeps what has been added since the question before."""
 
     def __init__(self, ports: Mapping[str, int], clock: Callable[[], float]) -> None:
         """`ports`: broker -> the port of its metrics."""
         self._ports = ports
         self._clock = clock
         self._counted: dict[tuple[str, str], list[int]] = {}
-        """(broker, kind) -> the counters, as they were when the broker was last asked."""
+        """(broker, kind) -> the counters when the broker was last asked."""
         self._asked_at = 0.0
         self.levels: list[Record] = []
-        """What each broker stored, each time: `buffer` records."""
+        """What each broker stored at each time: `buffer` records."""
         self.crossings: list[Crossing] = []
         """What each broker has sent from one time to the next."""
 
     async def follow(self, every_s: float, until_s: float) -> None:
-        """Ask all brokers every so often."""
+        """Asks all brokers every `every_s` seconds."""
         due_s = every_s
         while due_s <= until_s:
             await asyncio.sleep(max(0.0, due_s - self._clock()))
@@ -63,7 +63,7 @@ class BrokerSamples:
             due_s += every_s
 
     async def take(self) -> None:
-        """Ask all brokers now. One that is down does not answer, and is left out."""
+        """Asks all brokers now. A broker that is down does not answer, and is left out."""
         now = self._clock()
         said = await asyncio.gather(*(asyncio.to_thread(_metrics_at, port) for port in self._ports.values()))
         for broker, text in zip(self._ports, said, strict=True):
@@ -72,7 +72,7 @@ class BrokerSamples:
         self._asked_at = now
 
     def _note(self, broker: str, text: str, now: float) -> None:
-        """Keep what the metrics of a broker say, in the text format of Prometheus."""
+        """Keeps what the metrics of a broker say, in the text format of Prometheus."""
         stored: dict[str, int] = {}
         sent: dict[str, list[int]] = {}
         for sample in (one for family in text_string_to_metric_families(text) for one in family.samples):
@@ -93,7 +93,7 @@ class BrokerSamples:
 
 
 def last_hops(delivered: Iterable[Record], sizes: Mapping[tuple[str, int], int]) -> list[Crossing]:
-    """What brokers sent to clients, from the `delivered` records of what clients received.
+    """Returns what brokers sent to clients, from the `delivered` records of what clients received.
 
     `sizes`: publisher and number of a message -> its bytes.
     """
@@ -106,7 +106,7 @@ def last_hops(delivered: Iterable[Record], sizes: Mapping[tuple[str, int], int])
 
 
 def traffic_records(crossings: Iterable[Crossing], bin_s: float) -> list[Record]:
-    """The crossings as `traffic` records, counted into bins of time as in a simulated run."""
+    """Returns the crossings as `traffic` records, counted into bins of time as in a simulated run."""
     recorder = Recorder(bin_s=bin_s)
     end_s = 0.0
     for crossing in sorted(crossings):
@@ -117,7 +117,7 @@ def traffic_records(crossings: Iterable[Crossing], bin_s: float) -> list[Record]
 
 
 def _metrics_at(port: int) -> str | None:
-    """The metrics of the broker at this port of loopback; None if it does not answer."""
+    """Returns the metrics of the broker at this port of loopback; None if no broker answers."""
     with (
         suppress(OSError),
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=ANSWER_S_MAX) as answer,

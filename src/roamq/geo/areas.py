@@ -17,11 +17,11 @@ from roamq.core.events import BrokerId
 from roamq.geo.cells import Cell, Place, Plane, adjacent, center, disk, is_cell, pitch_m
 
 BorderCellTable = Mapping[Cell, tuple[BrokerId, ...]]
-"""BCT: border cell -> the event servers of the areas beyond it, its NES."""
+"""BCT: border cell -> the event servers of the areas beyond the cell, which form its NES."""
 
 
 class LocationAreas:
-    """A partition of cells among brokers; a cell outside of it belongs to nobody."""
+    """A partition of cells among brokers; a cell outside of the partition belongs to no broker."""
 
     def __init__(self, broker_of: Mapping[Cell, BrokerId]) -> None:
         self.broker_of = broker_of
@@ -32,7 +32,7 @@ class LocationAreas:
 
     @classmethod
     def given(cls, cells: Mapping[BrokerId, Iterable[str]]) -> "LocationAreas":
-        """Areas as lists of cells."""
+        """Makes areas from lists of cells."""
         broker_of: dict[Cell, BrokerId] = {}
         for broker, listed in cells.items():
             for cell in listed:
@@ -47,7 +47,7 @@ class LocationAreas:
 
     @classmethod
     def from_geojson(cls, collection: Mapping[str, Any], resolution: int) -> "LocationAreas":
-        """Areas as a GeoJSON FeatureCollection: polygons with a property `broker`."""
+        """Makes areas from a GeoJSON FeatureCollection: polygons with a property `broker`."""
         cells: dict[BrokerId, list[str]] = {}
         for number, feature in enumerate(collection.get("features", ())):
             broker = (feature.get("properties") or {}).get("broker")
@@ -71,7 +71,7 @@ class LocationAreas:
 
     @classmethod
     def voronoi(cls, positions: Mapping[BrokerId, Place], resolution: int) -> "LocationAreas":
-        """Give every cell to the nearest broker, up to a margin beyond the outermost brokers.
+        """Gives every cell to the nearest broker, up to a margin beyond the outermost brokers.
 
         The margin is half of the distance between a broker and the next, so that areas at the edge are about as large
         as those inside.
@@ -95,25 +95,25 @@ class LocationAreas:
         return sorted(cell for cell, served_by in self.broker_of.items() if served_by == broker)
 
     def sizes(self) -> Counter[BrokerId]:
-        """Cells per area."""
+        """Broker -> number of cells of its area."""
         return Counter(self.broker_of.values())
 
     def beyond(self, cell: Cell, rings: int = 1) -> tuple[BrokerId, ...]:
-        """The brokers of other areas that lie within `rings` steps of a cell."""
+        """Returns the brokers of other areas that lie within `rings` steps of a cell."""
         here = self.broker_of.get(cell)
         reached = disk(cell, rings) if rings > 1 else adjacent(cell)
         found = {self.broker_of[other] for other in reached if other in self.broker_of}
         return tuple(sorted(found - {here}))
 
     def neighbors(self, broker: BrokerId) -> tuple[BrokerId, ...]:
-        """The brokers of all areas that touch this one: the edges of [PRE] Fig. 2(b)."""
+        """Returns the brokers of all areas that touch the area of `broker`: the edges of [PRE] Fig. 2(b)."""
         if broker not in self._neighbors:
             found = {other for cell in self.cells(broker) for other in self.beyond(cell)}
             self._neighbors[broker] = tuple(sorted(found))
         return self._neighbors[broker]
 
     def border_cell_table(self, broker: BrokerId, rings: int = 1) -> BorderCellTable:
-        """BCT of one event server ([PRE] section 2.3): cells at most `rings` steps from another area."""
+        """Returns the BCT of one event server ([PRE] section 2.3): cells at most `rings` steps from another area."""
         table = {cell: self.beyond(cell, rings) for cell in self.cells(broker)}
         return {cell: neighbors for cell, neighbors in table.items() if neighbors}
 

@@ -1,8 +1,8 @@
-"""Cells: the hexagons a mobile network is divided into ([PRE] section 2.1).
+"""Cells: the hexagons into which a mobile network is divided ([PRE] section 2.1).
 
-The grid is H3, which covers the earth in hexagons of sixteen sizes and names each by a short text: a cell means
-the same place to a phone, a broker and a table of traces, and the text tells the size too. Small distances are
-measured on a plane that touches the earth at the centre of the region.
+The grid is H3, which covers the earth in hexagons of sixteen sizes and names each by a short text. A cell means the
+same place to a phone, a broker and a table of traces, and its text tells its size too. Small distances are measured on
+a plane that touches the earth at the centre of the region.
 """
 
 import math
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 def cell_at(place: Place, resolution: int) -> Cell:
-    """The cell in which a place lies; `resolution` 9 has cells about 350 m across, each step is a factor 2.6."""
+    """Returns the cell of a place; cells of `resolution` 9 are about 350 m across, and each step is a factor 2.6."""
     if not 0 <= resolution <= _FINEST:
         raise ConfigError(f"cells have a resolution from 0 to {_FINEST}, not {resolution}")
     return Cell(h3.latlng_to_cell(place.latitude, place.longitude, resolution))
@@ -46,7 +46,7 @@ def corners(cell: Cell) -> list[Place]:
 
 
 def disk(cell: Cell, rings: int) -> list[Cell]:
-    """The cells at most `rings` steps away, the cell itself included; in order of their names."""
+    """Returns the cells at most `rings` steps away, the cell itself included, in order of their names."""
     return sorted(Cell(other) for other in h3.grid_disk(cell, rings))
 
 

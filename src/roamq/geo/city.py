@@ -1,6 +1,6 @@
 """A synthetic city: event servers in a grid, and streets in jittered blocks, some of them closed.
 
-The numbers come from the caller's random stream: this package draws none.
+The numbers come from the caller's random stream: this package draws none of its own.
 """
 
 import math
@@ -11,7 +11,7 @@ from roamq.geo.cells import Place, Plane
 from roamq.geo.routes import Junction, RouteMap
 
 CENTER = Place(48.2, 16.37)
-"""Where a city without a place lies; cells are nearly regular there."""
+"""The place of a city that is given none; cells are nearly regular there."""
 
 Random = Callable[[], float]
 """The next number of a random stream, from 0 to 1."""
@@ -67,7 +67,7 @@ def block_streets(
 def _close_some(
     size: int, streets: list[tuple[Junction, Junction]], random: Random, closed: float
 ) -> list[tuple[Junction, Junction]]:
-    """Leave out a share of the streets, but never the last way to a junction (Kruskal's spanning tree stays)."""
+    """Closes a share of the streets, but never the last way to a junction (Kruskal's spanning tree stays open)."""
     order = sorted(streets, key=lambda _: random())
     leader = list(range(size))
 

@@ -16,12 +16,12 @@ from roamq.core.selectors import print_selector
 
 HERE = "HERE"
 LOCATION = "location"
-"""The attribute that names the area an event is about: that of the broker which serves the area."""
+"""The attribute that names the area of an event, by the broker that serves the area."""
 
 
 @lru_cache(maxsize=65_536)
 def qualified(filter: Filter, area: BrokerId) -> Filter:
-    """The filter as it is meant in `area`; one that does not speak of HERE is the same everywhere."""
+    """Returns the filter as it is meant in `area`; a filter without HERE means the same everywhere."""
     if not is_location_dependent(filter):
         return filter
     predicates = tuple(
@@ -46,13 +46,13 @@ def _put(constraint: constraints.Constraint, area: BrokerId) -> constraints.Cons
 
 
 class MeaningHere:
-    """What subscriptions mean at one broker: `HERE` is the area that it serves."""
+    """The meaning of subscriptions at one broker: `HERE` is the area that the broker serves."""
 
     def __init__(self, me: BrokerId) -> None:
         self.me = me
 
     def meant(self, context: Context, filters: Iterable[Filter]) -> list[Filter]:
-        """These subscriptions as they are meant in this area, less those that others of the client mean as well."""
+        """Returns these filters as they are meant in this area, without those that the client's others mean too."""
         listed = dict.fromkeys(filters)
         if not any(map(is_location_dependent, context.filters)) and not any(
             map(is_location_dependent, listed)

@@ -22,7 +22,7 @@ from roamq.geo.cells import (
 from roamq.geo.routes import RouteMap
 
 REACH_RINGS_MAX = 12
-"""The longest distance for which a client's way is predicted, however fast it is."""
+"""The largest number of rings for which a client's way is predicted, however fast the client is."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Region:
     areas: LocationAreas
     routes: RouteMap | None = None
     rings: int = 1
-    """How many steps from another area a border cell may be."""
+    """The most steps that a border cell may be from another area."""
     _tables: dict[BrokerId, BorderCellTable] = field(default_factory=dict, repr=False, compare=False)
 
     def border_cells(self, broker: BrokerId) -> BorderCellTable:
-        """BCT of an event server: by the route map where there is one, else by adjacency."""
+        """Returns the BCT of an event server: from the route map if there is one, else from adjacent cells."""
         table = self._tables.get(broker)
         if table is None:
             if self.routes is not None and self.rings == 1:
@@ -47,10 +47,10 @@ class Region:
         return table
 
     def ahead(self, cell: Cell, heading: float, reach_m: float, cone: float) -> dict[BrokerId, float]:
-        """The other areas that lie ahead of a client in `cell`, each with its distance in metres.
+        """Returns the other areas that lie ahead of a client in `cell`, each with its distance in metres.
 
-        It sees cells whose center lies within `reach_m` and at most `cone` degrees off its `heading`. The
-        nearest ring is always looked at: a client that is slow still crosses the next edge.
+        An area lies ahead if the center of one of its cells is within `reach_m` and at most `cone` degrees off the
+        client's `heading`. The nearest ring always counts as within reach: a slow client still crosses the next edge.
         """
         here = center(cell)
         mine = self.areas.broker_of.get(cell)
@@ -68,10 +68,10 @@ class Region:
         return found
 
     def ways_out(self, befores: Iterable[Cell], cell: Cell, further_m: float) -> dict[BrokerId, float]:
-        """The other areas that streets lead to from `cell`, each with the metres of the shortest way to it.
+        """Returns the other areas that streets lead to from `cell`, each with the metres of the shortest way to it.
 
         The way begins where the client came in, from one of `befores`. It leads out of `cell` into the other area, or
-        through more cells of this one, then over no more than `further_m` of them.
+        through more cells of the same area, over at most `further_m` metres of them.
         """
         assert self.routes is not None
         found: dict[BrokerId, float] = {}
@@ -82,7 +82,7 @@ class Region:
         return found
 
     def _reached(self, cell: Cell, there: Cell, within_m: float) -> dict[BrokerId, float]:
-        """The areas other than that of `cell` within so many metres of the edge between two cells, by streets."""
+        """Returns other areas than that of `cell`, within so many metres by street from the edge between two cells."""
         assert self.routes is not None
         mine = self.areas.broker_of.get(cell)
         found: dict[BrokerId, float] = {}
@@ -101,12 +101,13 @@ class Region:
         return found
 
     def entries(self, cell: Cell, came_from: BrokerId) -> list[Cell]:
-        """The cells of another area from which a street, or without streets an edge, leads into `cell`."""
+        """Returns cells of `came_from` from which a street, or without streets an edge, leads into `cell`."""
         ways = adjacent(cell) if self.routes is None else sorted(self.routes.next_cells.get(cell, ()))
         return [other for other in ways if self.areas.broker_of.get(other) == came_from]
 
     def entry_heading(self, cell: Cell, came_from: BrokerId) -> float | None:
-        """The direction of a client that has just entered `cell` from another area, over the edge between them."""
+        """Returns the heading of a client that has just entered `cell` from another area, over the edge between
+        them."""
         left = [center(other) for other in self.entries(cell, came_from)]
         if not left:
             return None

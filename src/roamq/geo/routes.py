@@ -1,6 +1,6 @@
-"""The regional route map: junctions, the streets between them, and the cells each street leads through.
+"""The regional route map: junctions, the streets between them, and the cells that each street leads through.
 
-[PRE] section 1: "a physical route map of a small neighborhood of the locations of mobile hosts". It tells which
+[PRE] section 1: "a physical route map of a small neighborhood of the locations of mobile hosts". The map tells which
 border cells have a way out, and where a client on a street will be next.
 """
 
@@ -22,7 +22,7 @@ from roamq.geo.cells import Cell, Place, cell_at, distance_m, pitch_m
 
 Junction = int
 SAMPLES_PER_CELL = 24
-"""How finely a street is probed for the cells it leads through; a corner that is cut shorter than this is missed."""
+"""Points per cell at which a street is probed for the cells on it; a corner that is cut shorter is missed."""
 
 
 class Passage(NamedTuple):
@@ -60,7 +60,7 @@ class RouteMap:
         return distance_m(self.junctions[a], self.junctions[b])
 
     def point(self, a: Junction, b: Junction, share: float) -> Place:
-        """The place at `share` of the street from `a` to `b`."""
+        """Returns the place at `share` of the street from `a` to `b`."""
         start, end = self.junctions[a], self.junctions[b]
         return Place(
             start.latitude + share * (end.latitude - start.latitude),
@@ -68,7 +68,7 @@ class RouteMap:
         )
 
     def passages(self, a: Junction, b: Junction) -> tuple[Passage, ...]:
-        """The cells on the way from `a` to `b`, in order; the first is where `a` stands, at 0 m."""
+        """Returns the cells on the way from `a` to `b`, in order; the first is that of `a`, at 0 m."""
         known = self._passages.get((a, b))
         if known is None:
             known = self._passages[a, b] = self._probe(a, b)
@@ -101,7 +101,7 @@ class RouteMap:
         return np.asarray(before, dtype=np.int32)
 
     def way(self, a: Junction, b: Junction) -> list[Junction]:
-        """The shortest way from `a` to `b`, both included."""
+        """Returns the shortest way from `a` to `b`, both included."""
         way = [b]
         while way[-1] != a:
             way.append(int(self._before[a, way[-1]]))
@@ -111,7 +111,7 @@ class RouteMap:
 
     @cached_property
     def next_cells(self) -> Mapping[Cell, frozenset[Cell]]:
-        """The cells that a street leads into directly from a cell."""
+        """Cell -> the cells that a street leads into directly from it."""
         found: dict[Cell, set[Cell]] = {}
         for a, b in self.streets:
             cells = [passage.cell for passage in self.passages(a, b)]
@@ -133,9 +133,9 @@ class RouteMap:
         return found
 
     def exits(self, before: Cell, cell: Cell) -> Mapping[Cell, float]:
-        """The cells that a traveller from `before` can enter next from `cell`, each with the metres to it.
+        """Returns the cells that a traveller from `before` can enter next from `cell`, each with the metres to it.
 
-        A traveller turns, also back, only at a junction: it crosses a cell without a junction.
+        A traveller turns only at a junction, and turns back only there: a cell without a junction is crossed.
         """
         known = self._exits.get((before, cell))
         if known is None:
@@ -143,12 +143,12 @@ class RouteMap:
         return known
 
     def _measure(self, before: Cell, cell: Cell) -> dict[Cell, float]:
-        """Dijkstra's algorithm over the streets inside `cell`, from all places where they come in from `before`."""
+        """Runs Dijkstra's algorithm over the streets inside `cell`, from all places where they enter from `before`."""
         found: dict[Cell, float] = {}
         turns: list[tuple[float, Junction]] = []
 
         def follow(a: Junction, b: Junction, place: int, metres: float) -> None:
-            """Along a street from where it enters the cell, to where it leaves it or meets others."""
+            """Follows a street from where it enters the cell to where it leaves the cell or meets other streets."""
             passages = self.passages(a, b)
             if place + 1 < len(passages):
                 out = passages[place + 1]
@@ -169,7 +169,7 @@ class RouteMap:
         return found
 
     def border_cell_table(self, areas: LocationAreas, broker: BrokerId) -> BorderCellTable:
-        """BCT found "statically from the regional route map" ([PRE] section 2.3): border cells with a way out."""
+        """Finds the BCT "statically from the regional route map" ([PRE] section 2.3): border cells with a way out."""
         table: dict[Cell, tuple[BrokerId, ...]] = {}
         for cell in areas.cells(broker):
             into = {areas.broker_of[c] for c in self.next_cells.get(cell, ()) if c in areas.broker_of}

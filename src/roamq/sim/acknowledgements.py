@@ -1,9 +1,9 @@
 """Consumers that acknowledge: a broker sends a client the next message when an earlier one was acknowledged.
 
-`last_hop.in_flight` bounds what is on its way to a client. An acknowledgement travels back over the last hop. If
+`last_hop.in_flight` bounds the messages on their way to a client. An acknowledgement travels back over the last hop. If
 messages wait for the client, the acknowledgement is an input of its own at the broker: it takes the broker the time of
-the deliveries that it lets out. `last_hop.redelivers = false` is a broker that keeps nothing of what it has sent: what
-was on its way when the client vanished is lost.
+the deliveries that it lets out. With `last_hop.redelivers = false` a broker keeps nothing of what it has sent: messages
+on their way to a client are lost when the client vanishes.
 """
 
 from itertools import islice
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from roamq.sim.network import SimHost
 
 ACKNOWLEDGEMENT = "ack"
-"""The kind of input, and of processing, that an acknowledgement is."""
+"""The kind under which inputs and processing times of acknowledgements are counted."""
 
 
 def acknowledge(host: "SimHost", client: ClientId, connection: int, event_id: EventId) -> None:
-    """An acknowledgement has come back to the broker; on a connection that is gone, it says nothing any more."""
+    """An acknowledgement has come back to the broker, which ignores it if the connection is gone."""
     if not _is_connected(host, client, connection):
         return
     context = host.broker.contexts.get(client)
@@ -40,7 +40,7 @@ def _is_connected(host: "SimHost", client: ClientId, connection: int) -> bool:
 
 
 def count_as_consumed(host: "SimHost", client: ClientId) -> None:
-    """The broker finds its client gone: where it does not send again, what was on its way counts as consumed."""
+    """Counts the messages on their way to a client that is gone as consumed, unless the broker sends them again."""
     if host.network.last_hop.redelivers:
         return
     context = host.broker.contexts.get(client)

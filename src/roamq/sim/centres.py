@@ -1,4 +1,4 @@
-"""Centres of `roamq.sim.queueing` at work: a queue, a server that is ON or OFF, and where events go next."""
+"""The centres of `roamq.sim.queueing` in a run: a queue, a server that is ON or OFF, and the centre that follows."""
 
 import math
 from array import array
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from roamq.sim.engine import Engine
 
 Draw = Callable[[], float]
-"""The next of a row of random numbers."""
+"""Each call gives the next random number of a row."""
 
 
 class EventSink:
-    """Where events end. Those born in the measured span are counted; the others only load the centres."""
+    """The end of the path. Events born in the measured span are counted; the others only load the centres."""
 
     __slots__ = ("births", "expired", "lost", "responses", "until_s", "waiting", "warmup_s")
 
@@ -24,7 +24,7 @@ class EventSink:
         self.lost = 0
         self.expired = 0
         self.waiting = 0
-        """Measured events still under way."""
+        """Measured events that are still under way."""
 
     def arrive(self, now: float, birth: float, _deadline: float) -> None:
         if birth >= self.warmup_s:
@@ -106,7 +106,7 @@ class CentreAtWork:
             self.engine.at(self.next_birth, self._step, self.ticket)
 
     def arrive(self, now: float, birth: float, deadline: float) -> None:
-        """An event from the centre before, or of another flow. Never works ahead: the caller is at work."""
+        """Takes an event from the centre before, or of another flow. Never works ahead: the caller is at work."""
         self._admit(now)
         if len(self.queue) >= self.capacity and self._is_full(now) and not self._makes_room():
             self.sink.drop(birth, expired=False)
@@ -120,7 +120,7 @@ class CentreAtWork:
                 self._schedule(now)
 
     def _admit(self, now: float) -> None:
-        """Let in what the stream has up to now; nothing has left since, so doing it late changes nothing."""
+        """Lets in the stream's events up to now. No event has left meanwhile, so doing it late changes nothing."""
         birth = self.next_birth
         if birth > now:
             return
@@ -141,8 +141,8 @@ class CentreAtWork:
         self.next_birth = birth
 
     def _is_full(self, now: float) -> bool:
-        """Whether the buffer is full of live events. In truth expired events leave at once; here they are removed
-        only when their room is needed.
+        """Whether the buffer is full of live events. In truth expired events leave at once; here they are removed only
+        when new events need the room.
         """
         if not self.expires:
             return True
@@ -158,7 +158,7 @@ class CentreAtWork:
         return len(alive) >= self.capacity
 
     def _makes_room(self) -> bool:
-        """Drop the oldest event that waits, if that is the rule and one does."""
+        """Drops the oldest event that waits, if there is one and `drops_oldest` says so; returns whether it did."""
         if not self.drops_oldest or len(self.queue) < 2:
             return False
         self.sink.drop(self.queue[1][0], expired=False)
@@ -166,7 +166,7 @@ class CentreAtWork:
         return True
 
     def _schedule(self, now: float) -> None:
-        """Put the end of the service under way, or the event's deadline if that is first, on the heap."""
+        """Puts the end of the service, or the event's deadline if that is first, on the engine's heap."""
         self.service_ends = ends = now + self.remaining
         deadline = self.queue[0][1]
         self.engine.at(ends if ends <= deadline else deadline, self._finish, self.ticket)
@@ -203,7 +203,7 @@ class CentreAtWork:
             self.remaining = self.draw_service()
 
     def _work(self, now: float) -> None:
-        """Serve one event after the other until something else is due first."""
+        """Serves one event after the other until the engine has something to do first."""
         engine = self.engine
         is_last = self.after is self.sink
         horizon = engine.next_time()
@@ -226,7 +226,7 @@ class CentreAtWork:
                 return
             engine.now = now = due
             self._end_service(now)
-            if not is_last:  # the event that went on may have made the next centre schedule something
+            if not is_last:  # the event that went on may have made the next centre schedule a step
                 horizon = engine.next_time()
 
     def switch_off(self) -> None:
@@ -251,7 +251,7 @@ class CentreAtWork:
         self._work(now)
 
     def other(self) -> None:
-        """An event of another flow: born before all time, so it is served here and goes nowhere."""
+        """Brings an event of another flow: it is born before all time, so it is served here and goes nowhere."""
         assert self.draw_other is not None
         self.others += 1
         self.arrive(self.engine.now, -1.0, math.inf)

@@ -1,14 +1,14 @@
-"""Checkers: the invariants, watched in every run.
+"""Checkers: they watch the invariants in every run.
 
-Stated once, here:
+The invariants, stated here alone:
 - loss: an event that a client was subscribed to when it was published is delivered to it, sooner or later;
 - duplication: at most once;
 - order: the events of one origin arrive in the order they were published;
 - leak: when everybody has settled, no broker buffers for a client that is served elsewhere;
 - position: the read position of a context never goes back (`Context` only ever moves it forward).
 
-Memory is what is outstanding, not what was published: per client and origin a queue of the sequences still to
-come, which deliveries consume from the front.
+The checkers remember events that are outstanding, not all that were published: per client and origin a queue of the
+sequences still to come, from whose front deliveries take theirs.
 """
 
 from collections import deque
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Delivery(NamedTuple):
-    """Which client, which event: the subject of a finding."""
+    """A client and an event: the subject of a finding."""
 
     client: ClientId
     event: EventId
 
 
 class Checkers:
-    """Knows what every client should get, and compares."""
+    """Know which events every client should get, and compare them with the events that it gets."""
 
     def __init__(self, network: "Network") -> None:
         self._network = network
@@ -50,8 +50,8 @@ class Checkers:
         self._seen: dict[ClientId, set[EventId]] | None = None
 
     def remember_all(self) -> None:
-        """Keep every delivered id, for runs where clients change their subscriptions: then what is delivered
-        without being owed is checked for repetition and order as well."""
+        """Keeps every delivered id, for runs in which clients change their subscriptions: then events that were
+        delivered without being owed are checked for repetition and order as well."""
         self._seen = {}
 
     # --- what should happen -------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Checkers:
         self._outstanding.setdefault(client, {})
 
     def unsubscribed(self, client: ClientId, filter: Filter) -> None:
-        """From now on nothing is owed for this filter, nor is anything that was and has not come."""
+        """From now on the client is owed no event of this filter, nor any older event that has not come."""
         self._index.remove(client, filter)
         for origin, sequences in self._outstanding[client].items():
             for sequence in sequences:
@@ -77,7 +77,7 @@ class Checkers:
         self._changed_at[client] = self._network.engine.now
 
     def expect(self, publication: Publication) -> tuple[ClientId, ...]:
-        """Who is subscribed to this, now."""
+        """Returns the clients that are subscribed to this publication now."""
         event = Event(id=EventId(BrokerId(""), 0), topic=publication.topic, attributes=publication.attributes)
         return self._index.found(event)
 
@@ -120,7 +120,7 @@ class Checkers:
         return False
 
     def _unusual(self, client: ClientId, event: Event, queue: deque[int] | None) -> None:
-        """Not the next one expected: earlier ones are missing, or this one comes again or too late."""
+        """Judges an unexpected event: earlier ones are missing, or this one comes again or too late."""
         origin, sequence = event.id
         delivery = Delivery(client, event.id)
         if delivery in self._skipped:
@@ -143,20 +143,20 @@ class Checkers:
             self._last[client][origin] = sequence
 
     def _excused(self, client: ClientId, event: Event) -> bool:
-        """Published before the client last changed its mind: not counted for or against anybody."""
+        """Whether the event was published before the client last changed its subscriptions: it counts for nothing."""
         return event.published_at <= self._changed_at.get(client, -1.0)
 
     # --- at the end ---------------------------------------------------------------------------------------
 
     def lost(self) -> list[Delivery]:
-        """What was owed and never came."""
+        """Returns the events that were owed and never came."""
         missing = list(self._skipped)
         for client, by_origin in self._outstanding.items():
             missing += [Delivery(client, EventId(o, s)) for o, queue in by_origin.items() for s in queue]
         return missing
 
     def leaks(self) -> list[str]:
-        """Contexts that buffer for a client which has settled elsewhere."""
+        """Describes contexts that store events for a client which has settled elsewhere."""
         found = []
         serving: dict[ClientId, list[BrokerId]] = {}
         for broker, host in self._network.hosts.items():

@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 
 
 def downtown(leaves: Sequence[BrokerId], count: int) -> Sequence[BrokerId]:
-    """The `count` brokers in the middle of the city."""
+    """Returns the `count` brokers in the middle of the city."""
     if not 1 <= count <= len(leaves):
         raise ConfigError(f"downtown of {count} brokers: the city has {len(leaves)}")
     first = (len(leaves) - count) // 2
@@ -61,7 +61,7 @@ class Commute(Mobility, frozen=True):
 
 
 class Traveller(Mobility, frozen=True):
-    """Alternates between staying and travelling east or west; what it does on the way is for subclasses to say."""
+    """Alternates between staying and travelling east or west; subclasses say what the client does on the way."""
 
     stay_s: Annotated[tuple[float, float], doc("shortest and longest time at a place, connected")] = (
         600.0,
@@ -94,19 +94,19 @@ class Traveller(Mobility, frozen=True):
             time += duration + rng.uniform(*self.stay_s)
 
     def journey(self, place: int, places: int, rng: random.Random) -> tuple[float, float, range]:
-        """A journey from `place`: its duration, the speed, and the places that it would lead through if the city had
-        no edge, `place` first."""
+        """Draws a journey from `place`: its duration, its speed, and the places on its way in a city without an edge,
+        `place` first."""
         while True:
             duration = rng.uniform(*self.travel_s)
             speed = rng.choice(self.speeds_kmh) / HOUR_S
             direction = rng.choice((-1, 1))
-            # From the middle of one range to wherever that is in another.
+            # From the middle of one broker's range to some point in another's.
             cells = int((speed * duration) / self.cell_km + 0.5)
             if self.edge != "redraw" or 0 <= place + direction * cells < places:
                 return duration, speed, range(place, place + direction * (cells + 1), direction)
 
     def within(self, target: int, last: int) -> int:
-        """Nobody leaves the city: who gets to its edge stops there, turns around, or goes on at the other end."""
+        """Keeps a traveller in the city: at the edge it stops, turns around, or goes on at the other end."""
         if self.edge == "wrap":
             return target % (last + 1)
         if self.edge == "turn":
@@ -122,7 +122,7 @@ class Traveller(Mobility, frozen=True):
         duration_s: float,
         speed_km_s: float,
     ) -> Iterator[Step]:
-        """The steps from leaving the first place of `way` to being connected at its last, or where the edge led."""
+        """Yields the steps from leaving the first place of `way` to connecting at its last, or where the edge led."""
         raise NotImplementedError
 
 
@@ -159,7 +159,7 @@ class PervasiveTravel(Traveller, frozen=True):
     ) -> Iterator[Step]:
         places = (self.within(target, len(leaves) - 1) for target in way)
         for crossed, (here, there) in enumerate(pairwise(places)):
-            if here != there:  # who has stopped at the edge crosses nothing more
+            if here != there:  # a traveller that has stopped at the edge crosses nothing more
                 time = begin_s + (crossed + 0.5) * self.cell_km / speed_km_s
                 yield Step(time, None)
                 yield Step(time + self.gap_s, leaves[there])

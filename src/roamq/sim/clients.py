@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from roamq.sim.network import Network, SimHost
 
 SPREAD_S = 2.0
-"""How long a first subscription that comes late is given to reach every broker before events are owed for it."""
+"""Seconds that a late first subscription gets to reach every broker, before events are owed for it."""
 CONFIRM_EVERY_S = 0.02
-"""How often a client looks whether its subscription is confirmed, where brokers confirm subscriptions."""
+"""Seconds between a client's looks whether its subscription is confirmed, where brokers confirm subscriptions."""
 
 
 class SimClient:
-    """One subscriber on the move, following the steps of its mobility model."""
+    """One subscriber that moves, along the steps of its mobility model."""
 
     def __init__(
         self,
@@ -41,19 +41,19 @@ class SimClient:
         self.recorder = network.recorder
         self.checkers = checkers
         self.host: SimHost | None = None
-        """The broker's host while connected."""
+        """The host of the client's broker; None while the client is not connected."""
         self.last_broker: BrokerId | None = None
         self.home: BrokerId | None = None
-        """Where it connected first."""
+        """The broker of the first connection."""
         self.epoch: Epoch | None = None
-        """Of its last context, if it was told before it left."""
+        """The epoch of the client's last context, if a broker told it to the client before the client left."""
         self.connection = 0
-        """Grows with every connection and break, so that what belongs to an old one is known as such."""
+        """Grows with every connection and break: an action of an older connection carries a smaller number."""
         self.next_step: Step | None = None
-        """Where the client will be next: what a perfect prediction knows."""
+        """The client's next step: a perfect prediction knows it."""
         self.carries_subscriptions = carries_subscriptions
         self.position: dict[BrokerId, int] = {}
-        """The last event received, per origin: what the client itself knows of its read position."""
+        """Origin -> sequence of the last event received: what the client itself knows of its read position."""
         self._steps = steps
         self._requested_at: float | None = None
         self._connected_at = 0.0
@@ -62,7 +62,7 @@ class SimClient:
         self._subscribed = False
         self._owed: set[Filter] = set(filters)
         self._wishes: dict[Filter, int] = {}
-        """How often it has subscribed: the time that a subscription needs begins anew with each."""
+        """Filter -> how often the client has subscribed: each time, the wait until events are owed begins anew."""
 
     # --- moving -------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class SimClient:
         self._schedule_next()
 
     def visit_all(self) -> None:
-        """Before the run begins: leave at every broker what a visit leaves there."""
+        """Visits every broker before the run begins, and leaves there what a visit leaves."""
         carried = tuple(self.filters) if self.carries_subscriptions else ()
         for host in self.network.hosts.values():
             host.broker.on_connect(self.id, self.last_broker, carried)
@@ -101,7 +101,7 @@ class SimClient:
             self.engine.at(max(upcoming.time_s, self.engine.now), self._take, upcoming)
 
     def _report(self, connection: int, host: "SimHost", cell: str) -> None:
-        """The client's place reaches the broker."""
+        """The client's report of its cell reaches the broker."""
         if connection == self.connection and host.alive:
             host.enqueue("control", 0, self._located_at, connection, host, cell)
 
@@ -110,13 +110,13 @@ class SimClient:
             host.broker.on_location(self.id, cell)
 
     def stop_moving(self) -> None:
-        """The run is over: whoever is away goes where it would have gone, and stays."""
+        """The run is over: a client that is away connects where it would have gone, and stays."""
         self._stopped = True
         if self.host is None and self.last_broker is not None:
             self.connect(self._settles_at())
 
     def _settles_at(self) -> BrokerId:
-        """The next broker on the planned way that is up, else any that is."""
+        """Returns the next broker on the planned way that is up; if none is, any broker that is up."""
         hosts = self.network.hosts
         step = self.next_step
         while step is not None and (step.broker is None or not hosts[step.broker].alive):
@@ -131,7 +131,7 @@ class SimClient:
     def connect(self, broker: BrokerId) -> None:
         host = self.network.hosts[broker]
         if not host.alive:
-            return  # nobody answers there; the next step of the plan will find another
+            return  # no broker answers; the next step of the plan will find another
         self.connection += 1
         self.host = host
         self._requested_at = self._connected_at = self.engine.now
@@ -147,7 +147,7 @@ class SimClient:
             self.connection_broke()
 
     def _accept(self, connection: int, host: "SimHost") -> None:
-        """The broker takes the connection, unless it finds it closed. The client names who took it before."""
+        """The broker takes the connection, unless it is closed. The client names the broker it was at before."""
         if connection != self.connection:
             return
         if self.id in host.clients:  # the broker had not yet noticed that the old connection is gone
@@ -170,20 +170,21 @@ class SimClient:
                     self._owe_when_confirmed(host, filter, SPREAD_S)
 
     def _ticket(self, home: BrokerId) -> Ticket:
-        """What the client shows. Where transmissions are lost it cannot know what it has missed, and shows less."""
+        """Returns the client's ticket. Where transmissions are lost, it cannot know what it has missed, and shows
+        less."""
         if self.epoch is None or self.network.last_hop.loss or not self.network.last_hop.redelivers:
             return Ticket(home, self.epoch)
         return Ticket(home, self.epoch, dict(self.position), digest_of(self.filters))
 
     def disconnect(self) -> None:
-        """Gone without a word; the broker notices later."""
+        """The client vanishes without a word; the broker notices it later."""
         if self.host is None:
             return
         host, self.host = self.host, None
         connection = self.connection
         self.connection += 1
         self._requested_at = None
-        if not self._subscribed:  # gone before any broker heard of it: nothing is owed until one has
+        if not self._subscribed:  # no broker has heard of its subscriptions: no event is owed until one has
             self._owe_nothing()
         self.recorder.record(Record("disconnected", self.engine.now, host.me, self.id, detail="vanished"))
         missed_after_s = self.network.last_hop.missed_after_s(self.engine.now - self._connected_at)
@@ -200,7 +201,7 @@ class SimClient:
             host.broker.on_disconnect(self.id, "vanished")
 
     def connection_broke(self) -> None:
-        """The broker fell, or was down when the connect request came."""
+        """The broker fell, or was down when the connect request came: the client is not connected any more."""
         if self.host is not None:
             self._requested_at = None
             self.recorder.record(
@@ -212,8 +213,8 @@ class SimClient:
     # --- subscriptions ------------------------------------------------------------------------------------
 
     def subscribe(self, filter: Filter, *, owed_after_s: float = 0.0) -> None:
-        """Subscribe, if the client is connected. The checkers expect matching events that are published `owed_after_s`
-        after the broker has taken the subscription, or later: it needs that time to spread.
+        """Subscribes, if the client is connected. The subscription needs time to spread: the checkers expect matching
+        events that are published `owed_after_s` or more after the broker has taken the subscription.
         """
         host = self.host
         if host is not None and self._is_accepted(host) and filter not in self.filters:
@@ -222,12 +223,12 @@ class SimClient:
             host.enqueue("control", 0, self._subscribe_at, host, filter, owed_after_s)
 
     def _is_accepted(self, host: "SimHost") -> bool:
-        """Has the broker taken this connection? What is said before that would be heard on the one before it."""
+        """Whether the broker has taken this connection; before that it would count requests for the one before."""
         return self.id in host.clients and host.connections[self.id] == self.connection
 
     def _subscribe_at(self, host: "SimHost", filter: Filter, owed_after_s: float) -> None:
         if filter not in self.filters:
-            return  # it has changed its mind
+            return  # the client has unsubscribed since
         if self.id not in host.clients:
             self.filters.remove(filter)  # the connection broke before the broker read this
             return
@@ -235,9 +236,9 @@ class SimClient:
         self._owe_when_confirmed(host, filter, owed_after_s)
 
     def _owe_when_confirmed(self, host: "SimHost", filter: Filter, otherwise_after_s: float) -> None:
-        """Where brokers confirm subscriptions, events are owed from then on; elsewhere after a time."""
+        """Events are owed once brokers confirm the subscription; where brokers do not confirm any, after a time."""
         context = host.broker.contexts.get(self.id)
-        is_here = context is not None and filter in context.filters  # and not at a home broker
+        is_here = context is not None and filter in context.filters  # not at a home broker
         confirmation = host.broker.router.confirm() if is_here else {}
         if context is None or not confirmation:
             self._owe_after(otherwise_after_s, filter)
@@ -253,7 +254,7 @@ class SimClient:
         filter: Filter,
         wish: int,
     ) -> None:
-        """SUBACK: the context is whole, and every broker knows of the subscription."""
+        """Waits until brokers would send SUBACK: the context is whole, and every broker knows the subscription."""
         if context.local_queue is None and host.broker.router.passed(confirmation):
             self._owe(filter, wish)
         elif wish == self._wishes[filter] and filter in self.filters:
@@ -291,9 +292,9 @@ class SimClient:
     # --- receiving ----------------------------------------------------------------------------------------
 
     def receive(self, connection: int, event: Event, how: str, is_settled: bool = False) -> None:
-        """An event came over the last hop; if the connection it was sent on is gone, it did not.
+        """Takes an event that came over the last hop, unless the connection on which it was sent is gone.
 
-        `is_settled`: the broker knows already that it does (`SimHost.deliver_at_once`).
+        `is_settled`: the broker has counted on its arrival (`SimHost.deliver_at_once`) and needs no acknowledgement.
         """
         host = self.host
         if connection != self.connection or host is None:
@@ -334,7 +335,7 @@ class SimClient:
 
 
 class SimPublisher:
-    """Publishes at one broker, on the schedule of its workload."""
+    """A publisher at one broker, on the schedule of its workload."""
 
     def __init__(
         self,
@@ -364,10 +365,10 @@ class SimPublisher:
 
     def _publish(self, publication: Publication) -> None:
         if self.engine.now >= self.until_s:
-            return  # held back to the end
+            return  # flow control held it back to the end
         host = self.network.hosts[self.broker]
         if not host.alive:
-            self._schedule_next()  # no broker took it: it was never accepted
+            self._schedule_next()  # no broker took the publication: it was never accepted
             return
         if self.network.congested():
             self.network.publishers_held.append(lambda: self._publish(publication))

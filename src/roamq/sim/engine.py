@@ -1,8 +1,8 @@
 """The engine: a heap of callbacks in virtual time.
 
-Written here because the general engines pay for generators and event objects on every step; this one is a
-heap of tuples (benchmarks/engine.py measures it against SimPy). Equal times run in order of scheduling, so a run is
-the same on every machine.
+Written here because the general engines pay for generators and event objects on every step; this engine is a heap of
+tuples (benchmarks/engine.py measures it against SimPy). Actions at equal times run in the order in which they were
+scheduled, so a run is the same on every machine.
 """
 
 import gc
@@ -19,7 +19,7 @@ GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Most of what a run makes is freed by count, or lives until its end: the collector need not look often."""
+    """Lets the garbage collector look seldom: counting frees most objects of a run, and the others live to its end."""
     before = gc.get_threshold()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
@@ -36,21 +36,21 @@ class Engine:
     def __init__(self) -> None:
         self.now = 0.0
         self.turn = 0
-        """Which action is running: what is scheduled in one turn was scheduled by one action, at one time."""
+        """The number of the running action: what is scheduled in one turn was scheduled by one action, at one time."""
         self._heap: list[tuple[float, int, Action, tuple[Any, ...]]] = []
         self._next = count().__next__
 
     def at(self, time: float, action: Action, *args: Any) -> None:
-        """Run `action(*args)` at `time`."""
+        """Schedules `action(*args)` at `time`."""
         assert time >= self.now, f"cannot schedule at {time}, it is {self.now}"
         heappush(self._heap, (time, self._next(), action, args))
 
     def after(self, delay: float, action: Action, *args: Any) -> None:
-        """Run `action(*args)` in `delay` seconds."""
+        """Schedules `action(*args)` in `delay` seconds."""
         heappush(self._heap, (self.now + delay, self._next(), action, args))
 
     def run(self, until: float = float("inf")) -> int:
-        """Execute everything up to and including `until`; returns how many actions ran."""
+        """Executes all actions up to and including `until`; returns how many ran."""
         heap = self._heap
         before = self.turn
         while heap:
@@ -69,7 +69,7 @@ class Engine:
         return executed
 
     def next_time(self) -> float:
-        """When the next action is due: who advances `now` by itself must stay before this."""
+        """Returns when the next action is due: a caller that advances `now` by itself must stay before this."""
         return self._heap[0][0] if self._heap else float("inf")
 
     def pending(self) -> int:

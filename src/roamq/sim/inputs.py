@@ -1,4 +1,4 @@
-"""What waits for a simulated broker, and what one input cost it.
+"""The inputs that wait for a simulated broker, and what one input cost the broker.
 
 Two kinds of broker are modelled. In the plain one all inputs wait in one line. The broker of [PRO]'s testbed has a
 line for control of its own (`service.control_first`): requests, acknowledgements and timers do not wait behind events
@@ -15,11 +15,11 @@ from roamq.core.messages import Message, Routed
 from roamq.sim.options import ServiceOptions, Work
 
 REFUSABLE = frozenset({"event", "stored_event"})
-"""What a full input queue refuses; control messages always get in."""
+"""Kinds of input that a full queue refuses; control messages always get in."""
 
 
 class Input(NamedTuple):
-    """What waits for a broker: its kind and size, and what is to be done."""
+    """An input that waits for a broker: its kind and size, and the action to call."""
 
     kind: str
     size: int
@@ -28,7 +28,7 @@ class Input(NamedTuple):
 
 
 def message_of(args: tuple[Any, ...]) -> Message | None:
-    """The message between brokers that an input brings or sends, without its envelope."""
+    """Returns the message between brokers that an input brings or sends, without its envelope."""
     last = args[-1] if args else None
     if isinstance(last, Routed):
         return last.message
@@ -36,7 +36,7 @@ def message_of(args: tuple[Any, ...]) -> Message | None:
 
 
 def is_content(waiting: Input) -> bool:
-    """Is it an event, a message that carries events, or the last word of such messages?"""
+    """Whether the input is an event, a message that carries events, or the last of a row of such messages."""
     if waiting.kind == "event":
         return True
     message = message_of(waiting.args)
@@ -49,9 +49,9 @@ class InputQueue:
     def __init__(self, *, limit_bytes: int | None = None, control_first: bool = False) -> None:
         self.limit_bytes = limit_bytes
         self.bytes = 0
-        """Of all that waits."""
+        """Bytes of all waiting inputs."""
         self.events = 0
-        """How many events wait; messages that carry events do not count."""
+        """Number of waiting events; messages that carry events do not count."""
         self._content: deque[Input] = deque()
         self._control: deque[Input] = deque() if control_first else self._content
 
@@ -59,7 +59,7 @@ class InputQueue:
         return len(self._content) + (len(self._control) if self._control is not self._content else 0)
 
     def refuses(self, kind: str, size: int) -> bool:
-        """Is there no room for it?"""
+        """Whether the queue has no room for an input of this kind and size."""
         return kind in REFUSABLE and self.limit_bytes is not None and self.bytes + size > self.limit_bytes
 
     @property
@@ -81,7 +81,7 @@ class InputQueue:
         return taken
 
     def keep(self, actions: Iterable[Callable[..., Any]]) -> None:
-        """Forget all that waits but these actions."""
+        """Forgets all waiting inputs but those of these actions."""
         kept = tuple(actions)
         waiting = [self.popleft() for _ in range(len(self))]
         for one in waiting:
@@ -93,9 +93,9 @@ class InputQueue:
 
 
 def takes_its_turn(service: ServiceOptions, message: Message | Event, sender: BrokerId) -> bool:
-    """Does a message that `sender` itself sends wait among its inputs, because sending it takes time?
+    """Whether a message that `sender` itself sends waits among its inputs, because sending it takes time.
 
-    Stored events leave one by one, and what else there is to do comes in between.
+    Stored events leave one by one, and other inputs are served in between.
     """
     if not isinstance(message, Routed) or message.sender != sender:
         return False
@@ -117,8 +117,8 @@ def work_of(
     changes: int,
     buffered: int,
 ) -> Work:
-    """What an input amounted to at broker `me`: `sent` are the arguments of its effects, `changes` those of its
-    subscriptions, `buffered` the contexts that stored its event."""
+    """Returns the work of one input at broker `me`: `sent` are the arguments of its effects, `changes` counts those of
+    the subscriptions, `buffered` the contexts that stored its event."""
     routed = (args[0] for args in sent if args[0].__class__ is Routed)
     handed_on = [one.message for one in routed if one.sender == me]
     last = taken.args[-1] if taken.args else None

@@ -5,7 +5,7 @@ duplicate costs a traversal and is thrown away. While a link is cut or its far e
 and follow in order.
 
 Where frames are short (`frame_bytes`), a long message for a broker farther away goes frame by frame: brokers on its way
-pass each frame on as it comes, and only its addressee waits for the last. What carries n stored events thus takes the
+pass each frame on as it comes, and only the addressee waits for the last. A message of n stored events thus takes the
 time of n messages one behind the other, not n messages' time at every hop.
 """
 
@@ -70,7 +70,7 @@ class Link:
             engine.at(self._arrival(now, size), self.arrive, message)
 
     def pass_on(self, frame: Piece) -> None:
-        """A frame came to the broker at this end, and goes on."""
+        """Sends a frame on that came to the broker at this end."""
         if frame.is_first:
             self._count(frame.message)
         self.engine.at(self._arrival(self.engine.now, frame.size_bytes), self.arrive, frame)
@@ -85,7 +85,7 @@ class Link:
             self.recorder.traffic(now, message.traffic_kind, units if first else 0, units, message.size_bytes)
 
     def _arrival(self, now: float, size: int) -> float:
-        """When a message gets there: after those before it, its own bits, and its retransmissions."""
+        """Returns when a message arrives: after the messages before it, its own bits, and its retransmissions."""
         options = self.options
         start = max(now, self._free_at)
         traversals = 1
@@ -113,7 +113,7 @@ class Link:
             self._hand_in(message)
 
     def resume(self) -> None:
-        """The link or its far end is back: what waited follows, in order."""
+        """Hands in the waiting messages, in order: the link or its far end is back."""
         while self.waiting and not self.cut and self.target.alive:
             self._hand_in(self.waiting.popleft())
 
@@ -126,12 +126,12 @@ class Link:
             self.target.receive(self.source, message.message)
 
     def _goes_on(self, frame: Piece) -> bool:
-        """A broker that takes time for its work takes it for whole messages."""
+        """Whether the broker passes the frame on. One that takes time for its work waits for whole messages."""
         return frame.message.to != self.target.me and not self.target.takes_time
 
 
 def frames_of(message: Routed, size: int, frame_bytes: int) -> Iterator[Piece]:
-    """A message of `size` bytes in frames, all but the last of them full."""
+    """Cuts a message of `size` bytes into frames, all but the last of them full."""
     for begin in range(0, size, frame_bytes):
         end = min(begin + frame_bytes, size)
         yield Piece(message, end - begin, is_first=begin == 0, is_last=end == size)

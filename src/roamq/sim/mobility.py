@@ -1,4 +1,4 @@
-"""Mobility models: where each client is, and when.
+"""Mobility models: at which broker each client is, and when.
 
 A model is a parameter group with a method `steps`, which yields the steps of one client in order of time from the
 client's own random stream. New models register under a name and are chosen by `mobility.model`.
@@ -19,7 +19,7 @@ from roamq.sim.options import Options, Seconds, doc
 
 
 class Step(NamedTuple):
-    """At `time_s` the client connects at `broker`, or vanishes (None). `cell`: its place, where a model knows it."""
+    """At `time_s` the client connects at `broker`, or vanishes (None). `cell`: the client's, if a model knows it."""
 
     time_s: float
     broker: BrokerId | None
@@ -97,7 +97,7 @@ class ThreeState(Mobility, frozen=True):
     def steps(self, client: int, world: World, rng: random.Random) -> Iterator[Step]:
         targets = self._targets(world)
         here = rng.choice(world.leaves)
-        time = rng.random()  # nobody connects in the same instant as everybody else
+        time = rng.random()  # clients do not all connect in the same instant
         while True:
             yield Step(time, here)
             time += rng.expovariate(1 / self.connect_s)
@@ -110,7 +110,7 @@ class ThreeState(Mobility, frozen=True):
             here = rng.choice(targets[here])
 
     def _targets(self, world: World) -> Mapping[BrokerId, Sequence[BrokerId]]:
-        """Broker -> where a client may hand off to from there."""
+        """Broker -> the brokers to which a client may hand off from there."""
         if self.pattern == "NBR":
             return self._neighbours(world)
         if self.elsewhere:
@@ -162,7 +162,7 @@ class Trace(Mobility, frozen=True):
         return iter(self._by_client(world)[client])
 
     def clients(self, world: World) -> int:
-        """How many clients the trace has: the scenario's `clients` must not ask for more."""
+        """Returns how many clients the trace has: the scenario's `clients` must not be more."""
         return len(self._by_client(world))
 
     def _by_client(self, world: World) -> list[list[Step]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from roamq.sim.clients import SimClient
 
 Effect = tuple[Callable[..., Any], tuple[Any, ...]]
-"""What a broker did, to be let out when its service time is over."""
+"""An effect of a broker's input, which happens when the broker's service time for the input is over."""
 
 LAST_HOP = {
     "live": ("delivery", 1),
@@ -36,23 +36,23 @@ LAST_HOP = {
     "transferred": ("stored_delivery", 1),
     "forwarded": ("forward", 0),
 }
-"""How an event came -> as what its last hop is counted; one from a home broker is a message that began there."""
+"""How an event came -> how its last hop is counted; a message from a home broker was counted when it set out."""
 
 
 def receive_all(sent: "list[tuple[SimClient, int, Event, str, bool]]") -> None:
-    """What was sent over a broker's last hop together arrives together."""
+    """The events that a broker sent together over the last hop arrive together."""
     for client, connection, event, how, is_settled in sent:
         client.receive(connection, event, how, is_settled)
 
 
 def arrive(sender: BrokerId, event: Event, at: "list[Broker]") -> None:
-    """What a broker passed on to several neighbours reaches them together."""
+    """An event that a broker passed on to several neighbours reaches them together."""
     for broker in at:
         broker.on_message(sender, event)
 
 
 class SimHost:
-    """The world of one simulated broker: implements `Host`, and models the time the broker takes."""
+    """The world of one simulated broker: implements `Host`, and models the time that the broker takes."""
 
     def __init__(self, me: BrokerId, network: "Network") -> None:
         self.me = me
@@ -62,23 +62,23 @@ class SimHost:
         self.links: dict[BrokerId, Link] = {}
         self.clients: dict[ClientId, SimClient] = {}
         self.connections: dict[ClientId, int] = {}
-        """Which of its connections each client has here: what is sent on another one does not arrive."""
+        """Client -> the number of its connection here: an event sent on another connection does not arrive."""
         self.broker: Broker  # set by the network
         self.alive = True
         self._faults = 0
-        """Crashes that are not over yet: the broker is back when the last of them is."""
+        """Crashes that are not over: the broker is back when the last of them is over."""
         self._timers: dict[TimerKey, int] = {}
         self._timer_count = 0
         self._forgot = False
         """Whether the broker lost its store, and its neighbours have not been told."""
         self._life = 0
-        """Grows with every crash: what was being served before it is not finished after it."""
+        """Grows with every crash: an input in service before a crash is not finished after it."""
         self._radio_free_at = 0.0
         last_hop = network.last_hop
         self._plain_last_hop_s = last_hop.delay_s if last_hop.is_plain else None
         self.settles_at_once = network.express and last_hop.is_plain
         self._together: list[tuple[SimClient, int, Event, str, bool]] = []
-        """Sent over the last hop in one turn of the engine, and in which."""
+        """Events sent over the last hop in one turn of the engine; `_together_in` is the number of the turn."""
         self._together_in = -1
         self._service = network.service
         if self._service is None:
@@ -91,10 +91,10 @@ class SimHost:
         self._busy = False
         self._effects: list[Effect] | None = None
         self._outbox: list[Effect] = []
-        """Effects of the input in service: committed with it, released when its time is over."""
+        """Effects of the input in service: committed with the input, and released when its service time is over."""
         self._processing: dict[str, list[float]] = {}
         self.publisher_waits: deque[Callable[[], Any]] = deque()
-        """Publishers that the full queue holds back."""
+        """Publishers that the full input queue holds back."""
 
     # --- the port -----------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class SimHost:
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
         network = self.network
-        if network.express and to:  # what `Link` does, where nothing can come in between
+        if network.express and to:  # as `Link` does, where nothing can come in between
             count, now = len(to), self.engine.now
             self.recorder.traffic(now, "event", count, count, count * event.size_bytes)
             self.engine.after(
@@ -131,14 +131,14 @@ class SimHost:
                 self.send(neighbour, event)
 
     def unicast(self, to: BrokerId, via: BrokerId, message: Message) -> None:
-        """Hop by hop, or all hops at once where nothing can happen to a message on its way (`Network.express`)."""
+        """Sends hop by hop, or over all hops at once where nothing can happen to a message (`Network.express`)."""
         if not self.network.express:
             self.send(via, Routed(to=to, sender=self.me, message=message))
             return
         network, now = self.network, self.engine.now
         hops, units = network.hops(self.me, to), message.units
         self.recorder.traffic(now, message.traffic_kind, units, units * hops, message.size_bytes * hops)
-        for _ in range(hops):  # hop by hop, as the events beside it: the sum is the same to the last bit
+        for _ in range(hops):  # hop by hop, as events beside it: the sum is the same to the last bit
             now += network.link_delay_s
         self.engine.at(now, network.hosts[to].broker.mailbox.receive, self.me, message)
 
@@ -149,11 +149,11 @@ class SimHost:
             self._transmit(to, event, how)
 
     def window(self, client: ClientId) -> int:
-        """Simulated clients take whatever comes, unless the scenario has them acknowledge."""
+        """Simulated clients take any number of events, unless the scenario lets them acknowledge."""
         return self.network.last_hop.in_flight or UNLIMITED
 
     def is_cut_off(self, neighbour: BrokerId) -> bool:
-        """Simulated links take everything."""
+        """Simulated links take all messages."""
         return False
 
     def has_begun(self, context: Context, event: Event) -> bool:
@@ -171,18 +171,18 @@ class SimHost:
             count_as_consumed(self, client)
 
     def take_session(self, context: Context, session: object | None) -> None:
-        """Simulated clients speak no protocol that would keep anything."""
+        """Does nothing: simulated clients have no MQTT session."""
 
     def join_session(self, context: Context, session: object) -> None:
-        """Nor at two brokers."""
+        """Does nothing: simulated clients have no MQTT sessions to join."""
 
     def end_session(self, context: Context) -> None:
-        """Nor for good."""
+        """Does nothing: simulated clients have no MQTT session to end."""
 
     def places_ended(
         self, client: ClientId, filters: tuple[Filter, ...], events: tuple[Event, ...] = ()
     ) -> None:
-        """Nor share subscriptions."""
+        """Does nothing: simulated clients share no subscriptions."""
 
     def set_timer(self, key: TimerKey, after: float) -> None:
         self._timer_count += 1
@@ -198,14 +198,14 @@ class SimHost:
     # --- inputs -------------------------------------------------------------------------------------------
 
     def receive(self, sender: BrokerId, message: Message | Event) -> None:
-        """From a neighbour, over a link."""
+        """A neighbour's message has arrived over a link."""
         if self._service is None:
             self.broker.on_message(sender, message)
         else:
             self.enqueue(kind_of(message), message.size_bytes, self.broker.on_message, sender, message)
 
     def enqueue(self, kind: str, size: int, action: Callable[..., Any], *args: Any) -> bool:
-        """An input waits for the broker; False if the input queue has no room for it.
+        """Puts an input into the broker's queue; returns False if the queue has no room for it.
 
         Events may be refused, control messages never: [PRO]'s brokers discard messages under overload.
         """
@@ -221,7 +221,7 @@ class SimHost:
         return True
 
     def link_towards(self, to: BrokerId) -> Link:
-        """The link over which messages for the broker `to` go on."""
+        """Returns the link over which messages for the broker `to` go on."""
         return self.links[self.broker.router.next_hop(to)]
 
     @property
@@ -230,9 +230,9 @@ class SimHost:
         return self._service is not None
 
     def _refuse(self, what: Any) -> None:
-        """The full input queue has no room for an event, or for a message that brings some: the records say so.
+        """Records that the full input queue had no room for an event, or for a message that brings events.
 
-        A publisher whose publication is refused is told, and tries again.
+        A publisher whose publication is refused learns it, and tries again.
         """
         events: tuple[Any, ...] = ()
         client = None
@@ -284,13 +284,13 @@ class SimHost:
         for _ in range(len(self.publisher_waits)):
             if not self._queue.has_room:
                 break
-            self.publisher_waits.popleft()()  # one that is still too large waits again
+            self.publisher_waits.popleft()()  # a publication still too large waits again
         self.network.let_publishers_go_on()
         if self._queue and not self._busy:
             self._serve_next()
 
     def congested(self) -> bool:
-        """Does flow control hold publishers back because of this broker?"""
+        """Whether flow control holds publishers back because of this broker."""
         service, queue = self._service, self._queue
         if service is None:
             return False
@@ -333,7 +333,7 @@ class SimHost:
             engine.at(arrival, client.receive, connection, event, how)
 
     def _batch(self) -> "list[tuple[SimClient, int, Event, str, bool]]":
-        """What one action sends arrives at one time: one entry of the engine for all of it."""
+        """Returns the batch of this action's events. They arrive at one time: one entry of the engine for all."""
         engine = self.engine
         if self._together_in != engine.turn:
             self._together_in = engine.turn
@@ -343,9 +343,9 @@ class SimHost:
         return self._together
 
     def deliver_at_once(self, to: ClientId, event: Event) -> bool:
-        """A client that stays until the event has arrived is sure to get it: nothing is kept for it meanwhile.
+        """Delivers to a client that surely stays until the event arrives; else returns False: the event is stored.
 
-        Where nothing breaks (`Network.express`) and the last hop is plain, that is most deliveries.
+        Where nothing breaks (`Network.express`) and the last hop is plain, these are most deliveries.
         """
         client = self.clients.get(to)
         assert self._plain_last_hop_s is not None
@@ -363,10 +363,10 @@ class SimHost:
     # --- faults -------------------------------------------------------------------------------------------
 
     def crash(self, *, keep_store: bool) -> None:
-        """The broker falls: connections break; without its store it forgets everything it knew.
+        """Lets the broker fall: connections break; without its store it forgets all that it knew.
 
-        Links are reliable: with the store survive the messages that neighbours sent and that were not yet
-        handled, and those that had been committed with the input that was being handled.
+        Links are reliable. With the store survive the messages of neighbours that the broker had not handled, and the
+        messages that were committed with the input in service.
         """
         self.alive = False
         self._faults += 1
@@ -391,7 +391,7 @@ class SimHost:
         self.alive = True
         outbox, self._outbox = self._outbox, []
         for effect, args in outbox:
-            if effect != self._transmit:  # who was to receive a transmission is not connected any more
+            if effect != self._transmit:  # no client is connected to receive a transmission
                 effect(*args)
         self.broker.on_restart()
         if self._forgot and isinstance(self.broker.router, ByInterest):
@@ -404,9 +404,9 @@ class SimHost:
                 other.links[self.me].resume()
 
     def _learn_again(self) -> None:
-        """The links come up, and both ends of each find out that one of them has lost its store.
+        """Lets both ends of each link find out, as the link comes up, that one of them has lost its store.
 
-        Flooding needs nothing of it, and a hierarchy does not get it: its runs with lost stores stay as they were.
+        Flooding does not need this, and a hierarchy does not get it: its runs with lost stores stay as they were.
         """
         for neighbour in sorted(self.links):
             other = self.network.hosts[neighbour]
@@ -414,7 +414,7 @@ class SimHost:
             self.enqueue("control", 0, self.broker.router.neighbour_forgot, neighbour)
 
     def processing_records(self, now: float) -> list[Record]:
-        """Service time spent, by kind of operation."""
+        """Returns records of the service time spent, by kind of input."""
         return [
             Record("processing", now, self.me, detail=kind, count=int(count), duration_s=seconds)
             for kind, (count, seconds) in sorted(self._processing.items())
@@ -422,7 +422,7 @@ class SimHost:
 
 
 class Network:
-    """All the hosts of a simulation and the links between them."""
+    """All hosts of a simulation, and the links between them."""
 
     def __init__(
         self,
@@ -435,7 +435,7 @@ class Network:
         hops: Callable[[BrokerId, BrokerId], int],
         client_class: Callable[[ClientId], str] = lambda client: "",
     ) -> None:
-        """`hops`: how many links apart two brokers are; `client_class`: the class of a client, where the scenario has
+        """`hops`: how many links apart two brokers are; `client_class`: the class of a client, if the scenario has
         classes."""
         self.engine = engine
         self.recorder = recorder
@@ -446,7 +446,7 @@ class Network:
         self.publishers_held: deque[Callable[[], Any]] = deque()
         """Publishers that flow control holds back."""
         self.express = False
-        """Unicast messages take all their hops at once: the same times and counts for a fraction of the work. Only
+        """Whether unicast messages take all hops at once: the same times and counts for a fraction of the work. Only
         where links are plain, brokers take no time and nothing breaks, so that no hop can differ from the next."""
         self.hops = hops
         self.client_class = client_class
@@ -461,7 +461,7 @@ class Network:
         factory: Callable[[SimHost, int], Broker],
         rng: Callable[[str], random.Random],
     ) -> None:
-        """Make a host per broker, two directed links per edge, and the brokers themselves."""
+        """Makes a host per broker, two directed links per edge, and the brokers themselves."""
         self._factory = factory
         self.link_delay_s = options.delay_s
         self.hosts = {broker: SimHost(broker, self) for broker in brokers}
@@ -473,7 +473,7 @@ class Network:
             host.broker = factory(host, 0)
 
     def congested(self) -> bool:
-        """Flow control reaches back to the publishers: the slowest broker sets the pace."""
+        """Whether flow control holds publishers back because of any broker: the slowest one sets the pace."""
         return self.service is not None and any(host.congested() for host in self.hosts.values())
 
     def let_publishers_go_on(self) -> None:
@@ -484,7 +484,7 @@ class Network:
         return self._factory(host, incarnation)
 
     def cut(self, a: BrokerId, b: BrokerId) -> None:
-        """Messages between `a` and `b` wait until the link is mended."""
+        """Cuts a link: messages between `a` and `b` wait until it is mended."""
         self.hosts[a].links[b].cut = self.hosts[b].links[a].cut = True
 
     def mend(self, a: BrokerId, b: BrokerId) -> None:

@@ -114,7 +114,7 @@ class LastHopOptions(Options, frozen=True):
         )
 
     def missed_after_s(self, connected_s: float) -> float:
-        """How long a broker believes in a client that vanished when it had been connected for so long."""
+        """Seconds until a broker notices that a client has vanished, which was connected for `connected_s`."""
         if not self.ping_s:
             return self.detect_s
         return self.ping_s - connected_s % self.ping_s + self.detect_s
@@ -169,7 +169,7 @@ class ServiceOptions(Options, frozen=True):
 
 
 class Work(NamedTuple):
-    """What one operation of a broker amounts to."""
+    """The parts of one operation of a broker that cost time."""
 
     kind: str
     deliveries: int

@@ -1,4 +1,4 @@
-"""What the simulator knows of the future, for schemes that may ask ([DIS] section 5.2.2: "perfect prediction")."""
+"""Tells schemes what the simulator knows of the future ([DIS] section 5.2.2: "perfect prediction")."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -18,20 +18,20 @@ class PlannedMoves:
         leaves: Sequence[BrokerId],
         brokers: Sequence[BrokerId],
     ) -> None:
-        """`leaves` are the brokers that serve clients in most scenarios; where each broker has an area, all do."""
+        """`leaves` serve the clients in most scenarios; where each broker has an area, all `brokers` do."""
         self._clients = clients
         self._leaves = leaves
         self._brokers = brokers
 
     def next_broker(self, client: ClientId) -> BrokerId | None:
-        """Where the client is already, as a broker that notices late finds it, or where it will be."""
+        """Returns the client's present broker, for a broker that notices its move late, or else its next one."""
         planned = self._clients[client]
         if planned.host is not None:
             return planned.host.me
         return None if planned.next_step is None else planned.next_step.broker
 
     def other_broker(self, client: ClientId) -> BrokerId | None:
-        """Half the city away from where the client goes; not where it was either."""
+        """Returns a wrong prediction: a broker half the city away from the next one, and not the client's last one."""
         right = self.next_broker(client)
         if right is None:
             return None

@@ -12,7 +12,7 @@ FIELD = "network.polygons"
 
 
 def read_polygons(data: dict[str, Any], folder: Path, source: Source) -> None:
-    """Put the content of the file that `network.polygons` names into its place: a scenario then depends on no file."""
+    """Replaces the file name in `network.polygons` by the file's content: the scenario then depends on no file."""
     network = data.get("network")
     name = network.get("polygons") if isinstance(network, dict) else None
     if not isinstance(name, str):
@@ -27,7 +27,7 @@ def read_polygons(data: dict[str, Any], folder: Path, source: Source) -> None:
 
 
 def check_polygons(polygons: dict[str, Any] | None, brokers: Collection[str], source: Source) -> None:
-    """Every area is that of a broker of the scenario."""
+    """Refuses an area that belongs to no broker of the scenario."""
     if polygons is None:
         return
     try:

@@ -38,7 +38,7 @@ class Testbed(Workload, frozen=True):
         high = low + width - 1
         if high < VALUES:
             return [Filter.parse("news", f"value BETWEEN {low} AND {high}")]
-        # Around the end of the range, so that every value is equally wanted.
+        # Ranges may go around the end, so that every value is equally wanted.
         return [
             Filter.parse("news", f"value >= {low}"),
             Filter.parse("news", f"value <= {high - VALUES}"),

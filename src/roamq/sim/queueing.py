@@ -32,13 +32,13 @@ def exponential(mean_s: float) -> Sampler:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """Durations as they were recorded, in their order, again from the start after the last."""
+    """Durations as they were recorded, in their order; after the last the first follows again."""
 
     durations_s: Floats
 
 
 def recorded(durations_s: Sequence[float] | Floats) -> Recorded:
-    """Durations for a centre that repeats a recording. A run keeps nothing for the next: same seed, same run."""
+    """Makes durations that repeat a recording. A run keeps nothing for the next: same seed, same run."""
     values = np.asarray(durations_s, dtype=np.float64)
     if not values.size:
         raise ValueError("durations_s: is empty; a recording needs at least one duration")
@@ -51,14 +51,14 @@ class SimulatedCentre:
 
     service: Sampler | Recorded
     on: Sampler | Recorded | None = None
-    """Connected periods; with `off`. Without them the server is always on."""
+    """Connected periods, given together with `off`; None: the server is always on."""
     off: Sampler | Recorded | None = None
     other_rate: float = 0.0
-    """Poisson events of other flows, which are served here and leave."""
+    """Events per second of other flows (Poisson), which are served here and leave."""
     capacity: int | None = None
-    """Events that fit in, the one in service included; one that finds the centre full is lost."""
+    """Number of events that fit in, the one in service included; None: any. A full centre loses events that come."""
     drops_oldest: bool = False
-    """An event that finds the centre full takes the place of the oldest that waits; that one is lost."""
+    """Whether an event that finds the centre full takes the place of the oldest that waits, which is lost instead."""
 
 
 def exponential_centre(
@@ -81,11 +81,11 @@ class Run:
     births_s: Floats
     responses_s: Floats
     lost: int
-    """Found a buffer full."""
+    """Events that found a buffer full."""
     expired: int
-    """Outlived their time-to-live on the way, and were dropped."""
+    """Events that outlived their time-to-live on the way, and were dropped."""
     customers: int
-    """All that arrived, other flows included: the measure of speed."""
+    """All events that arrived, those of other flows included: the measure of speed."""
 
     @property
     def delivered_share(self) -> float:
@@ -96,8 +96,8 @@ class Run:
         return float(self.responses_s.mean())
 
     def half_width_s(self, *, batches: int = 30, confidence: float = 0.95) -> float:
-        """Half of the confidence interval of the mean, from the means of batches: neighbouring responses are
-        correlated.
+        """Half the width of the confidence interval of the mean, from means of batches, since neighbouring responses
+        are correlated.
         """
         usable = self.responses_s.size // batches * batches
         means = self.responses_s[:usable].reshape(batches, -1).mean(axis=1)
@@ -146,7 +146,7 @@ def simulate(
 
 
 DEVIATION_MAX: Final = 0.05
-"""[TIME] calls an analysis accurate that is "less than 5%" off the simulation."""
+"""Deviation within which values agree: [TIME] calls an analysis accurate that is "less than 5%" off the simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,10 @@ class MeanOfRuns:
     mean: float
     half_width: float
     half_width_joint: float
-    """At 99.9%: many points are judged at once, and one in twenty would leave its 95% interval by chance."""
+    """Half the width at 99.9%: of many points judged at once, one in twenty leaves its 95% interval by chance."""
 
     def agrees_with(self, value: float, deviation_max: float = DEVIATION_MAX) -> bool:
-        """Whether the runs show that their mean is within `deviation_max` of the value: the whole 99.9% interval is.
+        """Whether the runs show that their mean is within `deviation_max` of the value: their whole 99.9% interval is.
 
         Runs whose interval is wider than that agree with nothing.
         """
@@ -210,7 +210,7 @@ def _set_to_work(
 
 
 def _settled(draw_on: Draw, draw_off: Draw) -> tuple[bool, float]:
-    """State and remaining time of periods that began long ago: starting with all peers connected would bias the
+    """Draws state and remaining time of periods that began long ago: to start with all peers connected would bias the
     result.
     """
     past_s = 20 * (sum(draw_on() + draw_off() for _ in range(64)) / 64)
@@ -231,7 +231,7 @@ def _block_sizes() -> Iterator[int]:
 
 
 def _draws(sampler: Sampler | Recorded, seed: np.random.SeedSequence) -> Draw:
-    """One duration a call, drawn in blocks."""
+    """Draws in blocks, and gives one duration per call."""
     if isinstance(sampler, Recorded):
         return itertools.cycle(sampler.durations_s.tolist()).__next__
     rng = np.random.default_rng(seed)
@@ -240,7 +240,7 @@ def _draws(sampler: Sampler | Recorded, seed: np.random.SeedSequence) -> Draw:
 
 
 def _arrivals(seed: np.random.SeedSequence, until_s: float, rates: Sequence[float], bin_s: float) -> Draw:
-    """Poisson arrival times up to `until_s`, then infinity for ever.
+    """Gives Poisson arrival times up to `until_s`, then infinity for ever.
 
     Unit-rate arrivals live on the axis of expected counts; the piecewise linear map from time to expected
     count is inverted, so a bin's end needs no special case.

@@ -1,4 +1,4 @@
-"""Where a simulated run writes what happened: records, and traffic counted into bins.
+"""Collects what happens in a simulated run: records, and traffic counted into bins.
 
 Traffic is counted, not listed: a run of the hierarchy has millions of link messages, and every metric on them is
 a sum per kind and bin.
@@ -15,7 +15,7 @@ LEVELS: dict[str, frozenset[str]] = {
         {"published", "delivered", "mode", "connected", "disconnected", "handoff", "transferred"}
     ),
 }
-"""What a record level leaves out."""
+"""Record level -> the kinds of record that it leaves out."""
 
 
 class Recorder:
@@ -34,7 +34,7 @@ class Recorder:
             self.records.append(record)
 
     def traffic(self, now: float, kind: str, count: int, hops: int, size: int) -> None:
-        """`count` messages of `kind` began their way, `hops` link traversals happened."""
+        """Counts messages that begin their way (`count`) and link traversals (`hops`)."""
         if now >= self._bin_end:
             self.close_bin(now)
         cell = self._cells.get(kind)
@@ -45,7 +45,7 @@ class Recorder:
         cell[2] += size
 
     def close_bin(self, now: float) -> None:
-        """Write the counted bin and begin the one that holds `now`."""
+        """Writes the records of the present bin, and begins the bin that holds `now`."""
         for kind in sorted(self._cells):
             count, hops, size = self._cells[kind]
             self.records.append(

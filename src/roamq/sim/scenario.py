@@ -100,7 +100,7 @@ class Scenario(Options, frozen=True):
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run left behind."""
+    """The results of one run."""
 
     scenario: Scenario
     seed: int
@@ -119,11 +119,11 @@ class RunResult:
         return self.checkers.reordered
 
     def replay(self) -> str:
-        """The command that runs this again."""
+        """Returns the command that repeats this run."""
         return f"roamq simulate {self.scenario.name} --scheme {self.scenario.scheme_name} --seed {self.seed}"
 
     def summary(self) -> dict[str, int]:
-        """The checkers' counts; every other figure is a query over the records."""
+        """Returns the checkers' counts; every other figure is a query over the records."""
         return {
             "expected": self.checkers.expected_count,
             "delivered": self.checkers.delivered_count,
@@ -137,7 +137,7 @@ class RunResult:
 
 
 def presets() -> dict[str, str]:
-    """The scenarios that come with RoamQ: name -> TOML text."""
+    """Returns the scenarios that come with RoamQ: name -> TOML text."""
     folder = resources.files("roamq.sim") / "scenarios"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
     return {f.name.removesuffix(".toml"): f.read_text() for f in files}
@@ -170,7 +170,7 @@ def load_scenario(
 
 
 def checked(data: Any, source: Source) -> Scenario:
-    """Every field of the scenario, those of its models and scheme included, is known and of its type."""
+    """Reads a scenario; every field, those of its models and scheme included, must be known and of its type."""
     scenario = bind(Scenario, data, "", source)
     if scenario.scheme.get("name") not in scheme_names():
         name = scenario.scheme.get("name")
@@ -242,7 +242,7 @@ def _full_tree(height: int, degree: int) -> Topology:
 
 
 def world_of(scenario: Scenario, topology: Topology) -> mobility.World:
-    """What mobility models and workloads may know of the network."""
+    """Returns what mobility models and workloads may know of the network."""
     leaves = topology.brokers
     if scenario.network.overlay == "hierarchy":
         leaves = tuple(b for b in topology.brokers if len(topology.neighbours[b]) == 1) or topology.brokers
@@ -296,7 +296,7 @@ class Simulation:
         self.publishers = self._make_publishers()
 
     def stream(self, purpose: str) -> random.Random:
-        """Random numbers for one purpose alone."""
+        """Returns the stream of random numbers for one purpose alone."""
         return random.Random(f"{self.seed}/{purpose}")
 
     def _make_broker(self, host: SimHost, incarnation: int) -> Broker:
@@ -428,7 +428,7 @@ class Simulation:
 
 
 def enforced(scenario: Scenario) -> frozenset[str]:
-    """The invariants that must hold in this scenario: a scheme's guarantees, less what the scenario takes away."""
+    """Returns the invariants that must hold: the scheme's guarantees, less those that the scenario takes away."""
     guarantees = set(scheme_named(scenario.scheme_name).guaranteed(scheme_options(scenario)))
     options = scheme_options(scenario)
     bounded = options.buffer_bytes is not None or options.queue_bytes is not None
@@ -466,5 +466,5 @@ def run(scenario: Scenario, *, seed: int) -> RunResult:
 
 
 def run_job(payload: Mapping[str, Any], seed: int) -> list[Record]:
-    """The campaign's runner: a scenario as plain data, and a seed."""
+    """Runs a scenario, given as plain data, with a seed: the campaign's runner."""
     return run(checked(dict(payload), Source("campaign")), seed=seed).records

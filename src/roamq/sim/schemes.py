@@ -1,4 +1,4 @@
-"""The schemes of a simulated network: by class of clients, and as they change while it runs."""
+"""The schemes in a simulated network: by class of clients, and as they change while the network runs."""
 
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from roamq.sim.scenario import Scenario
 
 AGAIN_S: Seconds = 0.1
-"""A broker that is down hears of a change when it is back: that is looked for so often."""
+"""Seconds between looks whether a broker is up: a broker that is down hears of a change when it is back."""
 
 Named = tuple[str, dict[str, Any]]
 """A scheme's name and its options."""
 
 
 class NetworkSchemes:
-    """Which scheme each broker has, for each class of clients."""
+    """Knows which scheme each broker has, for each class of clients."""
 
     def __init__(self, scenario: "Scenario", brokers: tuple[BrokerId, ...]) -> None:
         self._scenario = scenario
@@ -29,17 +29,17 @@ class NetworkSchemes:
         self._chosen: dict[BrokerId, dict[str, Named]] = {broker: dict(chosen) for broker in brokers}
 
     def client_class(self, client: ClientId) -> str:
-        """The first class whose pattern the client's id has; empty for none."""
+        """Returns the first class whose pattern the client's id matches; empty for none."""
         fits = (one.name for one in self._scenario.classes if fnmatchcase(client, one.clients))
         return next(fits, "")
 
     def at(self, broker: BrokerId) -> tuple[Named, dict[str, Named]]:
-        """The scheme of one broker, and those of classes."""
+        """Returns the scheme of one broker, and class -> scheme."""
         chosen = dict(self._chosen[broker])
         return chosen.pop(""), chosen
 
     def plan(self, network: Network) -> None:
-        """Have the changes of the scenario happen."""
+        """Schedules the scenario's changes of schemes."""
         for change in self._scenario.scheme_changes:
             for broker in change.brokers or list(network.hosts):
                 network.engine.at(change.at_s, self._change, network.hosts[BrokerId(broker)], change)
@@ -53,7 +53,7 @@ class NetworkSchemes:
 
 
 def check_schemes(scenario: "Scenario", brokers: tuple[BrokerId, ...]) -> None:
-    """Refuse what a broker would refuse in the middle of the run."""
+    """Refuses schemes that a broker would refuse in the middle of the run."""
     chosen = {"": _named(scenario.scheme)}
     chosen |= {one.name: _named(one.scheme) for one in scenario.classes}
     if len(chosen) <= len(scenario.classes):

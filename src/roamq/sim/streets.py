@@ -42,7 +42,7 @@ class MapOptions(Options, frozen=True):
 def region_of(
     areas: Mapping[str, tuple[float, float]], options: MapOptions, polygons: Mapping[str, Any] | None = None
 ) -> Region:
-    """The region of a scenario; made once, and shared by brokers and clients. Who draws polygons means them."""
+    """Returns the region of a scenario, made once for brokers and clients. Polygons, if given, are the areas."""
     if polygons is not None:
         return _drawn(json.dumps(polygons, sort_keys=True), options)
     if not areas:
@@ -70,7 +70,7 @@ def _drawn(polygons: str, options: MapOptions) -> Region:
 
 
 def _start(routes: RouteMap, at: Junction) -> Cell:
-    """The cell of a client that begins at a junction."""
+    """Returns the cell of a client that begins at a junction."""
     return routes.passages(at, routes.neighbors[at][0])[0].cell
 
 
@@ -88,7 +88,7 @@ def _with_streets(areas: LocationAreas, options: MapOptions) -> Region:
 
 
 def _ground(areas: LocationAreas, options: MapOptions) -> list[Place]:
-    """Two opposite corners of the ground that lie inside the outermost cells, so that every street has a broker."""
+    """Returns two opposite corners of the ground, inside the outermost cells, so that every street has a broker."""
     centers = [center(cell) for cell in areas.broker_of]
     low = Place(min(p.latitude for p in centers), min(p.longitude for p in centers))
     high = Place(max(p.latitude for p in centers), max(p.longitude for p in centers))
@@ -150,14 +150,14 @@ class Streets(Mobility, frozen=True):
             yield Step(away_until, broker_of.get(cell), cell)
 
     def journey(self, client: int, world: World, rng: random.Random) -> Iterator[tuple[JourneyPoint, float]]:
-        """Every cell the client enters; with a second number above 0 it switches off there for so long."""
+        """Yields each cell that the client enters, with the seconds that it switches off there; 0 for not at all."""
         routes = self.routes(world)
         junctions = len(routes.junctions)
         at = self.ways[client % len(self.ways)][0] if self.ways else rng.randrange(junctions)
         time = rng.random()
         cell = _start(routes, at)
         served = self.region(world).areas.broker_of
-        while not self.ways and cell not in served:  # a client begins where there is a broker
+        while not self.ways and cell not in served:  # a client begins where a broker serves the cell
             at = rng.randrange(junctions)
             cell = _start(routes, at)
         yield JourneyPoint(time, cell, routes.junctions[at]), 0.0

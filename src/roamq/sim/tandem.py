@@ -22,15 +22,15 @@ class Station:
     t_off_s: float = 0.0
     other_rate: float = 0.0
     recorded_s: tuple[Floats, Floats] | None = None
-    """Connected and disconnected periods as they were recorded, to be repeated; else they are exponential."""
+    """Connected and disconnected periods of a recording, to be repeated; None: drawn, or else exponential."""
     drawn: tuple[Sampler, Sampler] | None = None
-    """How to draw connected and disconnected periods, of the same means, that are not exponential."""
+    """Functions that draw connected and disconnected periods with the same means; None: exponential."""
 
 
 def mean_response(
     stations: Sequence[Station], *, rate: float, until_s: float, runs: int, first_seed: int = 1
 ) -> MeanOfRuns:
-    """The mean response time over runs that differ in their seed alone."""
+    """Returns the mean response time over runs that differ in their seed alone."""
     seeds = range(first_seed, first_seed + runs)
     return mean_of_runs(mean_responses(stations, rate=rate, until_s=until_s, seeds=seeds))
 
@@ -38,19 +38,19 @@ def mean_response(
 def mean_responses(
     stations: Sequence[Station], *, rate: float, until_s: float, seeds: Iterable[int]
 ) -> list[float]:
-    """The mean response time of a run for every seed."""
+    """Returns the mean response time of one run per seed."""
     events = max(200, round(rate * until_s))
     return [float(responses(stations, rate=rate, events=events, seed=seed).mean()) for seed in seeds]
 
 
 def responses(stations: Sequence[Station], *, rate: float, events: int, seed: int) -> Floats:
-    """Response times of Poisson events through all stations; the first tenth is left out."""
+    """Returns response times of Poisson events through all stations; the first tenth is left out."""
     *_, last = passages(stations, rate=rate, events=events, seed=seed)
     return last
 
 
 def passages(stations: Sequence[Station], *, rate: float, events: int, seed: int) -> Iterator[Floats]:
-    """After every station: the times that the events have taken until then; the first tenth is left out."""
+    """Yields, per station, the times that the events took until they left it; the first tenth is left out."""
     rng = np.random.default_rng(seed)
     births = np.cumsum(rng.exponential(1 / rate, events))
     times = births
@@ -68,7 +68,7 @@ def _through(station: Station, arrivals: Floats, rng: np.random.Generator) -> Fl
         arrivals = np.concatenate([arrivals, others])[order]
     if not station.t_off_s:
         return _served(station, arrivals, rng)[own]
-    # Twice the time, so that the last events are served as well.
+    # Periods for twice the time, so that the last events are served as well.
     cycles = int(2 * arrivals[-1] / (station.t_on_s + station.t_off_s)) + 100
     on, off = _periods(station, cycles, rng)
     first = rng.random() * (station.t_on_s + station.t_off_s) < station.t_on_s
@@ -78,7 +78,7 @@ def _through(station: Station, arrivals: Floats, rng: np.random.Generator) -> Fl
     real = np.concatenate([[0.0], ends])
     worked = np.concatenate([[0.0], np.cumsum(np.column_stack([on, np.zeros(cycles)]).ravel())])
     departures = _served(station, np.interp(arrivals, real, worked), rng)
-    # Back to real time: the instant at which so much was worked, before the clock stood still.
+    # Back to real time: the instant at which the server had worked this long, before its clock stood still.
     period = np.searchsorted(worked[::2], departures, side="left") - 1
     back = np.asarray(real[::2][period] + departures - worked[::2][period], dtype=np.float64)
     return back[own]
@@ -96,7 +96,7 @@ def _periods(station: Station, cycles: int, rng: np.random.Generator) -> tuple[F
 
 
 def recorded_station(demand_s: float, on_s: Floats, off_s: Floats) -> Station:
-    """A station whose peer connects and disconnects as it was recorded."""
+    """Returns a station whose peer connects and disconnects as in a recording."""
     if on_s.size != off_s.size or not on_s.size:
         raise ValueError(
             "on_s, off_s: as many connected as disconnected periods are needed, and at least one"

@@ -17,7 +17,7 @@ from roamq.sim.options import Options, Seconds, doc
 
 
 class Publication(NamedTuple):
-    """What a publisher says at `time_s`."""
+    """An event that a publisher publishes at `time_s`."""
 
     time_s: float
     topic: str
@@ -31,7 +31,7 @@ class Publication(NamedTuple):
 
 
 class Publisher(NamedTuple):
-    """A publisher's broker, what it announces to publish, and its publications in order of time."""
+    """A publisher's broker, its advertisement, and its publications in order of time."""
 
     broker: BrokerId
     advertisements: tuple[Filter, ...]
@@ -39,7 +39,7 @@ class Publisher(NamedTuple):
 
 
 def advertised_at(broker: BrokerId, publishers: Iterable[Publisher]) -> list[str] | None:
-    """The topic filters of all that is published at a broker; None if a publisher there says nothing."""
+    """Returns topic filters of all events published at a broker; None if a publisher there advertises nothing."""
     here = [publisher.advertisements for publisher in publishers if publisher.broker == broker]
     if not all(here):
         return None
@@ -52,11 +52,11 @@ class Workload(Options, frozen=True):
     model: ClassVar[str]
 
     def subscriptions(self, client: int, world: World, rng: random.Random) -> list[Filter]:
-        """What client number `client` subscribes to at its first connection."""
+        """Returns the filters that client number `client` subscribes to at its first connection."""
         raise NotImplementedError
 
     def publishers(self, world: World, stream: Callable[[str], random.Random]) -> list[Publisher]:
-        """All publishers; `stream(name)` is a random stream of its own for each purpose."""
+        """Returns all publishers; `stream(name)` is a random stream of its own for each purpose."""
         raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ def workload_model(name: str) -> Callable[[_W], _W]:
 def periodic(
     rng: random.Random, begin_s: float, period_s: float, say: Callable[[float], Publication]
 ) -> Iterator[Publication]:
-    """One publication every `period_s`, from a random phase after `begin_s`."""
+    """Publishes once every `period_s`, from a random phase after `begin_s`."""
     time = begin_s + rng.random() * period_s
     while True:
         yield say(time)
@@ -88,7 +88,7 @@ def periodic(
 def poisson(
     rng: random.Random, begin_s: float, rate: float, say: Callable[[float], Publication]
 ) -> Iterator[Publication]:
-    """Publications at random with `rate` per second."""
+    """Publishes at random times, `rate` events per second on average."""
     time = begin_s
     while True:
         time += rng.expovariate(rate)

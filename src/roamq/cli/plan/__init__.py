@@ -28,7 +28,7 @@ def command() -> None:
       roamq plan capacity --preset city --clients 30000 --json
       roamq plan check runs/testbed
     """
-    # The matrices are small: threads that wait for each other cost up to fifty times what they save on a busy machine.
+    # The matrices are small. On a busy machine, threads that wait for each other cost up to fifty times their gain.
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 

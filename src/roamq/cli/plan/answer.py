@@ -16,7 +16,7 @@ from roamq.report.files import save
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     data: dict[str, Any]
-    """What `--json` prints, with the notes as `notes`."""
+    """The numbers that `--json` prints; the notes are added as `notes`."""
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
     figure: Figure | None = None

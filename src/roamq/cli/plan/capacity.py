@@ -57,10 +57,10 @@ ALIASES: Final = {"rate": "event_rate", "t_off": "t_off_s", "t_on": "t_on_s"}
 
 
 def measures(question: CapacityQuestion, _names: Sequence[str]) -> Mapping[str, float | None]:
-    """The brokers that are needed, and what they give; None where no number of brokers meets the targets."""
+    """Returns the brokers that are needed, and what they give; None where no number of brokers meets the targets."""
     from roamq.models.capacity import Demand, plan_capacity
 
-    demand = Demand(**msgspec.structs.asdict(question))  # what is wrong with the question itself is an error
+    demand = Demand(**msgspec.structs.asdict(question))  # a mistake in the question itself is an error
     try:
         plan = plan_capacity(demand)
     except ValueError:

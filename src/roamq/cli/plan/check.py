@@ -27,12 +27,12 @@ TITLES: Final = {
     "waiting p99": "events waiting, 99%",
     "deliveries/s": "deliveries/s",
 }
-"""Measure -> how the table names it."""
+"""Measure -> its name in the table."""
 
 KINDS: Final = {False: "simulator", True: "live"}
 
 SUFFIXES: Final = (" simulated", ", live", " live")
-"""How `bench roaming` and the tour tell two runs of one scheme apart."""
+"""Endings by which `bench roaming` and the tour name two runs of one scheme."""
 
 
 @click.command("check")
@@ -86,7 +86,7 @@ def check(run: Path, figure: Path | None, as_json: bool) -> None:
 
 
 def _by_scheme(checks: "Sequence[SchemeCheck]") -> "dict[str, list[SchemeCheck]]":
-    """Scheme -> its simulated and its live runs."""
+    """Scheme -> the checks of its simulated and live runs."""
     together: dict[str, list[SchemeCheck]] = {}
     for part in checks:
         together.setdefault(_plain(part.scheme), []).append(part)
@@ -200,12 +200,12 @@ def _data(part: "SchemeCheck") -> dict[str, Any]:
 
 
 def _list(estimate: "Estimate | None") -> list[float | None] | None:
-    """Value, low and high; an end that is not known is None."""
+    """Returns value, low and high; None for an end that is not known."""
     return None if estimate is None else [value if math.isfinite(value) else None for value in estimate]
 
 
 def _figure(checks: "Sequence[SchemeCheck]") -> Figure:
-    """Delays of every scheme and kind: the model's beside those that were measured."""
+    """Draws the delays of every scheme and kind: the model's beside the measured ones."""
     shown = [
         (part, measure)
         for part in checks

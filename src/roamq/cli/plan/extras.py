@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 LIFETIME_ERROR: Final = "too high, by 3% in the median of random paths and by 28% behind a slow uplink"
 BUFFER_ERROR: Final = "off by 1% in the median of random paths, and by 21% behind a slow uplink"
-"""Of the delivered share, against simulation: `python -m benchmarks.limits`."""
+"""Errors of the delivered share, against simulation: `python -m benchmarks.limits`."""
 
 DROP_OLDEST_MAX: Final = 2000
-"""The time grows with the square of the buffer."""
+"""The largest buffer that is solved for drop-oldest: the time grows with the square of the buffer."""
 
 
 def add_extras(
     question: ResponseTimeQuestion, solved: "list[SolvedCentre]", data: dict[str, Any], tables: list[Table]
 ) -> list[str]:
-    """Add the share that survives a time-to-live, and the buffers, for every ON/OFF centre, also a saturated one."""
+    """Adds the share that survives a time-to-live, and the buffers, for every ON/OFF centre, also a saturated one."""
     from roamq.models.buffers import capacity_for_loss
     from roamq.models.lifetimes import with_lifetime
 
@@ -64,7 +64,7 @@ def add_extras(
 
 
 def _lifetimes(question: ResponseTimeQuestion, solved: "list[SolvedCentre]") -> tuple[Table, dict[str, Any]]:
-    """The share that is in time, end to end, under both rules for an event that is late."""
+    """Returns the share that is in time, end to end, under both rules for late events."""
     from roamq.models.bursts import law_of
 
     assert question.ttl_s is not None
@@ -91,7 +91,7 @@ def _lifetimes(question: ResponseTimeQuestion, solved: "list[SolvedCentre]") -> 
 
 
 def _priorities(question: ResponseTimeQuestion, solved: "list[SolvedCentre]") -> tuple[Table, dict[str, Any]]:
-    """Alarms before news, at every centre of the path."""
+    """Returns the delays of alarms before news, at every centre of the path."""
     from roamq.models.priorities import EventClass, mean_responses_s
 
     if (question.on_scv, question.off_scv) != (1.0, 1.0):
@@ -134,7 +134,7 @@ def _or_saturated(value: float | None) -> Cell:
 def buffers_along(
     question: ResponseTimeQuestion, solved: "list[SolvedCentre]"
 ) -> tuple[Table, dict[str, Any]]:
-    """What buffers of one size lose at every ON/OFF centre in turn; a centre gets what those before it let through."""
+    """Returns what buffers of one size lose, at each ON/OFF centre; a centre gets what those before let through."""
     from roamq.models.buffers import finite, response_s_drop_oldest
     from roamq.models.buffers_behind import FOLLOWED_MAX, finite_behind
 

@@ -20,7 +20,7 @@ PUBLISHED: Final = {
     "testbed-rnd": [29.5358] * 6,
     "testbed-nbr": [21.98, 32.96, 43.96, 21.98, 10.98, 43.96],
 }
-"""Expected subscribers of 200, per broker."""
+"""Expected subscribers per broker, of 200, as [PRO] prints them."""
 
 
 class MobilityQuestion(msgspec.Struct, kw_only=True):

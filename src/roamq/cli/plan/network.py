@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 PAIRS_SHOWN: Final = 60
 PAIRS_WITH_BURSTS: Final = 20
-"""What bursts add to a path takes up to a tenth of a second."""
+"""Paths to which bursts are added; one takes up to a tenth of a second."""
 PAIRS_CHECKED: Final = 3
-"""A simulation of a path takes a few tenths of a second."""
+"""Paths that are checked by simulation; one takes a few tenths of a second."""
 PAIRS_WITH_PERCENTILES: Final = 60
-"""A percentile of a path takes some milliseconds; a network may have ten thousand paths."""
+"""Paths that have percentiles: one takes some milliseconds, and a network may have ten thousand paths."""
 
 
 class PublisherSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -58,13 +58,13 @@ class NetworkSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     demand_in_s: Annotated[float, about("Broker's time per event.", gt=0)] = 0.002
     demand_out_s: Annotated[float, about("Broker's time per event sent on.", gt=0)] = 0.002
     brokers: list[BrokerSpec] = []
-    """Those that have demands of their own."""
+    """Brokers that have demands of their own."""
     overlay: str = "flooding"
     """`flooding`, `hierarchy` with the first broker of `links` as its root, or `advertisements`."""
 
 
 def answer_network(spec: NetworkSpec, percentiles: Sequence[float], ttl_s: float | None) -> Answer:
-    """Every publisher to every subscriber that wants its events, slowest first, saturated before all."""
+    """Answers for every publisher and every subscriber that wants its events; saturated and slow pairs first."""
     from roamq.models.bursts import law_of, solve_path
 
     network = make_network(spec)
@@ -145,7 +145,7 @@ def answer_network(spec: NetworkSpec, percentiles: Sequence[float], ttl_s: float
 
 
 def _unheard(spec: NetworkSpec) -> list[str]:
-    """Subscribers that wait for topics in vain. Topics are names here: the model knows no wildcards."""
+    """Names subscribers that wait for topics in vain. Topics are names here: the model knows no wildcards."""
     published = {topic for peer in spec.publishers for topic, rate in peer.rates.items() if rate > 0}
     return [
         f"{peer.name} wants {topic}, which nobody publishes{did_you_mean(topic, sorted(published))}"
@@ -156,7 +156,7 @@ def _unheard(spec: NetworkSpec) -> list[str]:
 
 
 def _slowest_with_bursts(network: "PubSubNetwork", pairs: "Sequence[PublisherToSubscriber]") -> set[int]:
-    """The places of the slowest pairs whose publisher disconnects."""
+    """Returns the places of the slowest pairs whose publisher disconnects."""
     mobile = {peer.name for peer in network.publishers if peer.t_off_s > 0}
     places = [
         place for place, pair in enumerate(pairs) if pair.response_s is not None and pair.publisher in mobile
@@ -165,7 +165,7 @@ def _slowest_with_bursts(network: "PubSubNetwork", pairs: "Sequence[PublisherToS
 
 
 def make_network(spec: NetworkSpec) -> "PubSubNetwork":
-    """The model's network; the first broker of `links` comes first, for it is a hierarchy's root."""
+    """Returns the model's network. The first broker of `links` comes first, because it is a hierarchy's root."""
     from roamq.models.network import PublishingPeer, PubSubNetwork, SubscribingPeer
 
     links: dict[str, list[str]] = {}
@@ -176,7 +176,7 @@ def make_network(spec: NetworkSpec) -> "PubSubNetwork":
         links.setdefault(other, []).append(broker)
     homes = [(peer.name, peer.broker) for peer in spec.publishers]
     homes += [(peer.name, peer.broker) for peer in spec.subscribers]
-    if not links:  # a single broker has none
+    if not links:  # a network of one broker has no links
         links = {home: [] for _, home in homes}
     for name, home in homes:
         if home not in links:

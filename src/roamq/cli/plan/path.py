@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roamq.models.network import EndToEndPath
 
 SCV_LEAST: Final = 0.05
-"""That of twenty phases: `roamq.models.phase_type.with_moments` has no more."""
+"""The SCV of twenty phases: `roamq.models.phase_type.with_moments` makes no more phases."""
 
 ALIASES: Final = {"t_off": "subscriber_off_s", "t_on": "subscriber_on_s", "demand": "demand_s"}
 
@@ -77,7 +77,7 @@ class ResponseTimeQuestion(msgspec.Struct, kw_only=True):
 
 
 def unused(question: ResponseTimeQuestion) -> dict[str, str]:
-    """The fields that the answer does not depend on."""
+    """Returns the fields that the answer does not depend on, each with the reason."""
     if question.network is not None:
         kept = ("network", "percentiles", "ttl_s")
         names = (field.name for field in msgspec.structs.fields(question))
@@ -97,7 +97,7 @@ def unused(question: ResponseTimeQuestion) -> dict[str, str]:
 
 
 def unused_by_many(question: ResponseTimeQuestion) -> dict[str, str]:
-    """The fields that a sweep, or a question asked backwards, does not depend on besides."""
+    """Returns further fields that a sweep, or a question asked backwards, does not depend on."""
     names = ("loss", "buffer_events", "day_rates", "bin_s", "simulate")
     return dict.fromkeys(names, "is not used with --sweep and --solve-for")
 
@@ -131,7 +131,7 @@ def check_percentiles(question: ResponseTimeQuestion) -> None:
 
 
 def path_of(question: ResponseTimeQuestion) -> "EndToEndPath":
-    """The centres; alarms count among the events of the path."""
+    """Returns the centres of the path; alarms count among its events."""
     from roamq.models.network import PublishingPeer, SubscribingPeer, compose_path
 
     rate = question.rate + (question.priority_rate or 0.0)
@@ -173,7 +173,7 @@ def solve(question: ResponseTimeQuestion) -> "list[SolvedCentre]":
 
 
 def delivered_share(question: ResponseTimeQuestion, lifetime_s: float) -> float:
-    """The share that is delivered in time if events are dropped, wherever they are, when they are so old."""
+    """Returns the share that is delivered in time, if events older than the lifetime are dropped wherever they are."""
     from roamq.models.bursts import queue_of
     from roamq.models.fixed_lifetimes import Flow, delivered_in_time
 
@@ -185,9 +185,9 @@ def delivered_share(question: ResponseTimeQuestion, lifetime_s: float) -> float:
 
 
 def measures(question: ResponseTimeQuestion, names: Sequence[str]) -> Mapping[str, float | None]:
-    """Mean, percentiles and the highest utilisation; percentiles that `names` asks for besides (p95).
+    """Returns mean, percentiles and the highest utilisation; also the percentiles that `names` asks for (p95).
 
-    With a time-to-live, also the share that is late if late events are delivered, and that expires if they are not.
+    With a time-to-live, also the share that is late if late events are delivered, and that expires if they are dropped.
     """
     if question.network is not None:
         raise ValueError("sweep, solve_for: take one path, not a [network]")
@@ -210,13 +210,13 @@ def measures(question: ResponseTimeQuestion, names: Sequence[str]) -> Mapping[st
 
 
 def warnings(question: ResponseTimeQuestion) -> list[str]:
-    """Where bursts make the answer an approximation that is not good, and what is not taken as it was asked."""
+    """Warns where bursts make the answer a bad approximation, and where the least SCV replaces a smaller one."""
     bursts = warned(solve(question), on_scv=question.on_scv, off_scv=question.off_scv)
     return [*bursts, *hardly_varying(question)]
 
 
 def hardly_varying(question: ResponseTimeQuestion) -> list[str]:
-    """A law with the moments of a fixed time would have any number of phases."""
+    """Warns of too little variability: a law with the moments of a fixed time would have any number of phases."""
     if question.publisher_off_s == question.subscriber_off_s == 0:
         return []
     return [

@@ -28,15 +28,15 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 Presets = Mapping[str, Mapping[str, Any]]
 
 LearnedFields = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""From the values given, `warehouse` among them, to the fields that the pipeline's tables can fill."""
+"""Makes fields from the pipeline's tables: values given, `warehouse` among them -> the fields that the tables fill."""
 
 
 Unused = Callable[[Any], dict[str, str]]
-"""From a question to the fields that its answer does not depend on, each with the reason: giving one is an error."""
+"""Question -> the fields that its answer does not depend on, each with the reason: giving one is an error."""
 
 
 def about(text: str, **limits: Any) -> Any:
-    """What a field means, and its limits: `Annotated[float, about("Events per second.", gt=0)]`."""
+    """Describes a field and its limits: `Annotated[float, about("Events per second.", gt=0)]`."""
     return msgspec.Meta(description=text, **limits)
 
 
@@ -48,7 +48,7 @@ def asks(
     unused: Unused | None = None,
     measures: Measures | None = None,
 ) -> Callable[[Callable[[Q, str | None], Answer]], click.Command]:
-    """Turn `answer(question, preset)` into the command `name`, whose help is the function's docstring."""
+    """Turns `answer(question, preset)` into the command `name`, whose help is the function's docstring."""
 
     def decorate(function: Callable[[Q, str | None], Answer]) -> click.Command:
         def run(
@@ -117,7 +117,7 @@ def _sweep_parameters() -> list[click.Parameter]:
 
 
 def json_option_on(command: click.Command) -> click.Command:
-    """The shared `--json`, added to a command that exists already."""
+    """Adds the shared `--json` to a command that exists already."""
     holder = json_option(lambda: None)
     command.params += holder.__click_params__  # type: ignore[attr-defined]
     return command
@@ -132,9 +132,9 @@ def read(
     unused: Unused | None = None,
     varied: str | None = None,
 ) -> Q:
-    """Preset, tables, file and options as one question, the later ones over the earlier.
+    """Reads a question from preset, tables, file and options; a later one of these overrides the earlier ones.
 
-    `varied` is the field that a sweep, or a question asked backwards, gives values to: it must be of use as well.
+    `varied` is the field to which a sweep, or a question asked backwards, gives values: the answer must depend on it.
     """
     given = {**(_toml(config) if config else {}), **_parsed(question, options)}
     tables = learned(given) if learned and given.get("warehouse") else {}
@@ -165,7 +165,7 @@ def read(
 
 
 def _infinite(value: Any, name: str = "") -> Iterator[str]:
-    """The names of the numbers that are infinite or no number at all."""
+    """Yields the names of the numbers that are infinite or no number at all."""
     if isinstance(value, float) and not math.isfinite(value):
         yield name
     elif isinstance(value, dict):
@@ -177,7 +177,7 @@ def _infinite(value: Any, name: str = "") -> Iterator[str]:
 
 
 def _named(message: str) -> str:
-    """msgspec's `... - at `$.rate`` with the field first."""
+    """Puts the field first in msgspec's `... - at `$.rate``."""
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message)
     return f"{match[2]}: {match[1][0].lower()}{match[1][1:]}" if match and match[2] else message
 
@@ -192,7 +192,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def _parsed(question: type[msgspec.Struct], options: dict[str, Any]) -> dict[str, Any]:
-    """Lists are written with commas on the command line."""
+    """Splits the options that are lists: the command line writes them with commas."""
     kinds = get_type_hints(question)
     return {key: _listed(key, value) if _is_list(kinds[key]) else value for key, value in options.items()}
 
@@ -213,7 +213,7 @@ def _parameters(question: type[msgspec.Struct], presets: Presets) -> list[click.
     plain, annotated = get_type_hints(question), get_type_hints(question, include_extras=True)
     for field in msgspec.structs.fields(question):
         if _is_table(plain[field.name]):
-            continue  # only a file can hold tables
+            continue  # options cannot hold tables, a file can
         default = field.default if field.default is not msgspec.NODEFAULT else None
         if default is None and field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory() or None
@@ -251,7 +251,7 @@ def _shown(default: Any) -> str:
 
 
 def _description(hint: Any) -> str:
-    """The text of `about`, found also inside `Annotated[...] | None`."""
+    """Returns the text of `about`, also from inside `Annotated[...] | None`."""
     metas = [meta for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
     if metas:
         return metas[0].description or ""
@@ -259,7 +259,7 @@ def _description(hint: Any) -> str:
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:
-    """The members of an optional or annotated type, without None."""
+    """Returns the members of an optional or annotated type, without None."""
     if get_origin(hint) is Annotated:
         return _kinds(get_args(hint)[0])
     members = get_args(hint) if get_origin(hint) is not None and type(None) in get_args(hint) else (hint,)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PRESETS: Final = {"drip": {"grid_cells": 10_000.0, "brokers": 20, "copies": 3, "destinations": 4}}
 
 SECOND_ORDER_MAX: Final = 2
-"""Destinations up to which the second-order series gives the exact mean."""
+"""The number of destinations up to which the second-order series gives the exact mean."""
 FORMULAS_FOR_TARGET: "Final[tuple[Formula, ...]]" = ("exact", "paper")
 
 
@@ -113,7 +113,7 @@ def _meeting(question: RegionsQuestion) -> "Meeting | None":
 
 
 def _delay(question: RegionsQuestion, brokers: int) -> "RegionDelay":
-    """The delay in a network of so many brokers."""
+    """Returns the delay in a network of this many brokers."""
     from roamq.models.region_delay import RegionDelay
 
     return RegionDelay(
@@ -126,7 +126,7 @@ def _delay(question: RegionsQuestion, brokers: int) -> "RegionDelay":
 
 
 def _brokers_for(question: RegionsQuestion, target_s: float) -> dict[str, int | None]:
-    """Formula -> the number of brokers that has the wanted mean delay by it; None: by the printed formula none has."""
+    """Formula -> the number of brokers whose mean delay is the wanted one; None: no number by the printed formula."""
     from roamq.models.region_delay import brokers_for_delay
 
     brokers: dict[str, int | None] = {}
@@ -148,7 +148,7 @@ def _brokers_for(question: RegionsQuestion, target_s: float) -> dict[str, int | 
 
 
 def _figure(question: RegionsQuestion, unit: str) -> Figure:
-    """The mean delay by number of brokers, and what the paper's formula says of it."""
+    """Draws the mean delay by number of brokers, exact and by the paper's formula."""
     least = question.copies + question.destinations + 1
     numbers = [n for n in (8, 10, 15, 20, 30, 50, 80, 120, 200) if n >= least]
     delays = [_delay(question, n) for n in numbers]

@@ -131,7 +131,7 @@ def response_time(question: ResponseTimeQuestion, preset: str | None) -> Answer:
 
 
 def _slow(question: ResponseTimeQuestion) -> list[str]:
-    """Why an answer takes longer than a second."""
+    """Returns the reasons why an answer takes longer than a second."""
     reasons = []
     away = question.publisher_off_s or question.subscriber_off_s
     if away and min(question.on_scv, question.off_scv) < SCV_QUICK:
@@ -220,7 +220,7 @@ def _response_table(
 def _add_intervals(
     question: ResponseTimeQuestion, rows: list[list[Cell]], columns: list[str], data: dict[str, Any]
 ) -> None:
-    """Carry the errors of estimated parameters to mean and percentiles."""
+    """Adds the intervals of mean and percentiles that follow from the errors of estimated parameters."""
     from roamq.models.inverse import interval
 
     errors = uncertainties(question)
@@ -239,7 +239,7 @@ def _add_intervals(
     for row in rows:
         measure = named.get(str(row[0]))
         if measure is None:
-            # Not known better than the rest, which has an interval.
+            # This row has no interval: it is known no better than the rows that have one.
             row[1] = (
                 f"{row[1]:.2g}" if isinstance(row[1], float) and "published" not in str(row[0]) else row[1]
             )

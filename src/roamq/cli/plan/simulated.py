@@ -1,4 +1,4 @@
-"""`roamq plan response-time --simulate`: the same path in virtual time, as a table beside the model's."""
+"""`roamq plan response-time --simulate`: the path in virtual time, as a table beside the model's."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ RUNS: Final = 8
 
 
 def simulated(question: ResponseTimeQuestion, *, is_saturated: bool) -> tuple[Table, dict[str, Any]]:
-    """The mean response time, and what lifetimes and buffers lose: of a saturated path these alone are finite."""
+    """Simulates the mean response time, if it is finite (path not saturated), and what lifetimes and buffers lose."""
     import numpy as np
 
     from roamq.sim.queueing import mean_of_runs
@@ -53,7 +53,7 @@ def simulated(question: ResponseTimeQuestion, *, is_saturated: bool) -> tuple[Ta
 
 
 def simulated_centres(question: ResponseTimeQuestion) -> "list[SimulatedCentre]":
-    """The centres of the path, with periods of the variability that was asked for."""
+    """Returns the centres of the path, with periods of the variability that the question asks for."""
     from roamq.models.phase_type import with_moments
     from roamq.sim.queueing import exponential_centre
 

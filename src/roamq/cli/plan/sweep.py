@@ -23,42 +23,42 @@ POINTS_MAX: Final = 200
 INTERVALS: Final = "intervals"
 
 SILENT_S: Final = 1.0
-"""Longer than this, nobody is left without a word; the next one takes twice as long."""
+"""Seconds after which a person is told that it takes long; the next message comes after twice the time."""
 
 WHOLE_MAX: Final = 64
-"""A whole number, such as the brokers on a path, is searched up to this."""
+"""The largest value that is searched for a whole number, such as the brokers on a path."""
 
 WHOLE_TIMES: Final = 100
-"""A larger one, such as a number of clients, is searched up to so many times its value."""
+"""For larger whole numbers, such as a number of clients, the search goes up to this many times their value."""
 
 NO_VALUE: Final = (1e-3, 1e6)
-"""The range that is searched where the question has no value of its own to start from."""
+"""The searched range, if the question has no value to start from."""
 
 RANGE: Final = 1e4
-"""The range that is searched: from the question's value divided by this to the value times this."""
+"""The searched range, from the question's value divided by this to the value times this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a question's answer is measured by."""
+    """How a question's answer is measured."""
 
     of: Callable[[Any, Sequence[str]], Mapping[str, float | None]]
     """(question, names) -> the named measures and the usual ones; None where a centre is saturated."""
     aliases: Mapping[str, str]
-    """Short names of fields."""
+    """Short name -> field."""
     errors: Callable[[Any], Mapping[str, float]] = lambda _: {}
-    """question -> relative standard errors of its fields, which are carried to the answer."""
+    """Question -> relative standard errors of its fields, which are carried to the answer."""
     unused: Callable[[Any], dict[str, str]] = lambda _: {}
-    """question -> the fields that these measures do not depend on, each with the reason."""
+    """Question -> the fields that these measures do not depend on, each with the reason."""
     warnings: Callable[[Any], Sequence[str]] = lambda _: ()
-    """question -> where its answer is an approximation that is not good."""
+    """Question -> warnings where its answer is a bad approximation."""
     unit: str = "seconds"
-    """Of the measures that a figure shows."""
+    """The unit of the measures that a figure shows."""
     none_means: str = "a centre is saturated"
-    """Why there may be no answer."""
+    """The reason why there may be no answer."""
 
     def patiently(self) -> "Measures":
-        """The same measures, which say how far they are if they take long."""
+        """Returns the same measures, which tell how many answers there are if they take long."""
         patience = _Patience()
 
         def of(question: Any, names: Sequence[str]) -> Mapping[str, float | None]:
@@ -91,20 +91,20 @@ class _Patience:
 def unused_where_varied(
     unused: Callable[[Any], dict[str, str]], measures: Measures | None, varied: str | None, question: Any
 ) -> dict[str, str]:
-    """The fields that the answer does not depend on, while `varied` takes values other than its own."""
+    """Returns the fields that the answer does not depend on, while `varied` takes values other than its own."""
     if varied is None or measures is None:
         return unused(question)
     now = getattr(question, varied)
     at_work = msgspec.structs.replace(question, **{varied: now or 1})
     reasons = {**measures.unused(at_work), **unused(at_work)}
-    with suppress(ValueError):  # what is wrong with the errors themselves is said where they are used
+    with suppress(ValueError):  # mistakes in the errors themselves are reported where they are used
         if varied in measures.errors(at_work):
             reasons["uncertain"] = f"has an error of {varied}, which takes values of its own here"
     return reasons
 
 
 def sweep(question: Q, text: str, measures: Measures) -> Answer:
-    """`key=a:b:n`: the question at n values of one field."""
+    """Asks the question at n values of one field: `key=a:b:n`."""
     key, first, last, points = _parsed_sweep(text)
     field, measures = field_named(type(question), key, measures), measures.patiently()
     values = [first + (last - first) * i / (points - 1) for i in range(points)]
@@ -136,7 +136,7 @@ def _plain(data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
-    """The value of one field that just meets a target such as `p95=30`."""
+    """Finds the value of one field that just meets a target such as `p95=30`."""
     from roamq.models.inverse import interval, meet_target
 
     field, measures = field_named(type(question), key, measures), measures.patiently()
@@ -219,7 +219,7 @@ def solve(question: Q, key: str, target: str, measures: Measures) -> Answer:
 
 
 def _warnings(question: Q, field: str, values: Sequence[float], measures: Measures) -> list[str]:
-    """Warnings about a few of the answers, the first and the last among them: each costs as much as an answer."""
+    """Warns about a few of the answers, the first and the last among them: a warning costs as much as an answer."""
     places = sorted({0, len(values) // 2, len(values) - 1})
     return [
         f"take the answer with care: at {field} = {values[place]:.4g}, {warning}"
@@ -271,7 +271,7 @@ def _values(question: msgspec.Struct, errors: Mapping[str, float]) -> dict[str, 
 
 
 def _cell(answer: float | None, ends: Sequence[float] | None, errors: Mapping[str, float]) -> Cell:
-    """A number with as many digits as its interval tells."""
+    """Writes a number with as many digits as its interval justifies."""
     if not answer or not errors:
         return answer
     return span(answer, *ends) if ends else f"{answer:.1g} (the data do not say more)"
@@ -290,7 +290,7 @@ def _figure(field: str, data: Sequence[Mapping[str, Any]], target: float | None,
 
 
 def _with(question: Q, field: str, value: float) -> Q:
-    """The question with another value, checked against the limits of the field."""
+    """Returns the question with another value of the field, checked against the field's limits."""
     changed = round(value) if _is_whole(question, field) else value
     values = {**msgspec.to_builtins(question), field: changed}
     try:
@@ -304,7 +304,7 @@ def _is_whole(question: msgspec.Struct, field: str) -> bool:
 
 
 def field_named(question: type[msgspec.Struct], key: str, measures: Measures) -> str:
-    """The field that `key` stands for; it must be a number."""
+    """Returns the field that `key` stands for, which must be a number."""
     field = measures.aliases.get(key, key.replace("-", "_"))
     kinds = get_type_hints(question)
     known = [name for name, kind in kinds.items() if kind in (int, float, float | None)]

@@ -9,7 +9,7 @@ from roamq.cli.plan.question import about, asks
 from roamq.report.exhibits import Figure, Series, Table
 
 RATE: Final = 100 / 60 / 27
-"""[DIS] section 5: 100 publishers, an event a minute each, one of 27; a subscription matches exactly one."""
+"""Events a second that match one exact subscription in [DIS] section 5: 100 a minute, each one of 27 kinds."""
 
 PRESETS: Final = {
     # Section 5.2.3: connected and disconnected for 10 to 30 minutes in turn.

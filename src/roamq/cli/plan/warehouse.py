@@ -1,8 +1,8 @@
-"""What the pipeline learned from traces, as parameters of a question: gold tables are Parquet, so no Spark
-is needed.
+"""Reads what the pipeline learned from traces, as parameters of a question. Gold tables are Parquet, so no Spark is
+needed.
 
-`plan mobility --warehouse DIR` takes the neighbor graph and the mean times from them, `plan response-time
---warehouse DIR` the connectivity with its variability and, for a site, the rates of a day.
+`plan mobility --warehouse DIR` takes the neighbor graph and the mean times from gold tables, `plan response-time
+--warehouse DIR` takes the connectivity with its variability and, for a site, the rates of a day.
 """
 
 import math
@@ -14,7 +14,7 @@ from roamq.core.errors import ConfigError
 
 
 def mobility_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Neighbors and mean times. Sites that cannot be left and reached again are no place of a steady state."""
+    """Returns neighbors and mean times, without sites that cannot be left and reached again (no steady state)."""
     fields: dict[str, Any] = {"neighbors": _largest_part(_graph(values))}
     for field, period in (("connect_s", "stay"), ("disconnect_s", "off"), ("handoff_s", "handoff")):
         best = _best_fit(values, period)
@@ -24,7 +24,7 @@ def mobility_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def response_time_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Connected and disconnected periods, how variable they are, and the day's rates if a site is named."""
+    """Returns connected and disconnected periods, their variability, and the day's rates if a site is named."""
     fields: dict[str, Any] = {}
     uncertain: list[str] = []
     for field, scv, period in (
@@ -80,7 +80,7 @@ def _best_fit(values: Mapping[str, Any], period: str) -> dict[str, Any] | None:
 
 
 def _scv(row: Mapping[str, Any]) -> float:
-    """Squared coefficient of variation of the fitted distribution."""
+    """Returns the squared coefficient of variation of the fitted distribution."""
     from roamq.models.fitting import Fit
     from roamq.models.phase_type import from_fit
 
@@ -112,7 +112,7 @@ def _day(values: Mapping[str, Any], site: str) -> dict[str, Any]:
 
 
 def _rows(values: Mapping[str, Any], table: str) -> list[dict[str, Any]]:
-    """The rows of one dataset in a gold table."""
+    """Returns the rows of one dataset in a gold table."""
     from roamq.pipeline.ledger import Ledger
     from roamq.pipeline.store import Store
 

@@ -1,8 +1,8 @@
 """Is an answer with bursts good enough? The same path is simulated for a moment, and a warning has both answers.
 
-What bursts add is an approximation whose error depends on everything: how many centres are in a row, how long and how
-variable the periods are, what other flows there are. No rule about these tells a wrong answer from a right one as well
-as a simulation of the question itself, and `roamq.sim.tandem` takes a fraction of a second for it.
+The answer with bursts is an approximation whose error depends on everything: how many centres are in a row, how long
+and how variable the periods are, what other flows there are. No rule about these tells a wrong answer from a right one
+as well as a simulation of the question itself, and `roamq.sim.tandem` takes a fraction of a second for it.
 """
 
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from roamq.sim.tandem import Station
 
 ERROR_MAX: Final = 0.1
-"""Within this error of mean and 95th percentile the approximation is called good."""
+"""The relative error of mean and 95th percentile up to which the approximation is called good."""
 
 EVENTS: Final = 100_000
-"""Events of a run."""
+"""Number of events in one run."""
 
 RUNS: Final = (4, 16)
-"""At least and at most."""
+"""The fewest and the most runs."""
 
 CONFIDENCE: Final = 0.95
-"""Of the interval that must lie within the error that is allowed."""
+"""The confidence of the interval that must lie within `ERROR_MAX`."""
 
 IMMATERIAL: Final = 0.02
-"""Bursts that cannot add more than this share of the path's mean are not simulated."""
+"""Share of the path's mean: if bursts cannot add more, they are not simulated."""
 
 BACKLOG: Final = 100
-"""A peer's backlog of more events is simulated with so many, each of them larger, as a fluid would be."""
+"""Events in a peer's backlog; a longer backlog is simulated with this many larger events, as a fluid would be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One measure by the model and by simulation, in seconds, with half of the interval of their ratio."""
+    """One measure by the model and by simulation, in seconds, with half the width of the interval of their ratio."""
 
     name: str
     model_s: float
@@ -50,7 +50,7 @@ class Compared:
 
     @property
     def is_good(self) -> bool:
-        """Whether the whole interval is within the error that is allowed."""
+        """Whether the whole interval is within `ERROR_MAX`."""
         return abs(self.error) + self.half_width <= ERROR_MAX
 
     @property
@@ -68,7 +68,7 @@ class Compared:
 
 
 def warned(solved: "Sequence[SolvedCentre]", *, on_scv: float = 1.0, off_scv: float = 1.0) -> list[str]:
-    """Warnings in words: nothing where the approximation is sure to be good, or where there are no bursts."""
+    """Returns warnings in words; none if the approximation is sure to be good, or if there are no bursts."""
     if not _has_bursts(solved):
         return []
     measures, events = held_against_simulation(solved, on_scv=on_scv, off_scv=off_scv)
@@ -76,7 +76,7 @@ def warned(solved: "Sequence[SolvedCentre]", *, on_scv: float = 1.0, off_scv: fl
 
 
 def careful(warnings: Sequence[str]) -> list[str]:
-    """Warnings as the notes of an answer."""
+    """Turns warnings into the notes of an answer."""
     return [f"take the answer with care: {warning}" for warning in warnings]
 
 
@@ -93,9 +93,9 @@ def _has_bursts(solved: "Sequence[SolvedCentre]") -> bool:
 def held_against_simulation(
     solved: "Sequence[SolvedCentre]", *, on_scv: float, off_scv: float
 ) -> tuple[list[Compared], int]:
-    """Mean and 95th percentile of the path, both ways; and the events that were simulated.
+    """Returns mean and 95th percentile of the path, both ways, and the number of simulated events.
 
-    Runs are added until the intervals tell on which side of the error that is allowed the answers are.
+    Runs are added until the intervals tell whether the errors are below or above `ERROR_MAX`.
     """
     from roamq.models.bursts import law_of, solve_path
 
@@ -106,7 +106,7 @@ def held_against_simulation(
     modelled = solve_path(centres, on_scv=on_scv, off_scv=off_scv) if larger > 1 else solved
     law = law_of(modelled)
     assert law is not None
-    # As asked, and as simulated, where events may be larger.
+    # The values for the path as asked, and as simulated, where events may be larger.
     both = {
         "mean": (asked.mean(), law.mean()),
         "95th percentile": (asked.quantile(0.95), law.quantile(0.95)),
@@ -127,10 +127,10 @@ def held_against_simulation(
 
 
 class SimulatedPath:
-    """Runs of a path, and what they say of its mean and 95th percentile.
+    """Runs of a path, and its mean and 95th percentile by them.
 
-    The response time until behind the first ON/OFF centre is known exactly. Answers are also taken as multiples of it,
-    which has less noise unless another centre is slower by far: the less noisy ones count.
+    The mean response time until behind the first ON/OFF centre is known exactly. Answers are also computed as multiples
+    of this time; these have less noise unless another centre is slower by far. The less noisy ones count.
     """
 
     def __init__(self, solved: "Sequence[SolvedCentre]", *, on_scv: float, off_scv: float) -> None:
@@ -154,7 +154,7 @@ class SimulatedPath:
             multiples.append(factor * value)
 
     def answers(self) -> tuple[list[float], list[float]]:
-        """Means and 95th percentiles, one of each for a run."""
+        """Returns the means and the 95th percentiles, one of each per run."""
         means, p95s = (
             min(both, key=relative_error) for both in zip(self._plain, self._multiples, strict=True)
         )
@@ -162,12 +162,12 @@ class SimulatedPath:
 
 
 def relative_error(values: Sequence[float]) -> float:
-    """The standard error of the mean, over the mean."""
+    """Returns the standard error of the mean, divided by the mean."""
     return stdev(values) / sqrt(len(values)) / fmean(values)
 
 
 def half_width(model_s: float, simulated: Sequence[float]) -> float:
-    """Half of the interval of model over simulation, by Student's distribution over the runs."""
+    """Returns half the width of the interval of model over simulation, by Student's distribution over the runs."""
     from roamq.models.quantiles import student_quantile
 
     reach = student_quantile((1 + CONFIDENCE) / 2, len(simulated) - 1)
@@ -175,7 +175,7 @@ def half_width(model_s: float, simulated: Sequence[float]) -> float:
 
 
 def _larger(solved: "Sequence[SolvedCentre]") -> float:
-    """How many events one of the simulated ones stands for, so that a run sees many disconnections."""
+    """Returns how many events one simulated event stands for, so that a run sees many disconnections."""
     backlog = max(part.centre.rate * part.centre.t_off_s for part in solved if part.centre.is_on_off)
     return max(1.0, backlog / BACKLOG)
 
@@ -190,7 +190,7 @@ def _with_larger_events(centre: "Centre", larger: float) -> "Centre":
 
 
 def stations_of(centres: "Sequence[Centre]", on_scv: float = 1.0, off_scv: float = 1.0) -> "list[Station]":
-    """The same centres for the simulation without an event loop."""
+    """Turns centres into stations of the simulation without an event loop."""
     from roamq.models.phase_type import with_moments
     from roamq.sim.tandem import Station
 

@@ -91,7 +91,7 @@ class MobileBroker:
         self.host.set_timer(("beacon", self.region), self.parameters.beacon_s)
 
     def still_here(self, now: Seconds) -> None:
-        """A broker is its own nearest broker, at delay zero."""
+        """Enters the broker as its own nearest broker, at delay zero."""
         nearest = self.node.nearest
         known = nearest.brokers.get(self.me)
         if known is None:

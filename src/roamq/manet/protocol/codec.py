@@ -49,7 +49,7 @@ from roamq.manet.protocol.messages import (
 # ---- the arrays, as types that a decoder checks -----------------------------------------------------------
 
 Count = Annotated[int, Meta(ge=0)]
-"""Sequence numbers, revisions and numbers of contacts; node ids too, which are whole numbers from zero."""
+"""A whole number from zero: a sequence number, a revision, a number of contacts, or a node id."""
 Ids = tuple[Count, ...]
 Path = Annotated[tuple[Count, ...], Meta(min_length=1)]
 """The way of a packet begins with its sender."""
@@ -117,12 +117,12 @@ def _read_event(array: tuple[Any, ...]) -> Event:
 
 @lru_cache(maxsize=1 << 14)
 def _filter(condition: Filter) -> tuple[str, str | None]:
-    """Printing a selector takes longer than encoding a message, and a subscriber sends the same filters again."""
+    """Caches filters: printing a selector takes longer than encoding a message, and a subscriber repeats its own."""
     return (condition.topic, condition.selector)
 
 
 def _interest(interest: Interest) -> Raw:
-    """Brokers tell an interest to one another many times, so its bytes are made once and stay with it."""
+    """Encodes an interest once and keeps the bytes with it: brokers tell each other an interest many times."""
     if interest.encoded is not None:
         return interest.encoded
     filters = [_filter(condition) for condition in interest.filters]
@@ -143,7 +143,7 @@ def _candidate(candidate: BrokerCandidate) -> tuple[float, NodeId]:
 
 
 def _body(packet: Packet) -> bytes:
-    """The body's bytes are the same at every hop, so they are made once and stay with the packet."""
+    """Encodes a packet's body once and keeps the bytes with the packet: they are the same at every hop."""
     if packet.encoded_body is not None:
         return packet.encoded_body
     encoded = encode(packet.body)
@@ -316,7 +316,7 @@ def encode(message: Message | Body) -> bytes:
 
 
 def size_of(message: Message) -> int:
-    """How many bytes `encode` makes of the message."""
+    """Returns how many bytes `encode` makes of the message."""
     return 1 + len(_encode(_PACK[message.__class__][1](message)))
 
 

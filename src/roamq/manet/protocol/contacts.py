@@ -35,7 +35,7 @@ class Contacts:
         self._talked_at: dict[NodeId, Seconds] = {}
         self._shunned_until: dict[NodeId, Seconds] = {}
         self._oldest: Seconds = float("inf")
-        """Every bridge has reported since this time, so none needs to be forgotten before it is too long ago."""
+        """No bridge reported last before this time: while that is recent, none needs to be forgotten."""
 
     def bridge_reported(self, status: BridgeStatus, path: tuple[NodeId, ...], now: Seconds) -> None:
         """`path` is the way that the report took from the bridge to this broker; a contact takes it backwards."""
@@ -61,7 +61,7 @@ class Contacts:
         return sorted(usable, key=_by_nearness)
 
     def gossip_due(self, peer: NodeId, revision: int, now: Seconds) -> bool:
-        """Does the peer lack subscriptions, and was the last talk with it at least `gossip_s` ago?"""
+        """Whether the peer lacks subscriptions, and the last talk with it was at least `gossip_s` ago."""
         if revision <= self.acknowledged(peer):
             return False
         return now - self._talked_at.get(peer, float("-inf")) >= self._parameters.gossip_s

@@ -21,7 +21,7 @@ class Epidemic:
         self._lacks: dict[NodeId, dict[EventId, None]] = {}
 
     def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
-        """Every peer is as good as any other."""
+        """Does nothing: every peer is as good as any other."""
 
     def published(self, event: EventId, destinations: Iterable[NodeId]) -> None:
         self._hold(event)

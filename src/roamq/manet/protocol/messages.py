@@ -98,7 +98,7 @@ class Interest:
     filters: tuple[Filter, ...]
     nearest: tuple[NodeId, ...]
     registered_at: Seconds
-    """When the subscriber said so. Every broker forgets the interest `interest_ttl_s` later, whoever told it."""
+    """When the subscriber registered. Every broker forgets the interest `interest_ttl_s` later, whoever told it."""
     encoded: Raw | None = field(default=None, init=False, compare=False, repr=False)
     """The interest as bytes. The codec keeps them here after it has made them once."""
 

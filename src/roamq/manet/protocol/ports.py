@@ -40,7 +40,7 @@ class Parameters:
     register_s: Seconds = 10.0
     """How often a subscriber submits its subscriptions again, with the ids of its nearest brokers at that time."""
     interest_ttl_s: Seconds = 120.0
-    """How long a subscription holds that its subscriber does not submit again. News of it travels by contacts."""
+    """How long a subscription holds if it is not submitted again. Brokers tell each other news of it at contacts."""
     bridge_s: Seconds = 2.0
     gossip_s: Seconds = 4.0
     """A broker tells a peer about changed subscriptions at most this often."""

@@ -20,15 +20,15 @@ class ProphetConstants:
     """The constants of PRoPHET, with the values that RFC 6693 recommends where it recommends one."""
 
     encounter_max: float = 0.7
-    """P_encounter_max: how much an encounter after the typical interval adds."""
+    """P_encounter_max: the part of the way to 1 that an encounter after the typical interval adds."""
     encounter_first: float = 0.5
     """P_encounter_first: the predictability after the first encounter."""
     first_threshold: float = 0.1
-    """P_first_threshold: what is below it is forgotten, and the next encounter is a first one."""
+    """P_first_threshold: a smaller predictability is forgotten, and the next encounter counts as a first one."""
     beta: float = 0.9
-    """How much a third broker's predictability counts."""
+    """The weight of the predictability that another broker brings about (Eq. 3)."""
     gamma: float = 0.999
-    """What is left of a predictability after one unit of time."""
+    """The factor by which a predictability falls in one unit of time."""
     delta: float = 0.01
     """No predictability comes nearer to 1 than this."""
     unit_s: Seconds = 0.05
@@ -63,12 +63,12 @@ class Predictabilities:
         return now - self._met_at.get(peer, float("-inf")) >= self.constants.exchange_s
 
     def told(self, now: Seconds) -> dict[NodeId, float]:
-        """All of them as they are now, for a peer."""
+        """Returns all predictabilities as they are now, to tell a peer."""
         self.age(now)
         return dict(self._known)
 
     def age(self, now: Seconds) -> None:
-        """Eq. 2. What has become smaller than the threshold is forgotten."""
+        """Applies Eq. 2 to all predictabilities, and forgets those that are now smaller than the threshold."""
         constants = self.constants
         left = constants.gamma ** ((now - self._aged_at) / constants.unit_s)
         self._aged_at = now
@@ -76,7 +76,7 @@ class Predictabilities:
         self._known = {broker: value for broker, value in aged if value >= constants.first_threshold}
 
     def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
-        """This broker, `me`, has met `peer`, which told its own predictabilities."""
+        """Applies Eq. 1 and 3: this broker, `me`, has met `peer`, which told its own predictabilities."""
         self.age(now)
         self._known[peer] = self._after_encounter(peer, now)
         self._met_at[peer] = now
@@ -87,7 +87,7 @@ class Predictabilities:
                 self._known[broker] = max(self.of(broker), reached)
 
     def _after_encounter(self, peer: NodeId, now: Seconds) -> float:
-        """Eq. 1. An encounter soon after the last one adds less: it may be the same one, interrupted."""
+        """Applies Eq. 1. An encounter soon after the last one adds less: it may be the same one, interrupted."""
         constants = self.constants
         if peer not in self._known:
             return constants.encounter_first

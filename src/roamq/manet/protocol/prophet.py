@@ -70,7 +70,7 @@ class Prophet:
             self._given[event] = set()
 
     def _role(self, event: EventId, peer: NodeId) -> Role | None:
-        """What the peer would be for the event: a carrier, if it is better for a destination that lacks the event."""
+        """Returns the peer's role for the event: a carrier, if it is better for a destination that lacks the event."""
         if peer in self._given[event]:
             return None
         to_find = self._to_find[event]

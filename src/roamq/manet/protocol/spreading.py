@@ -21,11 +21,11 @@ class Spreading(Protocol):
 
     @property
     def per_subscriber(self) -> int | None:
-        """How many of a subscriber's nearest brokers are destinations of what it wants; None: all l."""
+        """How many of a subscriber's nearest brokers are destinations of an event that it wants; None: all l."""
 
     @property
     def predictabilities(self) -> Predictabilities | None:
-        """What brokers tell each other of their chances when they meet; None: this strategy needs no such thing."""
+        """The predictabilities that brokers tell each other when they meet; None: this strategy needs none."""
 
     def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
         """The broker `me` has met `peer`, which told its predictabilities."""
@@ -69,7 +69,7 @@ class MultiCopyMultiDestination:
         self._by_destination: dict[NodeId, dict[EventId, None]] = {}
 
     def met(self, peer: NodeId, theirs: Mapping[NodeId, float], me: NodeId, now: Seconds) -> None:
-        """DRIP's brokers do not predict whom they will meet."""
+        """Does nothing: DRIP's brokers do not predict whom they will meet."""
 
     def published(self, event: EventId, destinations: Iterable[NodeId]) -> None:
         self._hold(event, destinations)

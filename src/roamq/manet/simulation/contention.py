@@ -32,7 +32,7 @@ class Channel:
 
     bits_per_s: float = 2e6
     basic_bits_per_s: float = 1e6
-    """For RTS, CTS and acknowledgements."""
+    """Bits per second of RTS, CTS and acknowledgements."""
     preamble_s: Seconds = 192e-6
     """Preamble and header of the physical layer, before every frame."""
     header_bytes: int = 28
@@ -47,7 +47,7 @@ class Channel:
     queue_max: int = 50
     """Messages that a node keeps while it waits for the channel."""
     sense: float = 2.2
-    """How much farther a carrier is sensed than a frame is understood."""
+    """How much farther a carrier is sensed than a frame is understood, as a factor."""
     loss: float = 0.0
     """The share of messages that noise destroys at a receiver, besides those that collide."""
 
@@ -86,14 +86,14 @@ class Channel:
         return self._data_s(size_bytes) + (self.frames(size_bytes) - 1) * self.sifs_s
 
     def exchange_s(self, size_bytes: int) -> Seconds:
-        """From the end of RTS: CTS, the data, and an acknowledgement of each frame."""
+        """Returns the seconds after the end of RTS: CTS, the data, and an acknowledgement of each frame."""
         frames = self.frames(size_bytes)
         return self.sifs_s + self.cts_s + self._data_s(size_bytes) + frames * (2 * self.sifs_s + self.ack_s)
 
 
 @dataclass(slots=True, eq=False)
 class Transmission:
-    """A message that waits or is sent. `spoilt` are the receivers at which it overlaps with another one."""
+    """A message that waits or is sent. `spoilt` are the receivers at which it overlaps with another message."""
 
     sender: NodeId
     to: NodeId | None
@@ -112,15 +112,15 @@ class Sender:
     node: NodeId
     queue: deque[Transmission] = field(default_factory=deque)
     slots: int = 0
-    """What is left to count down before the next attempt."""
+    """Slots left to count down before the next attempt."""
     counts_from: Seconds | None = None
     fires_at: Seconds = 0.0
     ticket: int = 0
     """Grows when a planned step is void."""
     busy_until: Seconds = 0.0
-    """A carrier is sensed, or the channel is reserved, until then."""
+    """Until then this node senses a carrier, or the channel is reserved."""
     reserved_until: Seconds = 0.0
-    """Another exchange was heard of: this node answers no RTS."""
+    """Until then this node answers no RTS, because it has heard of another exchange."""
     sends_until: Seconds = 0.0
     hears: Transmission | None = None
 
@@ -144,7 +144,7 @@ class ContendedRadio:
         self._channel = channel
         self._rts_s = channel.rts_s
         self._unanswered_s = channel.sifs_s + channel.cts_s
-        """How long a sender waits for a CTS."""
+        """Seconds that a sender waits for a CTS."""
         self._random = random
         self._stations = [Sender(node) for node in range(len(field.positions))]
         self.sent: dict[str, tuple[int, int]] = {}
@@ -174,7 +174,7 @@ class ContendedRadio:
     # --- waiting for the channel ----------------------------------------------------------------------------
 
     def _contend(self, node: NodeId) -> None:
-        """Draw a number of slots for the first message of the queue, and count them down."""
+        """Draws a number of slots for the first message of the queue, and counts them down."""
         station = self._stations[node]
         window = min(
             self._channel.window_slots << (station.queue[0].attempt - 1), self._channel.window_slots_max
@@ -184,7 +184,7 @@ class ContendedRadio:
         self._count(station)
 
     def _count(self, station: Sender) -> None:
-        """Count down from now on, or look again when the channel is free."""
+        """Counts down from now on, or looks again when the channel is free."""
         now = self._engine.now
         if station.busy_until > now:
             self._engine.at(station.busy_until, self._count_on, [(station, station.ticket)])
@@ -194,13 +194,13 @@ class ContendedRadio:
         self._engine.at(station.fires_at, self._fire, station, station.ticket)
 
     def _count_on(self, waiting: list[tuple[Sender, int]]) -> None:
-        """The carrier that these stations sensed has ended; each of them has the ticket that it had then."""
+        """Goes on counting: the carrier that these stations sensed has ended; each has the ticket that it had then."""
         for station, ticket in waiting:
             if ticket == station.ticket:
                 self._count(station)
 
     def _sense(self, nodes: Iterable[NodeId], until: Seconds) -> None:
-        """The channel is busy at these nodes: their counts stand still, unless they end at this very time.
+        """Marks the channel as busy at these nodes: their counts stand still, unless they end at this very time.
 
         A run spends more time here than anywhere else, so one loop serves all nodes, and those that wait go on in one
         step of the engine.
@@ -246,14 +246,14 @@ class ContendedRadio:
         transmission.receivers = self._field.neighbors(sender)
         transmission.spoilt = set()
         if station.hears is not None and station.hears.ends_at > now:
-            station.hears.spoilt.add(sender)  # who sends hears nothing
+            station.hears.spoilt.add(sender)  # a node that sends hears nothing
         station.sends_until = ends_at
         station.busy_until = max(station.busy_until, ends_at)
         self._sense(self._field.audible(sender, self._channel.sense), ends_at)
         self._reach(transmission, now)
 
     def _reach(self, transmission: Transmission, now: Seconds) -> None:
-        """The transmission begins at its receivers. If one of them hears another one, both are spoilt there."""
+        """Begins the transmission at its receivers. If a receiver hears another one, both are spoilt there."""
         stations, spoilt, ends_at = self._stations, transmission.spoilt, transmission.ends_at
         for receiver in transmission.receivers:
             station = stations[receiver]
@@ -316,7 +316,7 @@ class ContendedRadio:
                 self._receive(receiver, transmission.sender, transmission.message)
 
     def _next(self, node: NodeId) -> None:
-        """The first message of the queue is done with."""
+        """Goes on to the next message of the queue: the first one is done with."""
         queue = self._stations[node].queue
         queue.popleft()
         if queue:

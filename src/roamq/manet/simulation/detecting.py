@@ -50,7 +50,7 @@ class Witnesses:
         self._detected = [0] * len(ability)
 
     def occur(self, occurrence: Occurrence) -> None:
-        """What no node is near enough to detect is no event: it is not counted as published."""
+        """Finds a node that detects the occurrence. If no node is near enough, it is no event, and is not counted."""
         ability = self._ability.copy()
         ability[list(self._network.absent)] = 0.0
         node = detector(

@@ -185,7 +185,7 @@ def _schedule_events(
 
 
 def spreading_of(setting: Setting) -> Callable[[], Spreading]:
-    """What makes the spreading of each broker: the scheme decides."""
+    """Returns a function that makes the spreading of one broker, as the scheme says."""
     m = setting.parameters.m
     of_scheme: dict[str, Callable[[], Spreading]] = {
         "drip": partial(MultiCopyMultiDestination, m),

@@ -65,7 +65,7 @@ class RecordedMovement:
         return Area((left, low), (right - left, high - low))
 
     def positions(self, time: Seconds) -> Positions:
-        """Where the clients are; one that is absent is at its nearest position in time."""
+        """Returns where the clients are; an absent client is at its position nearest in time."""
         while (later := self._is_behind(time)).any():
             self._at[later] += 1
         at, ahead = self._at, self._next()

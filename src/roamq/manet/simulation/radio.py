@@ -32,7 +32,7 @@ class Radio(Protocol):
 
 
 class ContentionFreeRadio:
-    """In range it loses nothing. A unicast to a node out of range fails at once."""
+    """A radio that loses nothing within the range. A unicast to a node out of range fails at once."""
 
     def __init__(
         self,

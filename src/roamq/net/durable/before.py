@@ -1,8 +1,9 @@
-"""Snapshots of the release before (version 2), which were pickles of the whole broker: read, and never written.
+"""Reads snapshots of the release before (version 2), which were pickles of the whole broker. Writes none.
 
-Nothing of such a file is run. The table names the *values* that mean today what they meant then. Any other class of
-ours becomes a *husk*, which takes the attributes of an object and does nothing. What is neither is refused by its name,
-so that a file which is not ours can do no harm. The husks are then packed as the parts of a broker are.
+No code of such a file runs. The table names the *values* whose classes still mean what they meant in that release. An
+object of any other class of ours becomes a *husk*, which takes the object's attributes and does nothing. A class that
+is neither is refused by its name, so that a file of another program can do no harm. The husks are then packed as the
+parts of a broker are.
 """
 
 import io
@@ -23,7 +24,7 @@ from roamq.net.ops.settings import Settings
 
 FORMAT: Final = b"RQS2"
 RELEASE: Final = "0.1.0"
-"""Snapshots of this version do not say which release wrote them: there was one."""
+"""The only release that wrote snapshots of this version; such snapshots do not name their release."""
 
 VALUES: Final = {
     "roamq.core.context": "Epoch Held Mode",
@@ -59,7 +60,7 @@ VALUES: Final = {
     ),
     "roamq.schemes.parts.locations": "Choice Sighting",
 }
-"""Module, as it was -> the classes in it that are values."""
+"""Module, by its name in that release -> the classes in it that are values."""
 
 _EVENT_FIELDS: Final = (
     "id",
@@ -79,13 +80,13 @@ _EVENT_FIELDS: Final = (
 
 
 class Husk:
-    """The attributes of an object whose class is of no concern."""
+    """The attributes of an object whose class does not matter."""
 
     def __new__(cls, *_: Any) -> "Husk":
         return object.__new__(cls)
 
     def __init__(self, *_: Any) -> None:
-        """What it was made of is of no concern."""
+        """Takes the arguments of any class and ignores them."""
 
     def __setstate__(self, state: Any) -> None:
         for attributes in state if isinstance(state, tuple) else (state,):
@@ -94,7 +95,7 @@ class Husk:
 
 
 class _Joint:
-    """Stands for a method that one object had from another."""
+    """Stands for a method that one object had from another object."""
 
 
 def _joint(*_: Any) -> _Joint:
@@ -106,7 +107,7 @@ def _event(*values: Any) -> Event:
 
 
 class ContextHusk(Husk):
-    """A context, with what contexts of today know besides."""
+    """A context of that release, with defaults for the attributes that contexts have today besides."""
 
     ahead = NOTHING_AHEAD
     only = None
@@ -116,7 +117,7 @@ class ContextHusk(Husk):
 
 
 class OutboundHusk(Husk):
-    """The sending half of a connection."""
+    """The sending half of a client's connection."""
 
     @property
     def begun(self) -> Any:
@@ -124,7 +125,7 @@ class OutboundHusk(Husk):
 
 
 class MatchIndexHusk(Husk):
-    """What the index held is found in its tables."""
+    """Finds the pairs of a match index in the tables of that release's index."""
 
     def pairs(self) -> Iterator[tuple[Any, list[Filter]]]:
         tables = self.__dict__
@@ -149,7 +150,7 @@ def _husk(name: str) -> type[Husk]:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds what the table names, and nothing else."""
+    """Finds the classes that the table names, and no others."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name in VALUES.get(module, "").split():
@@ -175,7 +176,7 @@ def _rebuild(kind: type[msgspec.Struct], values: dict[str, Any]) -> Any:
 
 
 def _pack_connection(packer: Packer, mqtt: Any) -> list[Any]:
-    """A connection as it was, in the form of today."""
+    """Gives a connection of that release the form that connections have today."""
     if getattr(mqtt, "outbound", None) is None:
         return [connections.said(packer, mqtt)]
     filters = list(mqtt.subscriptions._filters)
@@ -204,7 +205,7 @@ def _forms() -> Forms:
 
 
 def read(data: bytes | memoryview) -> dict[str, Any]:
-    """What the release before has stored, in the form of today."""
+    """Reads a snapshot of the release before, and returns its state in the form of today."""
     live: Any = _Unpickler(io.BytesIO(data)).load()
     known = _forms()
     packer = Packer(known)

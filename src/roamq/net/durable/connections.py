@@ -1,6 +1,6 @@
-"""What is stored of a client's connection: enough for the journal to go on with it.
+"""The part of a client's connection that snapshots store: enough for the journal to go on with the connection.
 
-A connection does not outlive its process, but a journal that goes on after a snapshot has bytes that came on it.
+A connection does not outlive its process, but the journal after a snapshot has bytes that the connection received.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def _pack(packer: Packer, mqtt: ServerConnection) -> Row:
 
 
 def said(packer: Packer, mqtt: Any) -> dict[str, Any]:
-    """What a client has said before it was let in. Its password is left out, as it is of the journal."""
+    """Packs what a client has sent before the broker let it in. The password is left out, as in the journal."""
     connect: Connect | None = getattr(mqtt, "connect", None)
     terms: Terms | None = getattr(mqtt, "terms", None)
     decoder = mqtt._decoder
@@ -83,7 +83,7 @@ def said(packer: Packer, mqtt: Any) -> dict[str, Any]:
 
 
 def said_and_told(packer: Packer, mqtt: Any, filters: list[str], inbound: Any) -> dict[str, Any]:
-    """What a client that was let in has said and was told."""
+    """Packs what a client has sent, and what the broker has told it, for a client that the broker let in."""
     return said(packer, mqtt) | {
         "state": packer.pack(mqtt.state),
         "subscriptions": filters,

@@ -1,8 +1,8 @@
-"""What is stored of a broker, and under which names: the one place to change when the parts of a broker change.
+"""What snapshots store of a broker, and under which names: the one place to change when the parts of a broker change.
 
-A name here is written to disk. Whoever renames a class changes nothing here but the class; whoever renames, adds or
-drops an attribute that is stored changes what snapshots look like: `tests/net/durable/test_layout.py` notices, and
-`docs/live.md` (Upgrades) says what to do.
+A name here is written to disk. A developer who renames a class changes nothing here but the class. A developer who
+renames, adds or drops a stored attribute changes what snapshots look like: `tests/net/durable/test_layout.py` notices
+it, and `docs/live.md` (Upgrades) says what to do.
 """
 
 import sys
@@ -126,7 +126,7 @@ _CONTEXT_FIELDS: Final = (
     "ahead",
     "delivers_head",
 )
-"""In the order of a row. Releases add to the end: a row of the release before is shorter."""
+"""The fields of a context, in the order of a row. Releases add to the end: a row of the release before is shorter."""
 _context_fields: Final = attrgetter(*_CONTEXT_FIELDS)
 _PACKED_APART: Final = {
     "stored",
@@ -143,7 +143,7 @@ assert {*_CONTEXT_FIELDS, *_PACKED_APART} == set(Context.__slots__)
 
 
 def _pack_context(packer: Packer, context: Context) -> Row:
-    """The events of a context are most of a snapshot: their numbers, and beside them how they came."""
+    """Packs a context: the numbers of its events, which are most of a snapshot, and beside each how the event came."""
     stored = list(context.stored)
     later = context.local_queue
     only, late = context.only, context.late
@@ -163,7 +163,7 @@ def _pack_context(packer: Packer, context: Context) -> Row:
 
 def _fill_context(unpacker: Unpacker, context: Context, row: Row) -> None:
     _, fields, numbers, hows, later, early, *more = row
-    only, late, under = more or (None, None, "")  # which the release before did not know
+    only, late, under = more or (None, None, "")  # fields that rows of the release before do not have
     if len(fields) > len(_CONTEXT_FIELDS):
         raise UnknownFormError(
             f"a context has {len(fields)} fields, this program knows {len(_CONTEXT_FIELDS)}"
@@ -248,7 +248,7 @@ _NOTHING: Final = frozenset[str]()
 
 
 def _but(*names: str) -> frozenset[str]:
-    """Attributes that are not stored: caches, what settings say, what is empty between two inputs."""
+    """Names attributes that are not stored: caches, values from settings, and what is empty between two inputs."""
     return frozenset(names)
 
 
@@ -354,7 +354,7 @@ WIRING: Final = (
         Advertised,
     ),
 )
-"""What is made of settings or by code, wherever it is met."""
+"""Classes of objects that settings or code make anew: snapshots never store them."""
 
 
 FORMERLY: Final[dict[str, str | None]] = {
@@ -382,13 +382,13 @@ FORMERLY: Final[dict[str, str | None]] = {
     "interest._echoed": None,
     "interest._marker": None,
 }
-"""Attributes of parts that have another name now, or none: as older snapshots call them -> their name today, with that
-of the part in front if another part has them."""
+"""Attributes of parts that were renamed, moved or dropped: `part.attribute` in older snapshots -> the attribute's name
+today, with the part in front if it has moved to another part; None: it means nothing any more."""
 
 
 def forms_for(live: LiveBroker) -> Forms:
-    """The forms for one broker. A scheme of another package is stored as ours are: its attributes, those of its parts,
-    and the dataclasses of its module, under the names of their classes."""
+    """Returns the forms for one broker. A scheme of another package is stored as our schemes are: its attributes, those
+    of its parts, and the dataclasses of its module, under the names of their classes."""
     parts = dict(PARTS)
     values = list(VALUES)
     for scheme in _schemes(live):
@@ -415,7 +415,8 @@ def _schemes(live: LiveBroker) -> list[Any]:
 
 
 def all_parts(live: LiveBroker, forms: Forms) -> dict[str, Any]:
-    """The parts of a broker, by name; those of a scheme among several have its label in front."""
+    """Returns the parts of a broker by name. If it has several schemes, their parts have the scheme's label in
+    front."""
     found = parts_of(live, forms)
     scheme = live.machine.broker.scheme
     if isinstance(scheme, ByClass):

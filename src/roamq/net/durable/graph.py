@@ -1,9 +1,9 @@
-"""Plain values for the state of a broker, and the state again from plain values.
+"""Turns the state of a broker into plain values, and plain values into the state again.
 
-A broker is made of *parts*, which exist once and are put together by code (`parts_of` finds them), and of *values*, of
-which there are many: contexts, sessions, events. What is stored of a part is its attributes, by name; the parts
-themselves and what joins them are made anew, from settings, by the program that reads. What is stored of a value is its
-fields, under the name that its form has in `forms.py`. No class is named by where it lives in the program.
+A broker is made of *parts*, each of which exists once and is put together by code (`parts_of` finds them), and of
+*values*, of which there are many: contexts, sessions, events. Of a part, its attributes are stored by name; the program
+that reads them makes the parts and their references to each other anew, from settings. Of a value, its fields are
+stored, under the name that its form has in `forms.py`. No stored name says where a class lives in the program.
 
     value       None, a truth value, a number, text, bytes: itself
                 anything else: an array whose first element says what it is (`Tag`)
@@ -31,7 +31,7 @@ Row = list[Any]
 
 
 class Tag(IntEnum):
-    """What an array stands for. The numbers are written to disk: never give one another meaning."""
+    """The kind of value that an array stands for. The numbers are written to disk: never give one another meaning."""
 
     LIST = 0
     TUPLE = 1
@@ -54,20 +54,20 @@ class UnknownFormError(TypeError):
 
 
 class Form(NamedTuple):
-    """What is stored of a kind of values, and under which name."""
+    """What is stored of a class of values, and under which name."""
 
     name: str
     kind: type
     fields: tuple[str, ...] = ()
     """The attributes that are stored."""
     pack: "Callable[[Packer, Any], Row] | None" = None
-    """Instead of the fields: the row of a value."""
+    """Makes the row of a value, for a form without `fields`."""
     make: "Callable[[Unpacker, Row], Any] | None" = None
-    """The value, made at once of a row that refers to nothing else."""
+    """Makes a value at once from a row that refers to no other row."""
     fill: "Callable[[Unpacker, Any, Row], None] | None" = None
-    """Fill a blank value from a row."""
+    """Fills a blank value from a row."""
     defaults: Callable[[str], Any] = lambda name: None
-    """What a field is in a value that was stored before there was such a field."""
+    """Field -> its value in a value that was stored before the field existed."""
 
 
 class Forms:
@@ -84,10 +84,11 @@ class Forms:
         *,
         finds_parts: bool = True,
     ) -> None:
-        """`parts`: a part's class -> its name, and attributes that are not stored. `wiring`: what is never stored.
-        `formerly`: a part's attribute, as it was called -> its name today, in another part as `part.attribute`, or None
-        if it means nothing any more.
-        `finds_parts`: what hangs at a part and has no form is a part as well."""
+        """`parts`: a part's class -> the part's name, and the attributes that are not stored. `wiring`: classes of
+        objects that are never stored.
+        `formerly`: a part's attribute, by its older name -> its name today, as `part.attribute` if another part has it
+        now, or None if it means nothing any more.
+        `finds_parts`: an object that is an attribute of a part and has no form is a part as well."""
         self._finds_parts = finds_parts
         self.formerly = formerly or {}
         values = tuple(values)
@@ -105,7 +106,7 @@ class Forms:
         return None if known is None else known[0]
 
     def is_unnamed_part(self, value: object) -> bool:
-        """Whether a value that hangs at a part is a part itself, of which the forms say nothing."""
+        """Whether a value, which is an attribute of a part, is itself a part that the forms do not name."""
         kind = value.__class__
         is_value = kind in self.by_kind or kind in self.tuple_names or kind in self.enum_names
         of_program = kind.__module__.partition(".")[0] == __name__.partition(".")[0]
@@ -119,7 +120,7 @@ class Forms:
         )
 
     def form_of(self, kind: type) -> Form | None:
-        """The form of a class. A message between brokers has one by itself: its fields, under the name on the wire."""
+        """Returns the form of a class. A message between brokers needs none: its fields, by its name on the wire."""
         found = self.by_kind.get(kind)
         if found is None and issubclass(kind, Message):
             found = self.by_kind[kind] = self.by_name[kind.__name__] = record_form(kind.__name__, kind)
@@ -136,7 +137,7 @@ class Forms:
         return found
 
     def stored_fields(self, part: object) -> Iterator[tuple[str, Any]]:
-        """The attributes of a part that are its state."""
+        """Yields the attributes of a part that are its state, with their values."""
         _, left_out = self.parts[part.__class__]
         for name in attributes(part):
             value = getattr(part, name)
@@ -146,7 +147,7 @@ class Forms:
 
 
 def attributes(value: object) -> list[str]:
-    """The names of what an object has, in an order of its own."""
+    """Returns the names of an object's attributes, always in the same order for one class."""
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     return [
         name
@@ -156,7 +157,7 @@ def attributes(value: object) -> list[str]:
 
 
 def parts_of(root: object, forms: Forms) -> dict[str, Any]:
-    """The parts that a broker is made of, by name. One that the forms do not name has the name of its class."""
+    """Finds the parts of a broker, by name. A part that the forms do not name has the name of its class."""
     found: dict[str, Any] = {}
     waiting = [root]
     while waiting:
@@ -176,7 +177,7 @@ _SMALL: Final = 1 << 63
 
 
 class Packer:
-    """Makes plain values of state."""
+    """Turns state into plain values."""
 
     def __init__(self, forms: Forms) -> None:
         self.forms = forms
@@ -190,7 +191,7 @@ class Packer:
             list: lambda value: [0, *map(self.pack, value)],
             tuple: lambda value: [1, *map(self.pack, value)],
             dict: self._mapping,
-            # Sets have an order that depends on the process: what is stored has not.
+            # The order of a set depends on the process; the order of stored items does not.
             set: lambda value: [3, *map(self.pack, sorted(value, key=repr))],
             frozenset: lambda value: [4, *map(self.pack, sorted(value, key=repr))],
             deque: lambda value: [5, *map(self.pack, value)],
@@ -200,7 +201,7 @@ class Packer:
         }
 
     def index_kinds(self, kind: type) -> None:
-        """From now on, pack values of the class `kind` as match indexes."""
+        """Packs values of the class `kind` as match indexes, from now on."""
         self._by_kind[kind] = self._index
 
     def pack(self, value: Any) -> Plain:
@@ -211,7 +212,7 @@ class Packer:
         return found(value) if found is not None else self._other(value, kind)
 
     def event(self, event: Event) -> int:
-        """The number of an event's row."""
+        """Returns the number of the event's row in the table of events, and adds the row if there is none."""
         number = self._event_numbers.get(id(event))
         if number is None:
             number = self._event_numbers[id(event)] = len(self.events)
@@ -222,7 +223,7 @@ class Packer:
         return {name: self.pack(value) for name, value in self.forms.stored_fields(part)}
 
     def finish(self) -> None:
-        """Pack the objects that others refer to, and what those refer to."""
+        """Packs the objects that packed values refer to, and the objects that those refer to."""
         while self._waiting:
             number, value, form = self._waiting.popleft()
             if form.pack is not None:
@@ -287,7 +288,7 @@ class Packer:
 
 
 def _event_row(event: Event) -> Plain:
-    """The values that a link carries, and what the event costs."""
+    """Returns the values of an event that a link carries, and the event's cost in bytes."""
     return (*wire.event_values(event, None), event.cost_bytes)
 
 
@@ -296,7 +297,7 @@ def _event_of(row: Row) -> Event:
 
 
 class Unpacker:
-    """Makes state of plain values, inside a broker that was put together anew."""
+    """Turns plain values into state again, inside a broker that was put together anew."""
 
     def __init__(
         self,
@@ -306,7 +307,7 @@ class Unpacker:
         objects: list[Row],
         layout: Mapping[str, list[str]],
     ) -> None:
-        """`layout`: a form's name -> the fields in the rows of such objects."""
+        """`layout`: a form's name -> the fields, in the order of the rows of this form."""
         self.forms = forms
         self.parts = parts
         self.events = list(map(_event_of, events))
@@ -341,7 +342,7 @@ class Unpacker:
         return self._by_tag[value[0]](value) if value.__class__ is list else value
 
     def into_part(self, part: object, stored: Mapping[str, Plain]) -> None:
-        """Give a part its state. What it has in hand of containers stays its own: others may hold them, too."""
+        """Gives a part its state. A container of the part is filled, not replaced: other objects may refer to it."""
         for stored_as, plain in stored.items():
             label = f"{self.forms.part_name(part)}.{stored_as}"
             found = self.forms.formerly.get(label, stored_as)
@@ -372,7 +373,7 @@ class Unpacker:
         if form.fill is not None:
             form.fill(self, value, row)
             return
-        put = object.__setattr__  # some are frozen
+        put = object.__setattr__  # some classes are frozen
         stored = layout[form.name]
         for name, item in zip(stored, row[1:], strict=True):
             put(value, name, self.unpack(item))
@@ -397,7 +398,7 @@ class Unpacker:
 
 
 def record_form(name: str, kind: type[Any]) -> Form:
-    """A dataclass: all its fields are stored."""
+    """Returns the form of a dataclass, of which all fields are stored."""
     declared = {field.name: field for field in fields(kind)}
 
     def default(field: str) -> Any:
@@ -410,12 +411,12 @@ def record_form(name: str, kind: type[Any]) -> Form:
 
 
 encode_settings: Final = msgspec.msgpack.Encoder(order="deterministic").encode
-"""Settings hold sets, whose order differs between processes: equal brokers must give equal bytes."""
+"""Encodes the sets of settings, whose order differs between processes, in one order: equal brokers give equal bytes."""
 
 
 def struct_form(
     name: str, kind: type[msgspec.Struct], encode: Callable[[Any], bytes] = msgspec.msgpack.encode
 ) -> Form:
-    """A structure whose fields are plain: it is stored as MessagePack by the names of its fields."""
+    """Returns the form of a structure of plain fields: it is stored as MessagePack by the names of its fields."""
     decode = msgspec.msgpack.Decoder(kind).decode
     return Form(name, kind, pack=lambda _, value: [encode(value)], make=lambda _, row: decode(row[1]))

@@ -1,7 +1,7 @@
-"""A live broker as the journal sees it: the machine, what is remembered beside it, and every input as plain values.
+"""A live broker as the journal sees it: its machine, its timers and counters, and every input as plain values.
 
-An input is a tuple `(kind, now, ...)`. The shell applies it and appends it to the journal; a recovery applies what it
-reads there. Both call the same methods, so that a recovered broker equals the one that fell.
+An input is a tuple `(kind, now, ...)`. The shell applies an input and appends it to the journal; a recovery applies the
+inputs that it reads there. Both call the same methods, so that a recovered broker equals the one that fell.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,7 +25,7 @@ JournalEntry = tuple[Any, ...]
 
 
 class InputKind(IntEnum):
-    """What happened. The numbers are written to disk: never give one another meaning."""
+    """The kinds of input. The numbers are written to disk: never give one another meaning."""
 
     OPENED = 1
     RECEIVED = 2
@@ -64,12 +64,12 @@ class LiveBroker:
     """The whole state of one live broker. Equal inputs give equal state."""
 
     def __init__(self, settings: Settings, now: float, in_force: Settings | None = None) -> None:
-        """`settings` are what the broker is made of; others may be `in_force` since."""
+        """`settings`: what the broker was made of; `in_force`: the settings that have replaced them since."""
         self.machine = Machine(settings, now, in_force)
         self.timers: dict[TimerKey, float] = {}
-        """What the machine waits for -> when it is due."""
+        """Timer that the machine has set -> when it is due."""
         self.connections = 0
-        """The number of the last connection."""
+        """The number of the last connection that a client opened."""
         self.records = int(now * MICROSECONDS)
         """The number of the next record, counted from a number that no earlier life of this broker reached."""
 
@@ -84,16 +84,16 @@ class LiveBroker:
         return self.machine.broker.sequence
 
     def mqtt(self, connection: int) -> ServerConnection | None:
-        """The protocol's side of a connection, to look at."""
+        """Returns the MQTT side of a client's connection, for callers that only read it."""
         return self.machine.mqtt(connection)
 
     def status(self) -> BrokerStatus:
         return self.machine.status()
 
     def apply(self, entry: JournalEntry) -> Exception | None:
-        """Let an input happen; gives the error if it fails unexpectedly, which harms no one else.
+        """Applies an input. Returns the error if applying it fails unexpectedly; such an error harms no other client.
 
-        An input that fails fails again when it is replayed, and leaves the same behind.
+        An input that failed fails again when it is replayed, and leaves the same state behind.
         """
         try:
             _APPLY[entry[0]](self, *entry[1:])
@@ -102,14 +102,14 @@ class LiveBroker:
         return None
 
     def take(self) -> Outputs:
-        """What the inputs since the last call have caused. Timers are remembered here, and records are counted."""
+        """Returns the outputs of the inputs since the last call; remembers the timers, and counts the records."""
         self.note_timers()
         out = self.machine.take_outputs()
         self.records += len(out.records)
         return out
 
     def note_timers(self) -> None:
-        """Bring `timers` up to date with what the machine has asked for since the last `take`."""
+        """Brings `timers` up to date with the timers that the machine has set since the last `take`."""
         for key, at in self.machine.out.timers.items():
             if at is None:
                 self.timers.pop(key, None)
@@ -117,7 +117,7 @@ class LiveBroker:
                 self.timers[key] = at
 
     def replay(self, entry: JournalEntry) -> list[Record]:
-        """Apply an input of the past: all that is left of its effects are the records of it."""
+        """Applies an input of the past; returns its records, and discards its other outputs."""
         self.apply(entry)
         out = self.take()
         for connection in out.dirty.values():
@@ -152,7 +152,7 @@ class LiveBroker:
         self.machine.set_settings(msgspec.msgpack.decode(settings, type=Settings), now)
 
     def received(self, now: float, connection: int, data: bytes) -> None:
-        """The most frequent input: the shell calls it without making a tuple first."""
+        """Applies bytes of a client, the most frequent input: the shell calls it without making a tuple first."""
         self.machine.received(connection, data, now)
 
     def _lost(self, now: float, connection: int) -> None:

@@ -1,12 +1,12 @@
-"""The journal of inputs: groups of inputs in segment files, written before anything they cause leaves the process.
+"""The journal of a broker: groups of inputs in segment files, written before their outputs leave the process.
 
     segment-00000007.journal      group group group ...
     group                         header (magic, length, CRC-32), then the inputs as MessagePack
     written                       the number of the last segment that has groups
 
-One group is one write: all inputs of a turn of the event loop. A fall may tear the last group; it was never
-acknowledged to anybody, so it is cut off and reported. Anything else that cannot be read is damage, and is not
-passed over in silence.
+One group is one write: all inputs of a turn of the event loop. A fall may tear the last group. Its outputs never left
+the broker, so a recovery cuts the group off and reports it. Anything else that cannot be read is damage, and the
+recovery stops with an error.
 """
 
 import contextlib
@@ -38,40 +38,40 @@ LOCK_S_MAX: Final = 5.0
 
 
 class StorageError(RoamqError):
-    """The disk does not do what it should: the message says which file and why."""
+    """The disk failed or holds the wrong files: the message says which file and why."""
 
 
 class Journal:
-    """The segment that is written to."""
+    """Appends groups of inputs to the newest segment."""
 
     def __init__(self, folder: Path, segment: int) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder = folder
         self.segment = segment
         self.pending: list[JournalEntry] = []
-        """Inputs that are not written yet. The shell appends to it."""
+        """Inputs that are not written yet. The shell appends to this list."""
         self.written_bytes = 0
-        """Since the last snapshot."""
+        """Bytes written since the last snapshot."""
         self._size = 0
         self._unwritten = b""
         self._file = self._open(segment)
         self._size = os.lseek(self._file, 0, os.SEEK_END)
         self._next = -1
-        """The file of the next segment, once it is made."""
+        """The open file of the next segment, once it is made; -1 before."""
         self._noted = 0
-        """The segment that is known to have groups."""
+        """The segment of which the file beside the segments says that it has groups."""
 
     def write(self) -> None:
-        """All pending inputs as one group, in the hands of the operating system: they survive our death.
+        """Hands all pending inputs to the operating system as one group: they survive the death of this process.
 
-        Raises `StorageError` and leaves a clean end behind if the disk is full: call it again later, with
-        more inputs pending or not.
+        Raises `StorageError` and leaves a clean end behind if the disk is full: call it again later, with more inputs
+        pending or not.
         """
         self.gather()
         self.write_gathered()
 
     def gather(self) -> int:
-        """Make a group of the pending inputs; how many bytes there are to write. Not while a thread writes."""
+        """Makes a group of the pending inputs; returns how many bytes wait to be written. Not while a thread writes."""
         if self.pending:
             body = _ENCODER.encode(self.pending)
             self._unwritten += _HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body
@@ -79,7 +79,7 @@ class Journal:
         return len(self._unwritten)
 
     def write_gathered(self) -> None:
-        """`write`, without what is pending. May be called from a thread."""
+        """Writes the groups that `gather` made. May be called from a thread."""
         if not self._unwritten:
             return
         try:
@@ -96,25 +96,26 @@ class Journal:
             self._note_written()
 
     def sync(self) -> None:
-        """What was written is on the disk: it survives a power failure. May be called from a thread."""
+        """Syncs all written groups to the disk, so that they survive a power failure. May be called from a thread."""
         os.fdatasync(self._file)
 
     def rotate(self) -> int:
-        """Begin the next segment and give its number: a snapshot of now stands for all before it."""
+        """Begins the next segment and returns its number: a snapshot of this moment replaces all segments before it."""
         self.write()
         self.make_next()
         self.finish(self.begin_next())
         return self.segment
 
     def make_next(self) -> None:
-        """Make the file of the next segment. May be called from a thread, while groups are written."""
+        """Makes the file of the next segment. May be called from a thread, while groups are written."""
         if self._next < 0:
             self._next = self._open(self.segment + 1)
 
     def begin_next(self) -> int:
-        """Go on in the next segment, whose file is made, and wait for nothing; gives the file of the one that ends.
+        """Switches to the next segment, whose file is made, without waiting; returns the file of the segment that ends.
 
-        All that is gathered was written. The caller has it finished, and writes nothing before.
+        All gathered groups must be written before. The caller passes the file to `finish`, and writes nothing until
+        then.
         """
         assert self._next >= 0 and not self._unwritten
         ended, self._file, self._next = self._file, self._next, -1
@@ -124,8 +125,8 @@ class Journal:
         return ended
 
     def finish(self, ended: int) -> None:
-        """The segment that ends gets an empty group: whoever reads it knows that another one follows. May be called
-        from a thread."""
+        """Ends a segment with an empty group, which tells a reader that another segment follows. May be called from a
+        thread."""
         try:
             os.write(ended, _LAST_GROUP)
             os.fdatasync(ended)
@@ -136,7 +137,7 @@ class Journal:
             os.close(ended)
 
     def discard_before(self, segment: int) -> None:
-        """A snapshot has taken their place."""
+        """Deletes the segments that a snapshot has replaced."""
         for number in segments(self.folder):
             if number < segment:
                 self._path(number).unlink(missing_ok=True)
@@ -166,8 +167,8 @@ class Journal:
             view = view[os.write(self._file, view) :]
 
     def _note_written(self) -> None:
-        """Say beside the segment that it has groups: emptied, it would look like one that was just begun."""
-        with contextlib.suppress(OSError):  # it is tried again, and a full disk is reported for the segment
+        """Notes beside the segment that it has groups: if it were emptied later, it would look like a new one."""
+        with contextlib.suppress(OSError):  # the next write tries again, and reports a full disk
             file = os.open(self.folder / _WRITTEN, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
                 os.pwrite(file, b"%08d\n" % self.segment, 0)
@@ -184,12 +185,12 @@ def segment_path(folder: Path, segment: int) -> Path:
 
 
 def segments(folder: Path) -> list[int]:
-    """The numbers of the segments in a folder, in order."""
+    """Returns the numbers of the segments in a folder, in order."""
     return sorted(numbered(path, path.stem.partition("-")[2]) for path in folder.glob(f"segment-*{_SUFFIX}"))
 
 
 def numbered(path: Path, digits: str) -> int:
-    """The number in a file's name."""
+    """Returns the number in a file's name."""
     if not (digits.isascii() and digits.isdecimal()) or f"{int(digits):08d}" != digits:
         raise StorageError(f"{path}: is not a file of this broker; move it out of the folder")
     if path.exists() and not path.is_file():
@@ -199,7 +200,7 @@ def numbered(path: Path, digits: str) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Makes the names of new files in a folder survive a power failure."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -208,9 +209,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def lock_folder(folder: Path, wait_s: float = LOCK_S_MAX) -> int:
-    """Keep other processes out for as long as the file that this gives is open.
+    """Keeps other processes out of the folder for as long as the returned file is open.
 
-    A killed broker's child may be at its last snapshot: it is given time to end.
+    The child process of a killed broker may still write its snapshot: this waits for it to end.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -236,11 +237,11 @@ class Reader:
     def __init__(
         self, folder: Path, first: int, *, is_expected: bool = False, only_looks: bool = False
     ) -> None:
-        """`is_expected`: the segment `first` was begun, because a snapshot says so. `only_looks`: nothing is mended."""
+        """`is_expected`: a snapshot says that the segment `first` was begun. `only_looks`: nothing is cut off."""
         self.folder = folder
         self._only_looks = only_looks
         self.torn_bytes = 0
-        """How much of an unfinished group was cut off at the end."""
+        """Bytes of an unfinished group at the end, which the reader cuts off."""
         self.read_bytes = 0
         self.numbers = [number for number in segments(folder) if number >= first]
         if not self.numbers and is_expected:
@@ -258,7 +259,7 @@ class Reader:
             )
 
     def __iter__(self) -> Iterator[JournalEntry]:
-        # The file of the next segment is made before it is needed: a fall may have left it empty.
+        # The journal makes the file of the next segment before it needs it: a fall may have left the file empty.
         written = [number for number in self.numbers if size_of(segment_path(self.folder, number))]
         for number in self.numbers:
             yield from self._segment(number, is_last=number >= max(written, default=0))
@@ -301,7 +302,7 @@ class Reader:
             yield entry
 
     def _cut(self, path: Path, data: bytes, at: int, *, is_last: bool) -> None:
-        """The rest cannot be read: cut it off if a fall explains it."""
+        """Cuts off the unreadable rest of a segment if a fall explains it; raises `StorageError` if not."""
         following = data.find(MAGIC, at + 1)
         while following >= 0 and _group(data, following) is None:
             following = data.find(MAGIC, following + 1)
@@ -314,7 +315,7 @@ class Reader:
         if self._only_looks:
             return
         if not at:
-            (self.folder / _WRITTEN).unlink(missing_ok=True)  # it has no group any more, and that is reported
+            (self.folder / _WRITTEN).unlink(missing_ok=True)  # it has no group now, and that is reported
         with path.open("r+b") as file:
             file.truncate(at)
 
@@ -334,7 +335,7 @@ def size_of(path: Path) -> int:
 
 
 def _last_written(folder: Path) -> int:
-    """The last segment that is known to have groups; 0 if none is, as in a folder of the release before."""
+    """Returns the last segment that is noted to have groups; 0 if none is, as in a folder of the release before."""
     path = folder / _WRITTEN
     if not path.is_file():
         return 0
@@ -343,7 +344,7 @@ def _last_written(folder: Path) -> int:
 
 
 def _group(data: bytes, at: int) -> memoryview | None:
-    """The body of the group that begins here, if it is whole."""
+    """Returns the body of the group that begins at `at`; None if the group is not whole."""
     if at + _HEADER.size > len(data):
         return None
     magic, length, checksum = _HEADER.unpack_from(data, at)

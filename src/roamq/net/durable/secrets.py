@@ -1,4 +1,4 @@
-"""What the journal gets of a CONNECT: no password and no token, whether it could be read or not."""
+"""Removes passwords and tokens from CONNECT packets before the journal gets them, also from unreadable ones."""
 
 from typing import Final
 
@@ -7,18 +7,18 @@ from roamq.net.clients.tokens import without_token
 from roamq.net.durable.inputs import InputKind, JournalEntry
 
 NO_CONNECT: Final = b"\x00\x00"
-"""Bytes that close a connection as a CONNECT does that cannot be read."""
+"""Bytes that close a connection, as a CONNECT does that cannot be read."""
 
 
 def without_password(mqtt: ServerConnection | None, data: bytes, end: int) -> bytes:
-    """What the journal gets of a CONNECT, which ends at `end`. One that could not be read closes its connection, and so
-    does what replaces it: nobody knows where its password is."""
+    """Returns what the journal gets of a CONNECT that ends at `end`. An unreadable CONNECT closes its connection.
+    Nobody knows where its password is, so the journal gets other bytes that close the connection too."""
     connect = getattr(mqtt, "connect", None)
     if mqtt is None or connect is None:
         is_closed = mqtt is None or mqtt.phase is ConnectionPhase.CLOSED
         return NO_CONNECT if is_closed else data
     if connect.properties.authentication_data is not None and mqtt.phase is ConnectionPhase.CLOSED:
-        return NO_CONNECT  # a method that is not known here, and perhaps a password
+        return NO_CONNECT  # an unknown authentication method: its data may be a password
     size = len(connect.password or b"")
     told = data[: end - size] + bytes(size) + data[end:]
     name = (connect.user_name or "").encode()
@@ -30,8 +30,8 @@ def without_password(mqtt: ServerConnection | None, data: bytes, end: int) -> by
 
 
 def leave_out_second_connect(pending: list[JournalEntry], number: int, mqtt: ServerConnection | None) -> None:
-    """A second CONNECT, or AUTH, has closed the connection unread: of what came with it the journal gets the
-    beginning."""
+    """Leaves the journal only the beginning of a second CONNECT, or AUTH, which closed the client's connection
+    unread."""
     unread = None if mqtt is None else mqtt.unread_connect
     if unread is None or not pending:
         return

@@ -1,8 +1,8 @@
-"""Snapshots: a live broker as bytes, and the broker again from its last snapshot and the journal after it.
+"""Snapshots: turn a live broker into bytes, and restore it from its last snapshot and the journal after that.
 
-A snapshot is made by a forked child, which sees the memory of this moment while the parent goes on serving. It holds
+A forked child makes the snapshot: it sees the memory of this moment while the parent goes on serving. A snapshot holds
 plain values under names of their own (`graph.py`, `forms.py`), so that a later release can read it whatever its classes
-are called, and says which release wrote it. Passwords are left out of it, as they are of the journal.
+are called, and it names the release that wrote it. Passwords are left out of it, as they are left out of the journal.
 
     file        header (magic and version, length, CRC-32), then one MessagePack map:
     release     the program that wrote it
@@ -56,14 +56,14 @@ class Stored(msgspec.Struct):
     objects: list[list[Any]]
     parts: dict[str, dict[str, Any]]
     schemes: list[str] = []
-    """The broker's schemes, where it has several (`ByClass`)."""
+    """The broker's schemes, if it has several (`ByClass`)."""
 
 
 _STORED: Final = msgspec.msgpack.Decoder(Stored)
 
 
 def dump(live: LiveBroker) -> bytes:
-    """The live broker as bytes; the caller takes its outputs before."""
+    """Returns the live broker as bytes. The caller takes the broker's outputs before."""
     forms = forms_for(live)
     packer = Packer(forms)
     parts = {name: packer.part(part) for name, part in sorted(all_parts(live, forms).items())}
@@ -86,7 +86,7 @@ def dump(live: LiveBroker) -> bytes:
 
 
 def load(data: bytes | memoryview) -> LiveBroker:
-    """The live broker again. Whatever is wrong with the bytes raises an error of some kind."""
+    """Restores the live broker from the bytes of `dump`. Wrong bytes raise an error of some kind."""
     return _live(_STORED.decode(data))
 
 
@@ -106,13 +106,13 @@ def _live(stored: Stored) -> LiveBroker:
 
 
 def size(folder: Path) -> int:
-    """Bytes of the last snapshot; 0 if there is none."""
+    """Returns the size of the last snapshot in bytes; 0 if there is none."""
     found = _snapshots(folder)
     return (folder / f"{found[-1]:08d}{_SUFFIX}").stat().st_size if found else 0
 
 
 def write(live: LiveBroker, folder: Path, segment: int) -> None:
-    """The state before the first input of `segment`; whole on the disk before it has its name."""
+    """Writes the state before the first input of `segment`. The file gets its name when it is whole on the disk."""
     body = dump(live)
     path = folder / f"{segment:08d}{_SUFFIX}"
     draft = path.with_suffix(".draft")
@@ -126,10 +126,10 @@ def write(live: LiveBroker, folder: Path, segment: int) -> None:
 
 
 def fork(live: LiveBroker, folder: Path, segment: int) -> tuple[int, int]:
-    """Write a snapshot in a child; gives its process id, and a pipe that is closed when it has ended."""
+    """Writes a snapshot in a child; returns the child's process id, and a pipe that closes when the child ends."""
     read_end, write_end = os.pipe()
     with warnings.catch_warnings():
-        # Later Pythons warn of forking beside threads: the child takes no lock and calls nothing but this.
+        # Later Pythons warn of forking beside threads: the child takes no lock and calls nothing but `write`.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             child = os.fork()
@@ -161,13 +161,13 @@ def _snapshots(folder: Path) -> list[int]:
 
 @dataclass
 class Recovery:
-    """What a start found, and how long it took."""
+    """The broker that a start recovered, and what the recovery took."""
 
     live: LiveBroker
     segment: int
-    """Where the journal goes on."""
+    """The segment in which the journal goes on."""
     inputs: int = 0
-    """How many were replayed."""
+    """Number of inputs that were replayed."""
     torn_bytes: int = 0
     seconds: float = 0.0
 
@@ -178,7 +178,8 @@ def recover(
     now: float,
     on_records: Callable[[int, list[Record]], None] | None = None,
 ) -> Recovery:
-    """The broker as it was, or a new one. `on_records` gets the records of replayed inputs, and their first number."""
+    """Recovers a folder's broker, or makes a new one. `on_records` gets the records of replayed inputs: the number of
+    the first, and the records."""
     began = time.perf_counter()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = _snapshots(folder)
@@ -195,7 +196,7 @@ def recover(
     reader = Reader(folder, first, is_expected=bool(found))
     for entry in reader:
         if entry[0] == InputKind.SETTINGS and not recovery.inputs and not found:
-            # The first input of all: what the broker was made of, and when.
+            # The first input of all tells what the broker was made of, and when.
             live = recovery.live = LiveBroker(msgspec.msgpack.decode(entry[2], type=Settings), entry[1])
             _check_same_network(live, settings, folder)
         before = live.records
@@ -210,22 +211,22 @@ def recover(
 
 
 class StoredFolder(msgspec.Struct):
-    """What a folder holds, read to the end and left as it is."""
+    """What a data folder holds, found by reading all of it without changing it."""
 
     snapshot: str | None = None
-    """The file's name."""
+    """The file name of the snapshot; None if there is none."""
     snapshot_version: int | None = None
     release: str | None = None
     """The release that wrote the snapshot."""
     sessions: int = 0
     inputs: int = 0
-    """Of the journal, after the snapshot: a start replays them."""
+    """Inputs in the journal after the snapshot: a start replays them."""
     torn_bytes: int = 0
-    """An unfinished group at the end of the journal, which a start cuts off."""
+    """Bytes of an unfinished group at the end of the journal: a start cuts them off."""
 
 
 def examine(folder: Path, settings: Settings) -> StoredFolder:
-    """Read all that `recover` would read, and raise what it would raise; nothing is changed."""
+    """Reads all that `recover` would read, and raises what it would raise; changes nothing."""
     found = _snapshots(folder)
     first = 1
     examined = StoredFolder()
@@ -278,7 +279,7 @@ def _read(path: Path) -> LiveBroker:
     body = memoryview(data)[_HEADER.size :]
     if len(body) != length or zlib.crc32(body) != checksum:
         raise StorageError(f"{path}: damaged; restore it from a copy, or move the folder away to start empty")
-    gc.disable()  # nothing that is made here is garbage, and there is much to look at
+    gc.disable()  # nothing made here is garbage, and the collector would look at very many objects
     try:
         return load(body) if version == FORMAT else _live(Stored(**before.read(body)))
     except Exception as error:
@@ -291,12 +292,12 @@ _HINTS: Final = {"links": ' (`paths = "links"` if others carried none then)'}
 
 
 def _topics(listed: Iterable[str] | None) -> str:
-    """A list of topic filters as a file has it."""
+    """Returns a list of topic filters as the configuration file has it, for messages."""
     return "no list" if listed is None else repr(list(listed))
 
 
 def _check_same_network(live: LiveBroker, settings: Settings, folder: Path) -> None:
-    """What is stored fits only the network it was stored for."""
+    """Refuses settings that do not fit the network for which the folder was stored."""
     stored = live.machine.settings
     for name in ("me", "brokers", "links", "at", "overlay", "publishes"):
         then, now = getattr(stored, name), getattr(settings, name)

@@ -1,5 +1,5 @@
-"""When a broker takes snapshots, and what it says when it cannot: a child writes the state, then the journal that it
-stands for is dropped. Threads wait for the disk, so that the event loop need not (docs/decisions/0160)."""
+"""Decides when a broker takes snapshots, and reports when it cannot: a child writes the state, then the part of the
+journal that the snapshot replaces is deleted. Threads wait for the disk, not the event loop (docs/decisions/0160)."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger("roamq.server")
 RECORDS_S_MAX: Final = 10.0
 RETRY_S: Final = 10.0
 SYNCED_AT_ONCE_BYTES: Final = 1024 * 1024
-"""So much of the journal may be left for outputs to wait for when a segment ends."""
+"""Bytes of the journal that may still be unsynced when a segment ends; outputs wait until they are synced."""
 SYNCS_AHEAD_MAX: Final = 3
 
 
@@ -28,13 +28,13 @@ class Snapshots:
 
     def __init__(self, shell: Shell, storage: Storage, recorder: "RecordWriter | None") -> None:
         self.failure: str | None = None
-        """Why the last snapshot was not made."""
+        """Why the last snapshot was not made; None if it was."""
         self._shell = shell
         self._storage = storage
         self._recorder = recorder
 
     async def take_when_due(self) -> None:
-        """Take snapshots as the journal grows, for ever."""
+        """Takes a snapshot whenever the journal has grown enough, for ever."""
         journal = self._shell.journal
         if journal is None:
             return
@@ -56,18 +56,18 @@ class Snapshots:
                 due_bytes = max(self._storage.snapshot_bytes, snapshot.size(journal.folder))
 
     def note_failure(self, reason: str) -> None:
-        """The broker goes on serving with a journal that grows; operators are told until a snapshot succeeds."""
+        """Tells operators, until a snapshot succeeds. The broker goes on serving, and its journal grows."""
         log.error("no snapshot: %s; the journal is kept and grows", reason)
         self._shell.counts["snapshot_failed"] += 1
         self.failure = reason
 
     async def take(self) -> None:
-        """Let a child write the state, then drop the journal that it stands for."""
+        """Lets a child write the state, then deletes the part of the journal that the snapshot replaces."""
         shell, journal, recorder = self._shell, self._shell.journal, self._recorder
         assert journal is not None
         if self._storage.durability is Durability.PROCESS:
             await _sync_ahead(journal)  # with `disk` there is nothing left to sync
-        # Nothing may be under way: what is staged belongs to inputs before the snapshot.
+        # No write may be under way: a group being written holds inputs before the snapshot.
         child, pipe = await shell.when_at_rest(
             lambda segment: snapshot.fork(shell.live, journal.folder, segment)
         )
@@ -82,13 +82,13 @@ class Snapshots:
             log.warning("records are behind; the journal is kept")
             return
         if recorder is not None and recorder.written < records:
-            return  # they could not be written: the journal can make them again
+            return  # the folder lacks some records: the journal, which can make them again, is kept
         await asyncio.to_thread(_discard_before, journal, segment)
         shell.counts["snapshots"] += 1
         self.failure = None
 
     def take_last(self) -> None:
-        """Write the state of a broker that stops."""
+        """Writes the state of a broker that stops."""
         shell, journal = self._shell, self._shell.journal
         assert journal is not None
         shell.at_rest(lambda segment: snapshot.write(shell.live, journal.folder, segment))
@@ -96,7 +96,7 @@ class Snapshots:
 
 
 async def _sync_ahead(journal: Journal) -> None:
-    """A segment that ends has to be on the disk: a thread waits for most of it, while clients are served."""
+    """Syncs most of the segment that ends, in a thread, while clients are served: all of it has to be on the disk."""
     for _ in range(SYNCS_AHEAD_MAX):
         written = journal.written_bytes
         await asyncio.to_thread(journal.sync)
@@ -105,13 +105,13 @@ async def _sync_ahead(journal: Journal) -> None:
 
 
 def _discard_before(journal: Journal, segment: int) -> None:
-    """Drop what the last snapshot stands for. A file of 64 MiB takes a system some ten milliseconds."""
+    """Deletes the files that the last snapshot replaces. A file of 64 MiB takes some ten milliseconds."""
     journal.discard_before(segment)
     snapshot.discard_before(journal.folder, segment)
 
 
 async def _closed(pipe: int) -> None:
-    """Return when the other end of the pipe is closed."""
+    """Returns when the other end of the pipe is closed."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
 

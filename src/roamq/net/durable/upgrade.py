@@ -1,4 +1,4 @@
-"""What an upgrade of a broker meets: what it has stored, and what its neighbours may speak."""
+"""Examines a broker before an upgrade: what it has stored, and which protocol versions its neighbours may speak."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from roamq.net.ops.preflight import is_in_use
 
 
 def examine_broker(options: ServerOptions) -> dict[str, Any]:
-    """Whether this release could start with the broker's folder, and what to know before; nothing is changed."""
+    """Reports whether this release could start with the broker's folder, and what to know before; changes nothing."""
     storage = options.storage
     folder = None if storage.durability is Durability.MEMORY else storage.folder
     told: dict[str, Any] = {

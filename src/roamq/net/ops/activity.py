@@ -1,7 +1,7 @@
-"""What happens at a broker, told as an operator would ask: who came, who moved from where, who was refused what.
+"""Tells what happens at a broker, as an operator would ask: who came, who moved from where, who was refused what.
 
 The shell gives every batch of outputs to `Activity`, which writes log lines (INFO, a bounded number a second), keeps
-the last happenings for whoever looks at the broker, and counts the delays of handoffs. The machine itself logs nothing.
+the last happenings for operators who ask, and counts the delays of handoffs. The machine itself logs nothing.
 """
 
 import logging
@@ -24,9 +24,9 @@ from roamq.net.outputs import Claims, Outputs
 log = logging.getLogger("roamq.activity")
 
 LINES_PER_S: Final = 20
-"""Log lines of one kind a second; of what exceeds them, one line tells the number."""
+"""Log lines of one kind a second; one more line tells how many were left out."""
 KEPT: Final = 1000
-"""Happenings that are kept for those who look."""
+"""Number of happenings that a broker keeps for operators who ask."""
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TOLD: Final = {
     kind: f"_on_{kind}"
@@ -41,7 +41,7 @@ _TOLD: Final = {
         "missed",
     )
 }
-"""Kind of record -> the method that tells it."""
+"""Kind of record -> the method that turns such a record into a happening."""
 _TAKEN_OVER: Final = {
     "connected again": "here",
     "connected elsewhere": "elsewhere",
@@ -53,7 +53,7 @@ class Happening(NamedTuple):
     """One thing that an operator may want to know."""
 
     number: int
-    """Counts up; whoever has seen one asks for those after it."""
+    """Counts up: a program that has seen one happening asks for those after its number."""
     time: float
     kind: str
     client: str | None
@@ -73,7 +73,7 @@ class DelayCounts:
         self.sum_s += seconds
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Upper bound -> how many delays were not longer, as Prometheus wants it."""
+        """Returns upper bound -> how many delays were not longer, as Prometheus wants them."""
         total, found = 0, []
         for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
             total += count
@@ -90,34 +90,34 @@ class _Arriving(NamedTuple):
 
 
 class Activity:
-    """Turns what one broker puts out into log lines and happenings."""
+    """Turns the outputs of one broker into log lines and happenings."""
 
     def __init__(self, machine: Machine, cpu_s: Callable[[], float] = time.thread_time) -> None:
         """`cpu_s`: the processor time that the broker has used of its one interpreter."""
         self.machine = machine
         self.happenings: deque[Happening] = deque(maxlen=KEPT)
         self.number = 0
-        """Of the last happening."""
+        """The number of the last happening."""
         self.handoffs = DelayCounts()
-        """From CONNECT to CONNACK, of clients that came from another broker."""
+        """Delays from CONNECT to CONNACK, of clients that came from another broker."""
         self.first_messages = DelayCounts()
-        """From CONNECT to the first message, of the same clients."""
+        """Delays from CONNECT to the first message, of the same clients."""
         self._handed_over: dict[str, str] = {}
-        """Client -> the broker that its session was sent to, since draining began."""
+        """Client -> the broker that the client's session was sent to, since draining began."""
         self._draining_of: tuple[ClientId, ...] | None = None
-        """The clients whose sessions are to move, until none is left."""
+        """The clients whose sessions the drain moves; None when no session is left, or if the broker does not drain."""
         self._drained: tuple[ClientId, ...] = ()
         self._arriving: dict[int, _Arriving] = {}
         self._second = 0
         self._lines: dict[str, int] = {}
-        """Kind -> how many lines this second has."""
+        """Kind of happening -> its log lines in this second."""
         self._left_out: dict[str, int] = {}
         self.forecast = Forecast(cpu_s)
         self.every_second: list[Callable[[float], None]] = [self.forecast.tick]
-        """What else is to happen about once a second."""
+        """Callbacks for about once a second; each gets the time."""
 
     def take(self, out: Outputs, kinds: Counter[str]) -> None:
-        """Look at what the last inputs have caused, before it leaves."""
+        """Turns the records of the last inputs into happenings, before their outputs leave the broker."""
         self.forecast.count(out.records, kinds, out.acknowledged)
         if not _TOLD.keys().isdisjoint(kinds):
             for record in out.records:
@@ -129,7 +129,7 @@ class Activity:
                 self._look_whether_in(number, out.records)
 
     def tick(self, now: float) -> None:
-        """About once a second: say what was left out, and when draining is done."""
+        """Called about once a second: logs how many lines were left out, and whether draining is done."""
         if int(now) != self._second:
             self._begin_second(int(now))
         for number in [
@@ -159,7 +159,7 @@ class Activity:
 
     @property
     def handed_to(self) -> Counter[str]:
-        """Sessions that went to other brokers since draining began: by a transfer, or because a copy took over."""
+        """Broker -> sessions that went there since draining began, by a transfer or because its copy took over."""
         found: Counter[str] = Counter()
         for client in self._drained:
             epoch = self.machine.directory.last_epoch(client)
@@ -171,10 +171,10 @@ class Activity:
         return found
 
     def since(self, number: int) -> list[Happening]:
-        """The happenings after this one, as far as they are kept."""
+        """Returns the happenings after the one of this number, as far as they are kept."""
         return [one for one in self.happenings if one.number > number]
 
-    # --- what records say --------------------------------------------------------------------------------------
+    # --- happenings made of records -----------------------------------------------------------------------------
 
     def _on_connected(self, record: Record) -> None:
         client = ClientId(record.client or "")
@@ -198,7 +198,7 @@ class Activity:
             self._arriving[connection.number] = _Arriving(client, came_from, record.time_s)
 
     def _look_whether_in(self, number: int, records: Iterable[Record]) -> None:
-        """Has the client got its CONNACK? Then the handoff is over: tell how long it took, and what waited."""
+        """Ends the handoff if the client has its CONNACK: tells how long it took, and how many messages waited."""
         connection = self.machine.connections.by_number.get(number)
         if connection is None or connection.client is None:
             return
@@ -346,11 +346,11 @@ class Activity:
 def explain(
     rules: AccessRules, what: str, user: str | None, client: str, topic: str, claims: Claims = ()
 ) -> str:
-    """Which rule forbids it, counted from 1; or that none allows it."""
+    """Says which rule forbids what the client wanted, counted from 1; or that no rule allows it."""
     if topic.startswith("$") and what == "publish":
         return "topics that begin with $ belong to the server"
     for number, rule in enumerate(rules.rules, 1):
-        # With everything allowed after this rule, only a rule up to here can forbid.
+        # This rule set allows everything after rule `number`, so that only a rule up to `number` can forbid.
         access = Access(msgspec.structs.replace(rules, rules=(*rules.rules[:number], Rule())))
         ask = access.may_publish if what == "publish" else access.may_subscribe
         if not ask(user, client, topic, claims):

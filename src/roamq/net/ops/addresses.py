@@ -1,4 +1,4 @@
-"""Addresses that brokers listen at: whether strangers elsewhere can reach them."""
+"""Addresses that brokers listen at: can computers of strangers reach them?"""
 
 import ipaddress
 
@@ -13,5 +13,5 @@ def is_loopback(host: str) -> bool:
 
 
 def is_open_to_anonymous(host: str, to: str) -> bool:
-    """Whether a listener at this address lets clients in without a user name, by `access.anonymous`."""
+    """Whether a listener at this address lets clients in without a user name, if `access.anonymous` is `to`."""
     return to == "always" or (to == "loopback" and is_loopback(host))

@@ -1,4 +1,4 @@
-"""The lists of what may be published at a broker (`publishes`): as a file has them, and as `roamq join` sends them."""
+"""Lists of what may be published at a broker (`publishes`), in the configuration and in what `roamq join` sends."""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from roamq.core.filters import Filter
 
 
 def fault_of(topics: Iterable[str], overlay: str) -> str | None:
-    """What is wrong with a list of topic filters in a network with this overlay; None: nothing is."""
+    """Says what is wrong with a list of topic filters in a network with this overlay; None: nothing is."""
     if overlay != "interest":
         return (
             f"network.overlay is {overlay!r}, which makes no use of it; it narrows routing by interest "
@@ -28,12 +28,12 @@ def fault_of(topics: Iterable[str], overlay: str) -> str | None:
 
 
 def said(topics: Iterable[str]) -> str:
-    """A list of topic filters as a parameter of the query of `POST /api/join`."""
+    """Writes a list of topic filters as a parameter of the query of `POST /api/join`."""
     return json.dumps(list(topics))
 
 
 def heard(text: str, overlay: str) -> tuple[str, ...]:
-    """The topic filters that such a parameter names; raises `ValueError` that says what is wrong."""
+    """Reads the topic filters of such a parameter; raises `ValueError` that says what is wrong."""
     found: Any
     try:
         found = json.loads(text)

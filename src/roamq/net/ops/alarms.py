@@ -1,7 +1,7 @@
-"""Alarms: what an operator should look at now. A condition that lasts raises one; when it is over, it is cleared.
+"""Alarms: what an operator should look at now. A lasting condition raises one; its end clears it.
 
-About once a second the broker's state and counts are looked at; its clients are not, however many are idle. Raised and
-cleared alarms are log lines and happenings (`activity.py`), rows of `/api/status`, and the metric `roamq_alarm`.
+About once a second `Alarms` looks at the broker's state and counts, and at none of its many clients. Raised and cleared
+alarms are log lines and happenings (`activity.py`), rows of `/api/status`, and the metric `roamq_alarm`.
 """
 
 import logging
@@ -15,27 +15,27 @@ from roamq.net.ops.activity import Activity
 from roamq.net.shell import Shell
 
 LASTS_S: Final = 3.0
-"""How long a link may be down before that is an alarm: brokers restart."""
+"""Seconds that a link may be down before that is an alarm: brokers restart."""
 WITHIN_S: Final = 60.0
-"""Counts are compared with those of so long ago."""
+"""Counts are compared with those of this many seconds ago."""
 FULL_SHARE: Final = 0.8
 GUESSES_MAX: Final = 20
-"""Refused logins within `WITHIN_S`."""
+"""Number of refused logins within `WITHIN_S` that raises an alarm."""
 NAMED_MAX: Final = 64
-"""In larger networks it is not said who is behind a broker that is down: to find all paths takes time."""
+"""In larger networks an alarm does not name the brokers behind a broker that is down: finding all paths takes time."""
 WARNING: Final = "warning"
 CRITICAL: Final = "critical"
 
 
 class Alarm(NamedTuple):
-    """A condition that lasts."""
+    """A lasting condition, and since when it lasts."""
 
     alarm: str
-    """Its kind, such as link_down."""
+    """The kind of the alarm, such as link_down."""
     about: str | None
-    """Which link or quota."""
+    """The link or quota that the alarm is about."""
     level: str
-    """warning or critical."""
+    """The level of the alarm: warning or critical."""
     text: str
     since: float
     """Seconds since 1970."""
@@ -53,7 +53,7 @@ class Alarms:
     """The alarms of one broker."""
 
     def __init__(self, shell: Shell, activity: Activity, condition: Callable[[], dict[str, Any]]) -> None:
-        """`condition`: how the broker is (`Server.condition`)."""
+        """`condition` returns the state of the broker (`Server.condition`)."""
         self._shell = shell
         self._activity = activity
         self._condition = condition
@@ -62,11 +62,11 @@ class Alarms:
         self._counts: deque[tuple[float, dict[str, int]]] = deque()
 
     def raised(self) -> list[Alarm]:
-        """Those that last, the critical ones first."""
+        """Returns the alarms that last, the critical ones first."""
         return sorted(self._raised.values(), key=lambda one: (one.level != CRITICAL, one.since))
 
     def tick(self, now: float) -> None:
-        """Look at the broker, about once a second."""
+        """Raises and clears alarms; called about once a second."""
         self._counts.append((now, dict(self._shell.counts)))
         while len(self._counts) > 1 and self._counts[1][0] <= now - WITHIN_S:
             self._counts.popleft()
@@ -135,7 +135,7 @@ class Alarms:
             yield _Condition("logins", None, WARNING, f"{count:,} logins were refused within a minute")
 
     def _behind(self, peer: str) -> list[BrokerId]:
-        """Brokers that this one sends to through a neighbour: with direct paths, those of which both joined later."""
+        """Brokers that this one reaches through a neighbour; with direct paths, only if it and they joined later."""
         machine = self._shell.live.machine
         names = machine.others.names
         if len(names) > NAMED_MAX:
@@ -143,7 +143,7 @@ class Alarms:
         return [name for name in names if name != peer and machine.broker.router.next_hop(name) == peer]
 
     def _lately(self, name: str) -> int:
-        """How often it happened within the last minute."""
+        """Returns how much the count of this name has grown within the last minute."""
         return self._shell.counts[name] - self._counts[0][1].get(name, 0)
 
 

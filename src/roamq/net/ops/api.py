@@ -1,4 +1,4 @@
-"""The HTTP API for operators: questions to one broker, and actions, on the port of its metrics.
+"""The HTTP API for operators: questions to one broker, and actions of it, on the port of its metrics.
 
 GET /api/status                              the broker and its links
 GET /api/clients?after=&limit=&search=       who is connected, in pages
@@ -112,10 +112,10 @@ _JOINING: Final = [
     }.items()
 ]
 Action = Callable[[str], dict[str, Any]]
-"""Does something, to a client if it is named, and tells what; raises ValueError if it cannot."""
+"""Does something, to the named client or broker if there is one, and reports it; raises ValueError if it cannot."""
 
 DetailedAction = Callable[[str, Mapping[str, str]], dict[str, Any]]
-"""An action that is told more in the query."""
+"""An action that takes further parameters from the query."""
 
 
 class HttpResponse(NamedTuple):
@@ -126,7 +126,7 @@ class HttpResponse(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """What of an HTTP request the operators' pages look at."""
+    """The parts of an HTTP request that the operators' pages look at."""
 
     method: str
     path: str
@@ -147,7 +147,7 @@ class HttpRequest(NamedTuple):
         return cls(method, parts.path, query, headers)
 
     def shows(self, token: str | None) -> bool:
-        """Whether the request shows the token; nobody shows one that there is not."""
+        """Whether the request shows the token; if there is no token (None), no request does."""
         if token is None:
             return False
         shown = self._bearer if self._bearer is not None else self.cookie
@@ -155,7 +155,7 @@ class HttpRequest(NamedTuple):
 
     @property
     def is_from_a_program_or_our_page(self) -> bool:
-        """Whether no page of somebody else's can have made a browser send it."""
+        """Whether a program or one of our pages sent the request: a foreign page cannot have made a browser send it."""
         return self._bearer is not None or ACT_HEADER in self.headers
 
     @property
@@ -177,10 +177,10 @@ def answered(value: object, status: str = "200 OK") -> HttpResponse:
 
 
 class Rights:
-    """Who may read, and who may act."""
+    """Which requests may read, and which may act."""
 
     def __init__(self, reader: str | None, operator: str | None) -> None:
-        """`reader`: the console's token, None if everybody may read; `operator`: None if nobody may act."""
+        """`reader`: the console's token; None: everybody may read. `operator`: the operators'; None: nobody may act."""
         self._reader = reader
         self._operator = operator
 
@@ -191,7 +191,7 @@ class Rights:
         return request.shows(self._operator)
 
     def is_token(self, token: str) -> bool:
-        """Whether one can log in with it."""
+        """Whether a person can log in with the token."""
         known = [one.encode() for one in (self._reader, self._operator) if one is not None]
         return any(hmac.compare_digest(token.encode(), one) for one in known)
 
@@ -207,8 +207,8 @@ class Api:
         detailed: Mapping[str, DetailedAction] | None = None,
         trace: Callable[[str, int], Awaitable[HttpResponse]] | None = None,
     ) -> None:
-        """`actions`: kick, reload, drain, leave and forget; `detailed`: join, which is told more; `trace`: reads
-        records."""
+        """`actions`: kick, reload, drain, leave and forget; `detailed`: join, which has parameters; `trace` answers
+        from records."""
         self.detailed = detailed or {}
         self._trace = trace
         self.inspector = inspector
@@ -225,7 +225,7 @@ class Api:
         }
 
     async def serve(self, request: HttpRequest) -> HttpResponse:
-        """The answer, also to what takes a while."""
+        """Returns the answer; waits for answers that take a while."""
         is_trace = request.path.startswith(TRACE) and request.method == "GET"
         if self._trace is None or not is_trace or not self.rights.may_read(request):
             return self.answer(request)
@@ -311,7 +311,7 @@ def openapi() -> dict[str, Any]:
 
 
 def _schema_of(path: str, name: str) -> dict[str, str]:
-    """A page begins after a client id; events are counted."""
+    """Returns the type of a parameter: the pages of events begin after a number, all others after a client id."""
     is_number = name in ("limit", "last") or path == "/api/events"
     return {"type": "integer" if is_number else "string"}
 

@@ -1,4 +1,4 @@
-"""The classes of clients in a network's file: read and checked. Errors name the class and the field."""
+"""Reads and checks the classes of clients in a network's file. Errors name the class and the field."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,17 +16,17 @@ from roamq.schemes.table import scheme_named, scheme_names
 
 FIELD: Final = "network.classes"
 OF_THE_BROKER: Final = ("buffer_bytes", "queue_bytes")
-"""Options that bound what a broker stores, whoever it is for."""
+"""Options that bound what a broker stores, for all clients together: a class cannot have them."""
 
 Complete = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""A scheme's name and its options as they are written -> the options with what the network adds to them."""
+"""(scheme, its options as written) -> the options with those that the network adds."""
 
 
 def read_classes(
     tables: Sequence[Mapping[str, Any]], users: Collection[str] | None, source: Source, complete: Complete
 ) -> tuple[ClientClass, ...]:
-    """The classes of `[[network.classes]]`. `users`: those that can log in; None if tokens or certificates may bring
-    others."""
+    """Reads the classes of `[[network.classes]]`. `users`: the users that can log in; None if tokens or certificates
+    may bring others."""
     known = [field.name for field in msgspec.structs.fields(ClientClass)]
     classes: list[ClientClass] = []
     for number, table in enumerate(tables):
@@ -43,7 +43,7 @@ def read_classes(
 def check_classes(
     scheme: str, options: Mapping[str, Any], classes: Sequence[ClientClass], source: Source
 ) -> None:
-    """Refuse schemes that cannot be at one broker together."""
+    """Refuses schemes that one broker cannot have side by side."""
     named = {one.name: (one.scheme, one.options) for one in classes}
     chosen: Choices = choices_of(scheme, options, named)
     try:
@@ -104,7 +104,7 @@ def _options(one: ClientClass, field: str, source: Source, complete: Complete) -
 
 
 def option_of(error: Exception, field: str) -> tuple[str, str]:
-    """The option that a scheme finds wrong, as the file names it, and the reason."""
+    """Returns the option that a scheme finds wrong, by its name in the file, and the reason."""
     option, _, reason = str(error).partition(": ")
     is_named = option.startswith("scheme.") and reason
     return (f"{field}.{option.removeprefix('scheme.')}", reason) if is_named else (field, str(error))

@@ -52,8 +52,8 @@ class NetworkConfig:
     def __init__(
         self, data: dict[str, Any], source: Source, folder: Path, *, files_exist: bool = True
     ) -> None:
-        """`files_exist`: certificates that a broker's listeners name must be there when its options are asked for; a
-        host needs those of its own brokers alone, and `roamq keys` is about to make them."""
+        """`files_exist`: `server_options` refuses a broker whose listeners name certificates that are not there. A host
+        needs those of its own brokers alone, and `roamq keys` is about to make them."""
         self.source = source
         self._files_exist = files_exist
         self.folder = folder
@@ -79,14 +79,14 @@ class NetworkConfig:
         self.edges = {
             name: tuple(BrokerId(one) for one in table.at) for name, table in tables.items() if table.at
         }
-        """Brokers that joined later -> the brokers of the core that each is linked with."""
+        """Broker that joined later -> the brokers of the core that it is linked with."""
         self._check_edges(tables)
         self._expand(tables)
         self.rules = AccessRules(rules=self._rules(), renamed=self.access.renamed)
         self._check()
 
     def _expand(self, tables: dict[str, BrokerTable]) -> None:
-        """Brokers of several processes are as many brokers."""
+        """Makes a broker of several processes into as many brokers."""
         for name, table in tables.items():
             if not names_broker(name):
                 raise self._error(f"brokers.{name}", f"{name!r} is no name for a broker: {NAMED_WITH}")
@@ -94,7 +94,7 @@ class NetworkConfig:
                 reason = f"{table.processes} is not between 1 and {processes.PROCESSES_MAX}"
                 raise self._error(f"brokers.{name}.processes", reason)
         self.processes = {name: table.processes for name, table in tables.items()}
-        """Brokers of the file -> how many processes each has."""
+        """Broker of the file -> its number of processes."""
         self.mates = processes.mates(self.processes)
         try:
             self.brokers: dict[str, BrokerTable] = processes.expanded(tables, _mate, tables)
@@ -133,7 +133,7 @@ class NetworkConfig:
         return self._path(self.network.keys)
 
     def server_options(self, broker: str) -> ServerOptions:
-        """What one broker is run with."""
+        """Returns the options that one broker is run with."""
         table = self.brokers.get(broker)
         if table is None:
             raise ConfigError(f"{self.source.name}: no broker {broker!r}{suggestion(broker, self.brokers)}")
@@ -237,7 +237,7 @@ class NetworkConfig:
         return tuple(rules)
 
     def _scheme_options(self, scheme: str, options: dict[str, Any]) -> dict[str, Any]:
-        """The scheme's options; a scheme that looks at the ground takes the brokers' positions for `areas`.
+        """Completes the options of a scheme: one that uses the map gets the brokers' positions for `areas`.
 
         `polygons` may be the name of a GeoJSON file.
         """
@@ -391,7 +391,7 @@ class NetworkConfig:
             )
 
     def _names_by_certificate(self) -> bool:
-        """Whether clients may be users that the file does not name."""
+        """Whether a certificate can make clients users that the file does not name."""
         return any(one.certificate_user for table in self.brokers.values() for one in table.listeners)
 
     def _check_edges(self, tables: dict[str, BrokerTable]) -> None:
@@ -470,13 +470,13 @@ class NetworkConfig:
 
 
 def _mate(table: BrokerTable, number: int) -> BrokerTable:
-    """What the `number`th process of a broker is run with: the same listeners, and the next HTTP port."""
+    """Returns the table of a broker's process `number`: the same listeners, and the next HTTP port."""
     port = None if table.metrics_port is None else table.metrics_port + number - 1
     return msgspec.structs.replace(table, link_port=0, metrics_port=port, position=None)
 
 
 def load_network(path: Path, *, files_exist: bool = True, processes: int | None = None) -> NetworkConfig:
-    """Read and check a network; `files_exist` as `NetworkConfig` takes it. `processes`: of the only broker."""
+    """Reads and checks a network. `processes`: the number for the only broker. `files_exist`: see `NetworkConfig`."""
     data, source = read_toml(path)
     if processes is not None:
         brokers = data.get("brokers", {})

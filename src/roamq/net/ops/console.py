@@ -2,12 +2,12 @@
 
 GET  /console           the page, or the login
 POST /console/login     token=TOKEN sets the cookie; with the operators' token one may act as well
-POST /console/logout    takes it back
+POST /console/logout    deletes the cookie
 GET  /console/stream    server-sent events: about once a second what has changed
 GET  /console/NAME      the style and the scripts
 
-A broker knows of every client of the network at which broker it is, because brokers tell each other whom they serve:
-one broker's console shows the clients of all. What is sent a second is bounded, however many clients move.
+Brokers tell each other whom they serve, so that each knows the broker of every client of the network: the console of
+one broker shows the clients of all. What the console sends a second is bounded, however many clients move.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from roamq.net.ops.inspection import Inspector
 PREFIX: Final = "/console"
 EVERY_S: Final = 1.0
 MOVES_MAX: Final = 200
-"""Moves that are told one by one in a second; of more, the page learns the number."""
+"""Moves a second that the page gets one by one; of further moves it gets the number."""
 EVENTS_MAX: Final = 50
 VIEWERS_MAX: Final = 20
 UNREAD_BYTES_MAX: Final = 1_000_000
-"""A viewer that leaves more than this unread misses updates until it has read."""
+"""Bytes that a viewer may leave unread; a viewer with more misses updates until it has read."""
 WRONG_TOKEN_S: Final = 0.5
 _SCRIPT: Final = "text/javascript; charset=utf-8"
 _FILES: Final = {
@@ -46,7 +46,7 @@ _SAFE: Final = (
 
 
 class Console:
-    """Serves the page to those who know the token, and tells all viewers what has changed."""
+    """Serves the page to people who know the token, and tells all viewers what has changed."""
 
     def __init__(self, inspector: Inspector, rights: Rights) -> None:
         self.inspector = inspector
@@ -60,7 +60,7 @@ class Console:
     async def serve(
         self, request: HttpRequest, body: bytes, writer: asyncio.StreamWriter
     ) -> HttpResponse | None:
-        """The answer to a request; None if the connection was used for a stream, which is over now."""
+        """Returns the answer to a request; None if the connection served a stream, which is over now."""
         if request.path == "/console/login" and request.method == "POST":
             return await self._login(parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0])
         if request.path == "/console/logout" and request.method == "POST":
@@ -100,7 +100,7 @@ class Console:
     # --- the stream --------------------------------------------------------------------------------------------
 
     async def _stream(self, writer: asyncio.StreamWriter, *, may_act: bool) -> None:
-        """Keep the connection until the viewer is gone."""
+        """Keeps the connection, as one of the viewers', until the viewer is gone."""
         if len(self.viewers) >= VIEWERS_MAX:
             writer.write(
                 b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -132,7 +132,7 @@ class Console:
                     writer.write(data)
 
     def beginning(self) -> dict[str, Any]:
-        """What a viewer needs first."""
+        """Returns what the page shows first."""
         return {
             "status": self.inspector.status(),
             "network": self.inspector.network(),
@@ -140,7 +140,7 @@ class Console:
         }
 
     def change(self) -> dict[str, Any]:
-        """What has changed since the last call."""
+        """Returns what has changed since the last call."""
         before, self._places = self._places, self.inspector.places()
         counts: dict[str, int] = {}
         moves: list[list[str | None]] = []

@@ -1,4 +1,4 @@
-"""How far a broker has come that is being taken away: what it still holds, and what others have not confirmed."""
+"""How far a broker's draining has come: what the broker still holds, and what neighbours have not acknowledged."""
 
 from typing import Any
 
@@ -8,22 +8,22 @@ from roamq.net.ops.status import sessions_of
 
 
 class Draining:
-    """Looks at a broker that drains. It may be stopped, and its folder emptied, when nothing is left.
+    """Looks at a broker that drains. It may be stopped, and its folder emptied, when nothing is left or unconfirmed.
 
-    A session is gone when the neighbour that its last message went to has it on its own disk: so what was sent until
-    the last context was handed over must be acknowledged.
+    A session is gone when the neighbour that its last message went to has that message on its own disk. So the
+    neighbours must acknowledge all frames up to the last one when the last context was gone.
     """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._sent: dict[BrokerId, int] | None = None
-        """Neighbour -> the number of the last frame when the last context was gone."""
+        """Neighbour -> the number of the last frame when the last context was gone; None before that."""
 
     def began(self) -> None:
         self._sent = None
 
     def look(self) -> dict[str, Any]:
-        """`left`: sessions that are here or on their way out; `unconfirmed`: neighbour -> messages it does not have."""
+        """`left`: sessions here or on their way out; `unconfirmed`: neighbour -> messages it has not acknowledged."""
         machine = self._machine
         left = sessions_of(machine) + len(machine.broker.scheme.on_the_way())
         outboxes = machine.outboxes

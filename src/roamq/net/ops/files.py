@@ -1,7 +1,8 @@
-"""How many files the system lets a broker open: a connection is one, and the journal, links and threads need some.
+"""Bounds a broker's connections by the files that the system lets it open: each connection needs one, and the journal,
+links and threads need some.
 
-A process that has none left cannot take connections, and nobody is told: they wait. So a broker asks for as many as its
-bound on connections needs, and if it does not get them the bound is what is left.
+A process without free files cannot accept connections: clients wait, and get no answer. So a broker asks the system for
+as many files as its bound on connections needs. If it does not get them, it lowers the bound.
 """
 
 import logging
@@ -15,11 +16,11 @@ from roamq.net.ops.options import Bounds
 log = logging.getLogger("roamq.server")
 
 OWN_FILES: Final = 128
-"""What a broker opens beside connections of clients: segments, snapshots, links, sockets that listen, threads."""
+"""Files that a broker opens beside those of clients: segments, snapshots, links, listening sockets, threads."""
 
 
 def within_files(bounds: Bounds) -> Bounds:
-    """The bounds, with no more connections than the system has files for. Raises the soft limit of the process."""
+    """Lowers the bound on connections to the files that the system has. Raises the soft limit of the process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = bounds.connections_max + OWN_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -28,7 +29,7 @@ def within_files(bounds: Bounds) -> Bounds:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return bounds
     room = max(1, soft - OWN_FILES)
-    # Who has asked for so many is warned; the default is more than many systems allow.
+    # An operator who has set the bound is warned; the default is more than many systems allow.
     log.log(
         logging.INFO if bounds.connections_max == Bounds().connections_max else logging.WARNING,
         "bounds.connections_max is %d, and there are files for %d: more connections are refused. Raise the limit of "

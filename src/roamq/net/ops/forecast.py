@@ -1,8 +1,8 @@
-"""What a broker expects of itself: delay and utilisation predicted beside those observed, and a word before it is full.
+"""Predicts a broker's delay and utilisation, beside the observed ones, and warns an operator before the broker is full.
 
-A message costs a few counters. Once a minute they are closed into a window, and `roamq.models.outlook` computes what
-the windows before imply for it. The time away is seen by the broker that a client left: it ends when the client is
-back, or when another broker takes its session over.
+A message costs a few counters. Once a minute the counters are closed into a window, and `roamq.models.outlook` computes
+a prediction from the windows before. The broker that a client left sees how long the client is away: until it is back
+here, or until another broker takes its session over.
 """
 
 import math
@@ -25,25 +25,25 @@ from roamq.models.outlook import (
 
 WINDOW_S: Final = 60.0
 WINDOWS: Final = 180
-"""Windows that the trend looks at: three hours."""
+"""Number of windows that the trend looks at: three hours."""
 WINDOWS_MIN: Final = 10
-"""No warning before so many."""
+"""The broker does not warn of growth before it has this many windows."""
 FADE: Final = 0.98
-"""What a window leaves of the counts before it: half after 35 minutes."""
+"""The share of older counts that a window keeps: half is left after 35 minutes."""
 FULL: Final = 0.9
-"""A broker that works for so much of the time has no room for a burst."""
+"""The utilisation of a full broker: one that works for this share of the time has no room for a burst."""
 HORIZON_S: Final = 24 * 3600.0
-"""Further away, a trend says nothing."""
+"""A trend says nothing about times further away."""
 EVENTS_MIN: Final = 50
-"""Delays of fewer events in a window have no 95th percentile."""
+"""A window with fewer delays has no 95th percentile."""
 PERIODS_MIN: Final = 30
 CLIENTS_MAX: Final = 20_000
-"""Clients whose last change is remembered; of more, the oldest are forgotten."""
+"""Clients whose last change the broker remembers; it forgets the oldest of more."""
 LOOKED_AT: Final = 128
-"""Records of a batch whose delay is looked at."""
+"""The number of records of a batch whose delay is looked at."""
 SHARE: Final = 0.95
 BOUNDS_S: Final = tuple(round(10 ** (k / 8 - 4), 7) for k in range(8 * 9 + 1))
-"""From 0.1 ms to more than a day, eight bins to a power of ten."""
+"""Upper bounds of the bins of delays: from 0.1 ms to more than a day, eight bins to a power of ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +65,26 @@ class Forecast:
     def __init__(self, cpu_s: Callable[[], float] = time.thread_time) -> None:
         """`cpu_s`: the processor time that the broker has used of its one interpreter."""
         self.last: WindowOutlook | None = None
-        """Of the last whole window."""
+        """The outlook of the last whole window."""
         self._cpu_s = cpu_s
         self._began: float | None = None
         self._cpu_began_s = 0.0
         self._events = 0
         self._delivered = self._acknowledged = 0
         self._delays = [0] * (len(BOUNDS_S) + 1)
-        """Of this window."""
+        """Counts of delays by bin, in this window."""
         self._live_now = [0] * (len(BOUNDS_S) + 1)
         self._live = [0.0] * (len(BOUNDS_S) + 1)
-        """Of the windows before."""
+        """The same for live deliveries in earlier windows, faded."""
         self._on, self._off = Moments(), Moments()
         self._since: dict[str, tuple[bool, float]] = {}
         """Client -> whether it is connected, and since when."""
         self._windows: deque[Window] = deque(maxlen=WINDOWS)
 
     def count(self, records: list[Record], kinds: Counter[str], acknowledged: int = 0) -> None:
-        """Messages that were published, delivered and acknowledged.
+        """Counts messages that were published, delivered and acknowledged.
 
-        Of a long batch every n-th delay stands for n: messages that leave together have waited about equally long.
+        In a long batch, every n-th delay stands for n: messages that leave together have waited about equally long.
         """
         self._acknowledged += acknowledged
         self._events += kinds["delivered"] + kinds["published"]
@@ -101,19 +101,19 @@ class Forecast:
                     live_now[place] += stride
 
     def take(self, record: Record) -> None:
-        """Count a record that is no delivery: clients that connect, disconnect or move."""
+        """Counts a record other than a delivery: clients that connect, disconnect or move."""
         if record.kind in ("connected", "disconnected", "transferred"):
             self._changed(record.kind, record.client or "", record.time_s)
 
     def tick(self, now: float) -> None:
-        """About once a second: close the window if it is over."""
+        """Closes the window if it is over; called about once a second."""
         if self._began is None:
             self._began, self._cpu_began_s = now, self._cpu_s()
         elif now - self._began >= WINDOW_S:
             self._close(now, now - self._began)
 
     def warning(self) -> str | None:
-        """What an operator should know before the broker is full."""
+        """Returns what an operator should know before the broker is full; None: nothing."""
         last = self.last
         if last is not None and last.utilisation_observed >= FULL:
             busy, rate = last.utilisation_observed, self._windows[-1].rate
@@ -137,9 +137,9 @@ class Forecast:
         elif before is not None and kind == "transferred" and not before[0]:
             self._off.add(max(now - before[1], 1e-6))
         if kind == "transferred":
-            return  # what follows, another broker sees
+            return  # another broker sees what follows
         if before is not None and before[0] == is_on:
-            now = before[1]  # a second word of the same state
+            now = before[1]  # a second record of the same state
         self._since[client] = (is_on, now)
         if len(self._since) > CLIENTS_MAX:
             del self._since[next(iter(self._since))]
@@ -168,7 +168,7 @@ class Forecast:
         self._began, self._cpu_began_s = now, cpu_s
 
     def _predicted_delay_s(self, load: LoadOutlook | None) -> float | None:
-        """By the windows before this one, and by the load of this one."""
+        """Predicts the delay from the windows before this one, and the load of this one."""
         if sum(self._live) < EVENTS_MIN:
             return None
         usual = [w.utilisation for w in self._windows][:-1]
@@ -189,12 +189,12 @@ class Forecast:
 
 
 def _about(rate: float) -> str:
-    """Two digits: what a broker bears is an estimate."""
+    """Writes a rate with two digits: what a broker bears is an estimate."""
     return f"{float(f'{rate:.2g}'):,.0f}"
 
 
 def spoken(seconds: float) -> str:
-    """`in 3 hours`: one unit, two digits at most."""
+    """Writes a duration as `3 hours`: one unit, two digits at most."""
     for unit_s, name in ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
         if seconds >= 0.95 * unit_s:
             number = float(f"{seconds / unit_s:.2g}")

@@ -1,4 +1,4 @@
-"""Operators let brokers join, leave and be forgotten: what one running broker does for it."""
+"""What one running broker does when operators let a broker join, leave or be forgotten."""
 
 import asyncio
 import logging
@@ -21,17 +21,17 @@ CLIENTS_TOLD: Final = 100
 
 
 class Growing:
-    """The network of one running broker, as operators change it."""
+    """Changes the network of one running broker, as operators ask."""
 
     def __init__(self, shell: Shell, draining: Draining, stop: Callable[[], None]) -> None:
-        """`stop`: what a broker does when it has left."""
+        """`stop` stops the broker when it has left."""
         self._shell = shell
         self._draining = draining
         self._stop = stop
         self._task: asyncio.Task[None] | None = None
 
     def join(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Admit a broker; it may be started when this returns."""
+        """Admits a broker; the operator may start it when this returns."""
         position: tuple[float, float] | None = None
         if "position" in query:
             try:
@@ -54,7 +54,7 @@ class Growing:
         return {"at": list(member.at), "beside": beside, "version": account.version}
 
     def forget(self, name: str) -> dict[str, Any]:
-        """Declare a broker dead; tells whose sessions are lost, as far as is known here."""
+        """Declares a broker dead; reports whose sessions are lost, as far as this broker knows."""
         account = self._shell.live.machine.membership
         if name == self._shell.live.machine.me:
             raise ValueError(f"{name!r} is asked itself, and is there: `roamq leave` takes it out")
@@ -70,7 +70,7 @@ class Growing:
         return {"sessions": len(clients), "clients": clients[:CLIENTS_TOLD], "version": account.version}
 
     def begin_leaving(self, drain: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Hand everything over, then take this broker out of the network and stop it. `look` tells how far it is."""
+        """Starts to hand everything over; then the broker leaves the network and stops. `look` tells how far it is."""
         machine = self._shell.live.machine
         self._check_not_needed()
         if self._task is None or self._task.done():
@@ -80,7 +80,7 @@ class Growing:
         return {"sessions": machine.status().sessions}
 
     def _check_not_needed(self) -> None:
-        """Raises ValueError that says who needs this broker, if somebody does."""
+        """Raises ValueError that names the brokers that need this one, if there are any."""
         machine = self._shell.live.machine
         machine.membership.departing(machine.me, "left")
         detours = getattr(self._shell.neighbours, "detours", None)
@@ -100,7 +100,7 @@ class Growing:
                     self._check_not_needed()
                 except (
                     ValueError
-                ) as error:  # a broker has joined here meanwhile, or another one leaves as well
+                ) as error:  # a broker has joined here meanwhile, or another broker leaves as well
                     log.warning("%s is drained, and stays: %s", machine.me, error)
                     return
                 self._shell.feed(InputKind.LEAVE)
@@ -111,9 +111,9 @@ class Growing:
         self._stop()
 
     def _is_heard(self) -> bool:
-        """Whether a neighbour has it that this broker left: one that is down, or begins anew, tells nobody.
+        """Whether a neighbour knows that this broker left: a neighbour that is down, or begins anew, can tell nobody.
 
-        Who has it ends the link, and links no more."""
+        A neighbour that knows it ends the link, and refuses new ones."""
         neighbours = self._shell.neighbours
         up, refused = getattr(neighbours, "up", {}), getattr(neighbours, "refused", {})
         outboxes = self._shell.live.machine.outboxes
@@ -123,7 +123,7 @@ class Growing:
         )
 
     def look(self) -> dict[str, Any]:
-        """What health tells of it."""
+        """Returns what the health answer tells of this broker's leaving."""
         account = self._shell.live.machine.membership
         told: dict[str, Any] = {"network_version": account.version}
         if account.unheard is not None:
@@ -138,7 +138,7 @@ class Growing:
 
 
 def set_aside(folder: Path) -> Path:
-    """The data folder of a broker that has left gets another name: if the broker joins again, it begins empty."""
+    """Renames the data folder of a broker that has left: if the broker joins again, it begins empty."""
     number = 1
     while (aside := folder.with_name(f"{folder.name}.left-{number}")).exists():
         number += 1

@@ -1,7 +1,7 @@
 """A broker as operators see it: who is connected, whose session waits here with how many messages, where a client is.
 
-Everything is read from the state of the machine when it is asked for; lists come in pages, so that a broker with many
-clients answers as quickly as one with few. The classes are the answers of the HTTP API (`api.py`).
+`Inspector` reads everything from the machine's state when somebody asks; lists come in pages, so that a broker with
+many clients answers as quickly as one with few. The other classes are the answers of the HTTP API (`api.py`).
 """
 
 import heapq
@@ -27,7 +27,7 @@ COUNTED: Final = ("published", "delivered", "dropped", "connected", "denied", "l
 
 
 class ApiAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what the API answers."""
+    """Base of the answers of the API."""
 
 
 class LinkAnswer(ApiAnswer, frozen=True):
@@ -36,20 +36,20 @@ class LinkAnswer(ApiAnswer, frozen=True):
     peer: str
     is_up: bool
     through: list[str]
-    """The brokers that carry it, in order from this one, while there is no direct connection."""
+    """The brokers that carry the link while there is no direct connection, in order from this one."""
     waiting_frames: int
     """Frames that the neighbour has not acknowledged."""
     waiting_bytes: int
 
 
 class AlarmRow(ApiAnswer, frozen=True):
-    """A condition that lasts, and that an operator should look at."""
+    """A condition that lasts and that an operator should look at."""
 
     alarm: str
-    """Its kind: link_down, cut_off, link_detour, stalled, draining, no_snapshot, no_records, filling, dropping, fault
-    or logins."""
+    """The kind of the alarm: link_down, cut_off, link_detour, stalled, draining, no_snapshot, no_records, filling,
+    dropping, fault or logins."""
     about: str | None
-    """Which link or quota."""
+    """The link or quota that the alarm is about."""
     level: str
     """warning or critical."""
     text: str
@@ -81,15 +81,16 @@ class StatusAnswer(ApiAnswer, frozen=True):
     links_refused: dict[str, str]
     """Neighbour -> why the last link with it was refused, while it is not up."""
     counts: dict[str, int]
-    """What happened since the broker started: published, delivered, dropped, connected, denied, login_refused."""
+    """Kind of happening -> how often it happened since the broker started: published, delivered, dropped, connected,
+    denied, login_refused."""
     handoffs: int
-    """Clients that came from another broker since the broker started."""
+    """Number of clients that came from another broker since the broker started."""
     handoff_mean_s: float | None
-    """From CONNECT to CONNACK, for these."""
+    """Mean time from CONNECT to CONNACK of these clients; null: there were none."""
     awaited: dict[str, int]
-    """Broker -> sessions here for which it has messages that follow: those of a third broker that was down."""
+    """Broker -> number of sessions here for which that broker still has messages: a third broker that was down."""
     alarms: list[AlarmRow]
-    """What should be looked at now, the critical first."""
+    """The alarms that last, the critical ones first."""
 
 
 class ClientRow(ApiAnswer, frozen=True):
@@ -104,13 +105,13 @@ class ClientRow(ApiAnswer, frozen=True):
     connected_at: float
     """Seconds since 1970."""
     is_in: bool
-    """False while its session is on its way and CONNACK waits."""
+    """Whether the client has its session and CONNACK; false while its session is on its way."""
     is_slow: bool
     """Whether the client does not read as fast as the broker writes."""
     subscriptions: int
     in_flight: int
     waiting: int
-    """Stored messages that were not sent yet."""
+    """Number of stored messages that were not sent yet."""
 
 
 class ClientsAnswer(ApiAnswer, frozen=True):
@@ -132,14 +133,14 @@ class SessionRow(ApiAnswer, frozen=True):
     elsewhere."""
     subscriptions: int
     waiting: int
-    """Messages stored for the client, those in flight included."""
+    """Number of messages stored for the client, those in flight included."""
     oldest_s: float | None
-    """The age of the first of them."""
+    """The age of the oldest of these messages; null: there are none."""
     expires_at: float | None
     client_class: str
-    """The class of the client; empty for a client of none."""
+    """The class of the client; empty for a client that is of no class."""
     scheme: str
-    """The scheme that the session is under, and the class that it is for: `proactive/vehicles`."""
+    """The scheme of the session, with the class that the scheme is for: `proactive/vehicles`."""
 
 
 class SessionsAnswer(ApiAnswer, frozen=True):
@@ -160,18 +161,18 @@ class WhereAnswer(ApiAnswer, frozen=True):
     """The broker with the newest connection, as far as this broker knows; null: it knows nothing of the client."""
     since: float | None
     home: str | None
-    """Where the client connected first."""
+    """The broker of the client's first connection; null: the broker that answers does not know it."""
     is_connected: bool
-    """At the broker that answers."""
+    """Whether the client is connected at the broker that answers."""
     session: SessionRow | None
-    """What the broker that answers keeps for the client."""
+    """The session that the broker that answers keeps for the client; null: none."""
     subscriptions: list[str]
     connection: ClientRow | None
-    """Its connection, if it is connected at the broker that answers."""
+    """The client's connection, if the client is connected at the broker that answers."""
     copies: list[str]
-    """Brokers that keep a copy of the session on account of the broker that answers."""
+    """Brokers that keep a copy of the session because the broker that answers told them to."""
     expected: list[str]
-    """Where the mobility scheme expects the client next, the likeliest first."""
+    """Brokers at which the mobility scheme expects the client next, the likeliest first."""
 
 
 class EventRow(ApiAnswer, frozen=True):
@@ -186,11 +187,11 @@ class EventRow(ApiAnswer, frozen=True):
 
 
 class EventsAnswer(ApiAnswer, frozen=True):
-    """What happened last, oldest first."""
+    """The last happenings at the broker, oldest first."""
 
     events: list[EventRow]
     last: int
-    """The value of `after` for what happens next."""
+    """The value of `after` for happenings after these."""
 
 
 class StepRow(ApiAnswer, frozen=True):
@@ -201,7 +202,7 @@ class StepRow(ApiAnswer, frozen=True):
     broker: str
     client: str | None
     message: str | None
-    """Its id, as in `/api/trace/{what}`."""
+    """The message's id, as in `/api/trace/{what}`."""
     text: str
     """The record as a sentence."""
 
@@ -210,43 +211,43 @@ class TracedRow(ApiAnswer, frozen=True):
     """A message of a topic."""
 
     message: str
-    """Its id, as in `/api/trace/{what}`."""
+    """The message's id, as in `/api/trace/{what}`."""
     time: float
     broker: str
-    """Where it was published."""
+    """The broker at which the message was published."""
     client: str | None
     topic: str
     delivered: int
     dropped: int
     slowest_s: float | None
-    """From its publication to its last delivery."""
+    """Seconds from its publication to its last delivery; null: it was delivered to nobody."""
     receivers: list[str]
 
 
 class TraceAnswer(ApiAnswer, frozen=True):
-    """What the records of this broker's folder tell of a message, a client or a topic."""
+    """The records of a message, a client or a topic in this broker's folder."""
 
     about: Literal["message", "client", "topic"]
-    """What was asked for."""
+    """The kind of the thing that was asked for."""
     steps: list[StepRow] = []
-    """Of a message or a client, in time."""
+    """The records of a message or a client, in order of time."""
     messages: list[TracedRow] = []
-    """Of a topic, in time."""
+    """The messages of a topic, in order of time."""
 
 
 class DoneAnswer(ApiAnswer, frozen=True):
-    """What became of an action."""
+    """The result of an action."""
 
     done: str
-    """In words."""
+    """The action that was done, in words."""
     details: dict[str, Any]
 
 
 class ErrorAnswer(ApiAnswer, frozen=True):
-    """Why a question was not answered, or an action not done."""
+    """The reason why a question was not answered, or an action not done."""
 
     error: str
-    """In words."""
+    """The reason, in words."""
 
 
 class PlaceRow(ApiAnswer, frozen=True):
@@ -254,27 +255,27 @@ class PlaceRow(ApiAnswer, frozen=True):
 
     broker: str
     clients: int
-    """Clients whose newest known connection is there."""
+    """Number of clients whose newest known connection is at this broker."""
     reference: str
     position: list[float] | None = None
     at: list[str] = []
     """For a broker that joined later: the brokers that it is linked with."""
     publishes: list[str] | None = None
-    """Topic filters of all that may be published there; null: anything."""
+    """Topic filters of all that may be published at this broker; null: anything."""
 
 
 class NetworkAnswer(ApiAnswer, frozen=True):
-    """The network as one broker knows it: brokers tell each other whom they serve."""
+    """The network as one broker knows it, because brokers tell each other whom they serve."""
 
     asked: str
     places: list[PlaceRow]
     links: list[list[str]]
     version: int = 0
-    """Of the description of the network: how often brokers have joined, left or were forgotten."""
+    """The version of the description of the network: how often brokers have joined, left or were forgotten."""
 
 
 class Inspector:
-    """Answers questions about one broker from its state."""
+    """Answers questions about one broker from the broker's state."""
 
     def __init__(
         self, shell: Shell, activity: Activity, health: Callable[[], dict[str, Any]], alarms: Alarms
@@ -369,7 +370,7 @@ class Inspector:
         return EventsAnswer(events=[EventRow(**one._asdict()) for one in found], last=self._activity.number)
 
     def network(self) -> NetworkAnswer:
-        """Who is where, counted over all clients that the directory knows."""
+        """Returns the brokers, links and clients at each broker, counted over all clients in the directory."""
         machine = self._machine
         directory = machine.directory
         counts = Counter(
@@ -414,7 +415,7 @@ class Inspector:
         return {name: epoch.broker for name in directory.clients() if (epoch := directory.last_epoch(name))}
 
     def beside(self) -> list[Context]:
-        """Contexts that this broker keeps for clients of others: copies, and what is on its way to them."""
+        """Lists contexts that this broker keeps for clients of other brokers: copies, and contexts on their way."""
         machine = self._machine
         mine = machine.broker.contexts
         found = dict.fromkeys(one for one in machine.held() if mine.get(one.client) is not one)
@@ -466,7 +467,7 @@ class Inspector:
 
 
 def _page(names: Iterable[str], after: str, limit: int, search: str) -> tuple[list[str], bool]:
-    """The next names in order, and whether there are more."""
+    """Returns the next names in order, and whether there are more."""
     wanted = (name for name in names if name > after and search in name)
     found = heapq.nsmallest(limit + 1, wanted)
     return found[:limit], len(found) > limit

@@ -1,4 +1,4 @@
-"""Keys of a network: an authority of its own, and a certificate per broker that it vouches for.
+"""Keys of a network: an authority of its own, and a certificate from that authority for each broker.
 
 A broker's certificate carries the broker's name, which the link compares with the name in HELLO, its host, and the
 host of the `reference` that clients are told, so that clients may use it for TLS as well.
@@ -23,7 +23,7 @@ from roamq.net.ops.configuration import NetworkConfig
 AUTHORITY_DAYS: Final = 3650
 BROKER_DAYS: Final = 825
 SKEW: Final = datetime.timedelta(minutes=5)
-"""Clocks of other hosts may be behind."""
+"""Tolerance for the clocks of other hosts, which may be behind."""
 
 
 def make_keys(
@@ -32,10 +32,10 @@ def make_keys(
     authority_folder: Path | None = None,
     brokers: Collection[str] | None = None,
 ) -> list[Path]:
-    """Write ca.pem and NAME.pem, NAME.key for every broker, or for `brokers`; and ca.key apart. Nothing is overwritten.
+    """Writes ca.pem and NAME.pem, NAME.key for every broker, or for `brokers`; and ca.key apart. Overwrites nothing.
 
-    With ca.key in its folder the authority is used again: a new broker gets its certificate, the others keep theirs.
-    Whoever has ca.key can make brokers, so that it lies in a folder of its own, which no broker needs.
+    With ca.key in its folder the authority is used again: a new broker gets its certificate, the others keep theirs. A
+    person who has ca.key can make brokers, so it lies in a folder of its own, which no broker needs.
     """
     missing = [
         name
@@ -64,7 +64,7 @@ def make_keys(
 
 
 def authority_of(folder: Path) -> Path:
-    """Where the ca.key of these keys lies: beside their folder, or beside that of the network, where `init` puts it."""
+    """Returns the folder of ca.key: beside that of the keys, or beside that of the network, where `init` puts it."""
     beside = [
         one.with_name(f"{one.name}-authority") for one in (folder, folder.absolute().parent) if one.name
     ]
@@ -74,7 +74,7 @@ def authority_of(folder: Path) -> Path:
 def _old_or_new_authority(
     network: str, folder: Path, authority_folder: Path
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey, list[Path]]:
-    """The authority's certificate and key, and the files that were made for it now."""
+    """Returns the authority's certificate and key, and the files that were made for them now."""
     authority_file, key_file = folder / "ca.pem", authority_folder / "ca.key"
     if authority_file.exists() and key_file.exists():
         authority = x509.load_pem_x509_certificate(authority_file.read_bytes())
@@ -101,7 +101,7 @@ def _old_or_new_authority(
 
 
 def host_of(reference: str) -> str:
-    """The host of a `host`, `host:port` or `[address]:port`."""
+    """Returns the host of a `host`, `host:port` or `[address]:port`."""
     if reference.startswith("["):
         return reference[1:].partition("]")[0]
     return reference.rpartition(":")[0] if reference.count(":") == 1 else reference
@@ -139,7 +139,7 @@ def _certificate(
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, broker[:64])])
     names: list[x509.GeneralName] = [x509.DNSName(broker)]  # the broker's name comes first
     if any(is_loopback(host) for host in hosts):
-        hosts = [*hosts, "localhost"]  # what clients on the same machine say
+        hosts = [*hosts, "localhost"]  # what clients on the same machine use
     for host in dict.fromkeys(hosts):
         try:
             names.append(x509.IPAddress(ipaddress.ip_address(host)))

@@ -29,7 +29,7 @@ def local_network(
     names: Sequence[str] = (),
     extra: str = "",
 ) -> str:
-    """The configuration of `brokers` brokers b1, b2, ..., or of those `names`; `extra` is TOML that is appended."""
+    """Returns a configuration of `brokers` brokers b1, b2, ..., or of brokers `names`; `extra` is appended TOML."""
     assert len(names) in (0, brokers)
     mqtt_ports = range(first_port, first_port + brokers) if first_port else ()
     chosen = free_ports(4 * brokers, but=mqtt_ports)
@@ -74,7 +74,7 @@ def local_network(
 
 
 def serve_command(path: Path, broker: str, log_level: str = "WARNING") -> list[str]:
-    """The command that runs a broker for as long as its standard input is open.
+    """Returns the command that runs a broker for as long as its standard input is open.
 
     Start it with a pipe there: when the process at the other end is gone, killed or not, the broker stops.
     """
@@ -83,7 +83,7 @@ def serve_command(path: Path, broker: str, log_level: str = "WARNING") -> list[s
 
 
 def free_run(count: int, but: Collection[int] = ()) -> int:
-    """The first of `count` free ports in a row, none of them in `but`."""
+    """Returns the first of `count` free ports in a row, none of them in `but`."""
     while True:
         first = free_ports(1)[0]
         if not set(but).isdisjoint(range(first, first + count)):
@@ -102,9 +102,9 @@ def free_run(count: int, but: Collection[int] = ()) -> int:
 
 
 def free_ports(count: int, but: Collection[int] = ()) -> list[int]:
-    """Ports that nobody listens on now, below those that systems give to outgoing connections, none of them in `but`.
+    """Finds ports that nobody listens on now, below those of outgoing connections, none of them in `but`.
 
-    Another process may take one before we do; the choice is random to make that rare, and starting says so.
+    Another process may take a port before the broker does: a random choice makes that rare, and the broker says so.
     """
     sockets: list[socket.socket] = []
     try:

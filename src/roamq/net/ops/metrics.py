@@ -1,4 +1,4 @@
-"""What operators see: metrics for Prometheus, health, structured logs. The broker answers from its state, on loopback.
+"""Tells operators how a broker is, from its state: metrics for Prometheus and health on loopback, structured logs.
 
 GET  /metrics       Prometheus text
 GET  /health        200 {"status": "ok", ...}, or 503 with what is wrong
@@ -7,8 +7,8 @@ GET  /console       the page for people, if the configuration has a token for it
 POST /reload        read users and access rules again, as SIGHUP does
 POST /drain         hand the sessions to other brokers
 
-What changes something needs the operators' token (`Authorization: Bearer TOKEN`). A page in a browser on the same
-host can reach loopback too, so that requests with a foreign Host or with an Origin are refused.
+A request that changes something needs the operators' token (`Authorization: Bearer TOKEN`). A page in a browser on the
+same host can reach loopback too, so requests with a foreign Host or with an Origin are refused.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ REQUEST_S_MAX: Final = 5.0
 
 
 class Described(NamedTuple):
-    """What a metric is: gauge, counter or histogram; its labels; what it says."""
+    """The description of a metric: gauge, counter or histogram; its labels; what the metric says."""
 
     kind: str
     about: str
@@ -102,7 +102,7 @@ METRICS: Final = {
     "roamq_received_bytes": Described("counter", "Bytes received, of clients"),
     "roamq_sent_bytes": Described("counter", "Bytes sent, of clients"),
 }
-"""Every metric there is, by the name without the suffixes that Prometheus adds (`_total`, `_bucket`)."""
+"""Every metric, by its name without the suffixes that Prometheus adds (`_total`, `_bucket`)."""
 _SHELL_COUNTS: Final = frozenset(
     name.removeprefix("roamq_")
     for name, one in METRICS.items()
@@ -116,7 +116,7 @@ _FAMILIES: Final = {
 
 
 def described_metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-    """The name that Prometheus shows, the kind, the labels and the meaning of every metric."""
+    """Yields the name that Prometheus shows, the kind, the labels and the meaning of every metric."""
     for name, one in METRICS.items():
         yield (f"{name}_total" if one.kind == "counter" else name), one.kind, one.labels, one.about
 
@@ -134,7 +134,7 @@ def _value(name: str, value: float) -> Metric:
 
 
 class BrokerCollector:
-    """The state of one broker as metrics."""
+    """Turns the state of one broker into metrics."""
 
     def __init__(
         self, shell: Shell, recorder: "RecordWriter | None", activity: Activity, alarms: Alarms
@@ -252,7 +252,7 @@ class Observatory:
         api: Api | None = None,
         console: Console | None = None,
     ) -> None:
-        """`token`: what an operator shows to act; without one nobody may act over this port."""
+        """`token`: the token that an operator shows to act; None: nobody may act over this port."""
         self.registry = CollectorRegistry()
         self.registry.register(collector)
         self.health = health
@@ -276,13 +276,13 @@ class Observatory:
             self.console.close()
 
     def _is_our_name(self, host: str) -> bool:
-        """Whether the Host header names this port by address, or as localhost: a name that a stranger points at us is
-        not ours."""
+        """Whether the Host header names this port by address, or as localhost. A name that a stranger lets point at
+        this host does not."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         return name.lower() in ("localhost", "127.0.0.1", "[::1]", self._host.lower(), f"[{self._host}]")
 
     def _is_for_us(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request to read comes from a program or from our own page: not from another page in a browser."""
+        """Whether a program or our own page asks to read, and no foreign page in a browser."""
         host = headers.get("host", "")
         origin = headers.get("origin")
         return self._is_our_name(host) and origin in (None, f"http://{host}", f"https://{host}")
@@ -312,12 +312,12 @@ class Observatory:
             async with asyncio.timeout(REQUEST_S_MAX):
                 await writer.drain()
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked is gone or does not speak HTTP
+            pass  # the client is gone or does not speak HTTP
         finally:
             writer.close()
 
     def answer(self, request: str, body: bytes, headers: Mapping[str, str]) -> tuple[str, str, bytes]:
-        """Status line, content type and body for a request line and its headers, whose names are in lower case."""
+        """Answers a request: status line, content type and body. Header names are in lower case."""
         method, _, rest = request.partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if not self._is_our_name(headers.get("host", "")):
@@ -377,7 +377,7 @@ def _json(value: object) -> bytes:
 
 
 class JsonLines(logging.Formatter):
-    """A log line as one JSON object, with the broker's name and what the line is about."""
+    """Writes a log line as one JSON object, with the broker's name and the fields of the line."""
 
     def __init__(self, broker: str) -> None:
         super().__init__()
@@ -398,7 +398,7 @@ class JsonLines(logging.Formatter):
 
 
 def set_up_logs(broker: str, *, as_json: bool, level: str = "INFO") -> None:
-    """Logs go to standard error; no secret and no payload is ever part of one."""
+    """Sends logs to standard error; no secret and no payload is ever part of one."""
     handler = logging.StreamHandler()
     plain = logging.Formatter(f"%(asctime)s {broker} %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines(broker) if as_json else plain)

@@ -1,4 +1,4 @@
-"""What one broker's server is run with: listeners, bounds, storage. `configuration.py` reads it from TOML."""
+"""The options of one broker's server: listeners, bounds, storage. `configuration.py` reads them from TOML."""
 
 from enum import Enum
 from pathlib import Path
@@ -14,7 +14,7 @@ KIB: Final = 1024
 
 
 class Durability(Enum):
-    """Which failures a message survives; an acknowledgement leaves when its cause is as safe as this says."""
+    """Which failures a message survives; an acknowledgement leaves when the message is as safe as this says."""
 
     MEMORY = "memory"
     """Nothing is written: a restart begins empty."""
@@ -25,7 +25,7 @@ class Durability(Enum):
 
 
 class CertificateName(Enum):
-    """What of a certificate names the user."""
+    """The part of a certificate that names the user."""
 
     COMMON_NAME = "common-name"
     DNS = "dns"
@@ -34,7 +34,7 @@ class CertificateName(Enum):
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
-    """Where clients connect."""
+    """An address at which clients connect."""
 
     name: str
     host: str = "127.0.0.1"
@@ -42,12 +42,12 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     websocket: bool = False
     path: str = "/mqtt"
     certificate: Path | None = None
-    """With `key`: TLS."""
+    """The TLS certificate, used with `key`; None: no TLS."""
     key: Path | None = None
     client_ca: Path | None = None
-    """Clients must show a certificate of this authority."""
+    """The authority whose certificates clients must show; None: clients need no certificate."""
     certificate_user: CertificateName | None = None
-    """What of a client's certificate is its user name; no password is asked for then."""
+    """The part of a client's certificate that is its user name; such a client needs no password."""
     anonymous: bool = False
     """Whether a client without a user name is let in."""
 
@@ -60,23 +60,23 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NeighbourOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where this broker listens for others, where they are, and how they prove who they are."""
+    """Where this broker listens for other brokers, where those are, and how brokers prove their identity."""
 
     network: str
     me: BrokerId
     host: str
     port: int
     peers: dict[str, tuple[str, int]]
-    """Neighbours that can be called, and where."""
+    """Neighbour that this broker can call -> its host and port."""
     carried: tuple[str, ...] = ()
-    """Neighbours that cannot be called: others carry the links with them."""
+    """Neighbours that this broker cannot call: other brokers carry the links with them."""
     always_calls: bool = False
-    """Whether this broker calls all its peers: one that joined later does, so that nobody has to reach it."""
+    """Whether this broker calls all its peers: a broker that joined later does, so that nobody has to reach it."""
     mates: tuple[str, ...] = ()
-    """Other processes of the same broker, which are called by Unix sockets in `run_folder`."""
+    """Other processes of the same broker, which this one calls over Unix sockets in `run_folder`."""
     run_folder: Path | None = None
     detour_after_s: float | None = 1.0
-    """How long a link is down before others carry it; None: nobody carries links."""
+    """Seconds that a link is down before other brokers carry it; None: brokers carry no links."""
     secret: bytes | None = None
     certificate: Path | None = None
     key: Path | None = None
@@ -84,52 +84,52 @@ class NeighbourOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds on what connections may take of the server; docs/live.md says what happens at each."""
+    """Limits on what connections may take of the server; docs/live.md says what happens at each."""
 
     connections_max: int = 50_000
     connections_per_address_max: int = 0
-    """0 for no bound."""
+    """Connections from one address; 0 for no limit."""
     connect_timeout_s: float = 10.0
-    """From the socket to being let in."""
+    """Seconds from the opened socket until the client is let in."""
     connect_bytes_max: int = 256 * KIB
-    """Of one CONNECT, WebSocket frames included."""
+    """Bytes of one CONNECT, WebSocket frames included."""
     connects_bytes_max: int = 64 * MIB
-    """Of all CONNECTs that are not whole yet."""
+    """Bytes of all CONNECTs that have not arrived in full."""
     write_buffer_bytes: int = 1 * MIB
     """A client that leaves more than this unread is a slow consumer: its events wait in its session."""
     linger_s: float = 5.0
-    """How long a connection that is closed may take to read the last words."""
+    """Seconds that a client has to read the last bytes of a connection that the broker closes."""
     logins_waiting_max: int = 1000
-    """Logins whose password is being checked; more are refused."""
+    """Logins whose password is being checked; the broker refuses more."""
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     durability: Durability = Durability.PROCESS
     folder: Path | None = None
     snapshot_bytes: int = 64 * MIB
-    """A snapshot is made when the journal has grown by this, and by the size of the last snapshot."""
+    """Bytes by which the journal grows before the next snapshot; if the last snapshot is larger, by its size."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     run_id: str
     flush_s: float = 1.0
-    """A record is in the folder after at most about this time."""
+    """Seconds after which a record is in the folder, at most and about."""
     rows_max: int = 50_000
-    """Rows of a file."""
+    """Rows of one file."""
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the server of one broker is run with."""
+    """All options that the server of one broker is run with."""
 
     settings: Settings
     listeners: tuple[Listener, ...]
     links: NeighbourOptions
     anonymous: str = "loopback"
-    """`access.anonymous`: which listeners let clients in without a user name."""
+    """The value of `access.anonymous`: which listeners let clients in without a user name."""
     users: dict[str, str] = {}
     tokens: TokenOptions | None = None
-    """Whose tokens are believed; None: there are only passwords and certificates."""
+    """The tokens that the broker believes; None: only passwords and certificates let clients in."""
     bounds: Bounds = Bounds()
     storage: Storage = Storage()
     recording: Recording | None = None
@@ -138,9 +138,9 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     shares_ports: bool = False
     """Whether other processes of this broker listen at the same ports."""
     console_token: str | None = None
-    """What the console and the API ask for; None: there is no console, and the API is as open as the metrics."""
+    """The token for console and API; None: there is no console, and the API is as open as the metrics."""
     token: str | None = None
-    """What operators show to act over the metrics port."""
+    """The token that operators show to act over the metrics port."""
 
     @property
     def me(self) -> BrokerId:

@@ -9,12 +9,12 @@ EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared
 
 
 class WantedPort(NamedTuple):
-    """A port that a socket of a broker is to have."""
+    """A port that a broker wants for a socket."""
 
     field: str
-    """Of the configuration."""
+    """The field of the configuration that names the port."""
     machine: str
-    """Brokers with the same `host` are on one machine."""
+    """The host of the broker: brokers with the same `host` are on one machine."""
     address: str
     port: int
 
@@ -24,7 +24,7 @@ class WantedPort(NamedTuple):
 
 
 def wanted_ports(brokers: Mapping[str, BrokerTable], first: Collection[str]) -> Iterator[WantedPort]:
-    """All that is wanted. `first`: the first process of each broker; the others share its listeners."""
+    """Yields all wanted ports. `first`: the first process of each broker; the others share its listeners."""
     for name, table in brokers.items():
         at, host = f"brokers.{name}", table.host
         if name in first:
@@ -36,7 +36,7 @@ def wanted_ports(brokers: Mapping[str, BrokerTable], first: Collection[str]) -> 
 
 
 def clash(wanted: Iterator[WantedPort]) -> tuple[WantedPort, WantedPort] | None:
-    """Two sockets of one machine that want the same port, if there are such."""
+    """Returns two sockets of one machine that want the same port; None if there are none."""
     taken: dict[tuple[str, int], list[WantedPort]] = {}
     for one in wanted:
         others = taken.setdefault((one.machine, one.port), [])

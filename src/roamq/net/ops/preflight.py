@@ -1,6 +1,6 @@
-"""What a configuration alone does not tell: whether a broker can start with it on this machine.
+"""Checks what a configuration alone does not tell: whether a broker can start with it on this machine.
 
-`roamq serve --check` prints what is found here.
+`roamq serve --check` prints the problems.
 """
 
 import fcntl
@@ -16,17 +16,17 @@ from roamq.net.ops.settings import ANONYMOUS, ANYBODY
 
 
 def problems(network: NetworkConfig, broker: str) -> list[str]:
-    """Reasons why the broker would not start, or would not do what the file seems to say; one line each."""
+    """Returns reasons why the broker would not start, or would not do what the file seems to say; one line each."""
     options = network.server_options(broker)
     return [*unknown_users(network), *_key_files(options), *_data_folder(options), *_records_folder(options)]
 
 
 def unknown_users(network: NetworkConfig) -> list[str]:
-    """Rules for users that nobody can log in as."""
+    """Returns problems: rules for users that nobody can log in as."""
     users = network.access.users
     listeners = (listener for table in network.brokers.values() for listener in table.listeners)
     if network.access.jwt is not None or any(listener.certificate_user for listener in listeners):
-        return []  # whoever makes tokens or certificates knows more users
+        return []  # tokens or certificates may bring users that the file does not name
     found = []
     for number, rule in enumerate(network.rules.rules):
         if rule.user not in (ANYBODY, ANONYMOUS) and rule.user not in users:
@@ -54,7 +54,7 @@ def _data_folder(options: ServerOptions) -> list[str]:
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return [f"storage.folder: {folder} cannot be written by this user"]
     if is_in_use(folder):
-        return []  # the broker is running: what it holds fits it
+        return []  # the broker is running, so its stored state fits its configuration
     try:
         snapshot.examine(folder, options.settings)
     except RoamqError as error:

@@ -22,12 +22,12 @@ SECRET_BYTES: Final = 32
 
 
 def names_of(broker: str, processes: int) -> tuple[str, ...]:
-    """The processes of a broker, the first of which has its name."""
+    """Returns the names of a broker's processes; the first has the broker's name."""
     return (broker, *(f"{broker}.{number}" for number in range(2, processes + 1)))
 
 
 def mates(processes: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Every process -> all processes of its broker, itself included; `processes` has brokers and how many each has."""
+    """Returns every process -> all processes of its broker, itself included. `processes`: broker -> how many it has."""
     found = {}
     for broker, count in processes.items():
         names = names_of(broker, count)
@@ -36,7 +36,7 @@ def mates(processes: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
 
 
 def links_of(processes: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
-    """The links between processes of one broker: each with each."""
+    """Returns the links between processes of one broker: each with each."""
     return tuple(
         pair
         for broker, count in processes.items()
@@ -45,13 +45,13 @@ def links_of(processes: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
 
 
 def run_folder(network: str, config: Path) -> Path:
-    """Where the sockets of a network's processes are: a short path, since sockets have room for no other."""
+    """Returns the folder of a network's sockets between processes: a short path, since sockets take no long one."""
     digest = hashlib.sha256(f"{network}\0{config.resolve()}".encode()).hexdigest()[:12]
     return Path(tempfile.gettempdir()) / f"roamq-{os.getuid()}-{digest}"
 
 
 def enter(folder: Path) -> bytes:
-    """Make the folder, or see that nobody else can enter it; gives the secret that processes share there."""
+    """Makes the folder, or checks that no other user can enter it; returns the secret that processes share there."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -70,7 +70,7 @@ def enter(folder: Path) -> bytes:
 
 
 def expanded(tables: Mapping[str, Any], copy: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Brokers and their mates: `copy(table, number)` makes what the process of that number is run with."""
+    """Returns the tables of brokers and their mates; `copy(table, number)` makes the table of the process `number`."""
     found: dict[str, Any] = {}
     for name in names:
         table = tables[name]

@@ -1,9 +1,9 @@
-"""Records into a folder, off the event loop: Parquet files that appear whole, so that a pipeline may read as it grows.
+"""Writes records into a folder, off the event loop, as Parquet files that appear whole: a pipeline may read meanwhile.
 
     FOLDER/part=records/run_id=RUN/BROKER-FIRST-LAST.parquet
 
-A record's number follows from the inputs, so a broker that fell makes the same records again as it replays its
-journal, and those that are in the folder already are left out: every record is there once.
+A record's number follows from the inputs. A broker that fell makes the same records again when it replays its journal,
+and the writer leaves out those that the folder has already: every record is there once.
 """
 
 import logging
@@ -40,7 +40,7 @@ SCHEMA: Final = pa.schema(
         ),
     ]
 )
-"""The columns of the pipeline's contract; `run_id` is in the path."""
+"""The columns of the pipeline's contract, without `run_id`, which is in the path."""
 _STAMP: Final = {VERSION_KEY: str(RECORDS_VERSION), "roamq.release": __version__}
 
 _TEXTS: Final = [field.name for field in SCHEMA if field.type == pa.string()]
@@ -48,20 +48,20 @@ _TEXTS: Final = [field.name for field in SCHEMA if field.type == pa.string()]
 _RECORD: Final = pa.schema(list(SCHEMA)[1:])
 _KINDS: Final = tuple(_RECORD.types)
 CHUNK_ROWS: Final = 4096
-"""Rows that are turned into columns at a time: they fit the processor's cache, and the event loop gets its turn."""
+"""Rows turned into columns at a time: they fit the processor's cache, and the event loop gets its turn."""
 
 Batch = tuple[int, list[Record]]
 _LOOK: Final = "look"
-"""Tells the thread that records have gathered."""
+"""Tells the thread to look at the gathered records."""
 _DUE: Final = "due"
-"""Nobody says anything, but what waits has waited long enough."""
+"""Stands for the end of the thread's wait: nobody has told it anything, but records have waited long enough."""
 RETRY_S: Final = 5.0
 WAITING_MAX: Final = 1_000_000
-"""Records that are kept while the folder cannot be written; delivery comes first, so more are given up."""
+"""Records that are kept while the folder cannot be written; of more, records are given up: delivery comes first."""
 
 
 class RecordWriter:
-    """Takes records from the loop, writes them in a thread."""
+    """Takes records from the event loop and writes them in a thread."""
 
     def __init__(
         self, folder: Path, run_id: str, broker: str, place: tuple[int, int], *, flush_s: float, rows_max: int
@@ -74,30 +74,30 @@ class RecordWriter:
         """The number after the last record in the folder."""
         self.failed: str | None = None
         self.interpreter_s = 0.0
-        """Processor time for which the thread kept the interpreter from the event loop: it turned records into columns.
-        Files are compressed and written without the interpreter."""
+        """Processor time for which the thread kept the interpreter from the event loop, while it turned records into
+        columns. The thread compresses and writes files without the interpreter."""
         self._added = 0
-        """Records that came in."""
+        """Number of records that were added."""
         self._left = 0
-        """Records that are in the folder, or were given up."""
+        """Number of records that are in the folder, or were given up."""
         self._place = place
         self._flush_s = flush_s
         self._rows_max = rows_max
         self._queue: queue.SimpleQueue[str | threading.Event | None] = queue.SimpleQueue()
-        """What the thread waits for: `_LOOK`, a wish to have everything written, None to end."""
+        """What the thread waits for: `_LOOK`, an event to set when all is written, None to end."""
         self._gathered: deque[Batch] = deque()
-        """Records that the thread takes when it wakes up. Each waking takes the interpreter from the event loop."""
+        """Batches that the thread takes when it wakes up. Each waking takes the interpreter from the event loop."""
         self._unnoticed = 0
-        """Rows that were gathered since the thread was last woken up."""
+        """Rows that were gathered since the thread was last told to look."""
         self._notice_rows = min(CHUNK_ROWS, rows_max)
-        """So many rows wake the thread up."""
+        """The number of rows at which the thread is told to look."""
         self._is_woken = False
         """Whether the thread knows that there is something to write, and when that is due."""
         self._thread = threading.Thread(target=self._run, name="records", daemon=True)
         self._thread.start()
 
     def add(self, first: int, records: list[Record]) -> None:
-        """Records from number `first` on; returns at once."""
+        """Adds records, the first of which has the number `first`; returns at once."""
         if first + len(records) > self.written:
             self._added += len(records)
             self._gathered.append((first, records))
@@ -108,16 +108,16 @@ class RecordWriter:
 
     @property
     def waiting(self) -> int:
-        """How many records were added and are not in the folder yet."""
+        """Returns how many records were added and are not in the folder yet."""
         return max(0, self._added - self._left)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that was added is in the folder; False if that takes too long."""
+        """Waits until all added records are in the folder; returns False if that takes too long."""
         done = self.flush_soon()
         return done.wait(timeout_s)
 
     def flush_soon(self) -> threading.Event:
-        """An event that is set when all that was added is in the folder."""
+        """Returns an event that is set when all added records are in the folder."""
         done = threading.Event()
         self._queue.put(done)
         return done
@@ -148,7 +148,7 @@ class RecordWriter:
                     due = time.monotonic() + RETRY_S
                     break
                 self._left += len(waiting)
-                # What came while that was written is the beginning of the next file, not a small one of its own.
+                # Records that came during the write begin the next file, instead of a small one of their own.
                 waiting, is_full = self._take_gathered(_Waiting(0))
                 if self._left >= asked and not is_full:
                     due = time.monotonic() + self._flush_s
@@ -158,14 +158,15 @@ class RecordWriter:
             if wish is None:
                 return
             self._is_woken = due != math.inf
-            if self._gathered and not self._is_woken:  # since it was looked at, and nobody will say so
+            if self._gathered and not self._is_woken:  # new since the look; no wake-up will come
                 self._is_woken = True
                 due = time.monotonic() + self._flush_s
 
     def _take_gathered(self, waiting: "_Waiting") -> tuple["_Waiting", bool]:
-        """Add what has gathered to what waits to be written, until that is a whole file; and whether it is.
+        """Adds gathered records to those that wait to be written, until they fill a file; returns them, and whether
+        they do.
 
-        After a gap in the numbers another file begins.
+        After a gap in the numbers, another file begins.
         """
         began_s = time.thread_time()
         while self._gathered and len(waiting) < self._rows_max:
@@ -256,9 +257,9 @@ def _batch(records: list[Record]) -> pa.RecordBatch:
 
 
 def _column(values: tuple[object, ...], kind: pa.DataType) -> pa.Array:
-    """Many columns say the same thing in every row, or nothing: those need no conversion row by row."""
+    """Returns a column. Many columns have one value, or none, in every row: those need no conversion row by row."""
     first = values[0]
-    is_one = first == values[-1] == values[len(values) // 2]  # most columns that vary do so here
+    is_one = first == values[-1] == values[len(values) // 2]  # most columns that vary differ here
     if not is_one or values.count(first) < len(values):
         return pa.array(values, kind)
     return pa.nulls(len(values), kind) if first is None else pa.repeat(pa.scalar(first, kind), len(values))

@@ -1,4 +1,4 @@
-"""What a broker that reads its file again has to change; what cannot be changed is refused by name."""
+"""Finds what a broker changes when it reads its file again, and refuses by name what cannot be changed."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,28 +14,28 @@ from roamq.net.ops.settings import Settings
 
 
 class Reloaded(NamedTuple):
-    """What is to happen."""
+    """The changes that a broker makes when it reads its file again."""
 
     settings: Settings | None
-    """With other schemes, options, classes of clients or positions; None if those are as they were."""
+    """Settings with the new schemes, options, classes of clients or positions; None if none of these has changed."""
     schemes_changed: bool
     positions_changed: bool
     gone: list[str]
     """Users who are gone, or have another password."""
     listeners: tuple[Listener, ...]
-    """Those that there are, open to clients without a name or not."""
+    """The listeners that the broker has, each now open or closed to clients without a name."""
     withdrawn: list[str]
-    """Credentials that let nobody in any more."""
+    """Credentials that let no client in any more."""
     wires: NeighbourOptions | None
-    """With other neighbours that can be called; None if those are as they were."""
+    """Options with the neighbours that can be called now; None if these have not changed."""
 
     @property
     def closed(self) -> list[str]:
-        """Listeners that are closed to clients without a name."""
+        """Names of listeners that are closed to clients without a name."""
         return [listener.name for listener in self.listeners if not listener.anonymous]
 
     def told(self, after: ServerOptions) -> dict[str, Any]:
-        """What an operator is told of it."""
+        """Returns what an operator is told of the changes."""
         return {
             "users": len(after.users),
             "rules": len(after.settings.access.rules),
@@ -56,9 +56,9 @@ def reloaded(
     in_force: Settings,
     joined: Mapping[str, Position | None] | None = None,
 ) -> Reloaded:
-    """The differences. Raises `ConfigError` if something that differs cannot be changed; nothing has happened then.
+    """Finds the changes. Raises `ConfigError` if something has changed that cannot; then the broker changes nothing.
 
-    `joined`: brokers that joined later -> where they said that they are."""
+    `joined`: broker that joined later -> the position that it had when it joined."""
     _check_publishes(before.settings, after.settings)
     _check_joined(joined or {}, after.settings)
     users = {*before.users, *after.users}
@@ -75,7 +75,7 @@ def reloaded(
 
 
 def _check_publishes(before: Settings, after: Settings) -> None:
-    """All brokers must know what may be published at a broker before it is: who is asked for what rests on it."""
+    """Refuses changes of `publishes`: brokers ask for events by it, so all must know it before an event comes."""
     for name in sorted({*before.publishes, *after.publishes}):
         if before.publishes.get(name) != after.publishes.get(name):
             raise ConfigError(
@@ -85,7 +85,7 @@ def _check_publishes(before: Settings, after: Settings) -> None:
 
 
 def _check_joined(joined: Mapping[str, Position | None], after: Settings) -> None:
-    """A broker that joined has told all others its position, and does so once."""
+    """Refuses another position for a broker that joined later: it has told its position to all others, once."""
     for name, position in joined.items():
         read = after.positions.get(name)
         if read is not None and read != position:
@@ -97,7 +97,7 @@ def _check_joined(joined: Mapping[str, Position | None], after: Settings) -> Non
 
 
 def _opened(listeners: tuple[Listener, ...], to: str) -> tuple[Listener, ...]:
-    """Listeners of the file may be others, or in another order: who may use those that there are is asked of each."""
+    """Returns the running listeners, open or closed by `to`: the file may list others, or in another order."""
     return tuple(
         msgspec.structs.replace(listener, anonymous=is_open_to_anonymous(listener.host, to))
         for listener in listeners
@@ -105,7 +105,8 @@ def _opened(listeners: tuple[Listener, ...], to: str) -> tuple[Listener, ...]:
 
 
 def _other_wires(before: ServerOptions, after: ServerOptions) -> NeighbourOptions | None:
-    """Who can call whom may change where no event is routed by it: with direct paths each is linked with each."""
+    """Returns changed neighbours to call; None: no change. Refuses a change of the links that events are routed
+    along."""
     was, now = before.links, after.links
     routed, wanted = ({frozenset(link) for link in one.settings.links} for one in (before, after))
     if set(before.settings.brokers) != set(after.settings.brokers):

@@ -1,4 +1,4 @@
-"""What one live broker is made from, checked and plain: `configuration.py` reads it, the machine runs on it."""
+"""The settings of one live broker, checked and plain: `configuration.py` reads them, the machine runs on them."""
 
 from typing import Any, Final, Literal
 
@@ -9,7 +9,7 @@ from roamq.net.clients.mqtt.limits import Limits
 
 MIB: Final = 1024 * 1024
 ANONYMOUS: Final = "anonymous"
-"""In rules: clients that gave no user name."""
+"""The name in rules for clients that gave no user name."""
 ANYBODY: Final = "*"
 
 
@@ -23,11 +23,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Some of `publish`, `subscribe`; empty to forbid."""
     topics: tuple[str, ...] = ("#",)
     claims: dict[str, str] = {}
-    """Only for clients whose token has these claims with these values."""
+    """Claims with values: the rule fits only clients whose token has them."""
 
 
 class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules in force. Nothing is allowed that no rule allows."""
+    """The rules in force. What no rule allows is forbidden."""
 
     rules: tuple[Rule, ...] = (Rule(),)
     renamed: dict[str, str] = {}
@@ -35,58 +35,59 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quotas(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds that keep one client from harming others; what happens at each is in docs/live.md."""
+    """Limits that keep one client from harming others; docs/live.md says what happens at each."""
 
     session_bytes_max: int = 64 * MIB
     """Bytes of events stored for one client. A PUBLISH of QoS 1 or 2 at this broker that would exceed it is refused."""
     session_full: Literal["refuse", "drop"] = "refuse"
-    """`drop`: what a client has no room for is dropped for that client and recorded; its publisher is not told."""
+    """`drop`: an event is dropped for a client that has no room for it, and recorded; its publisher is not told."""
     store_bytes_max: int = 1024 * MIB
-    """Bytes of events stored by the broker, one copy each."""
+    """Bytes of events stored by the broker; it stores one copy of each event."""
     store_bytes_per_client_max: int = 256 * MIB
-    """Of them, events of one publisher (client id): one client cannot fill the store for all."""
+    """Bytes of stored events of one publisher (client id): one client cannot fill the store for all."""
     retained_max: int = 100_000
     retained_bytes_max: int = 256 * MIB
     retained_per_client_max: int = 10_000
     """Retained messages of one publisher (client id): one client cannot fill the table for all."""
     retained_bytes_per_client_max: int = 64 * MIB
     outbox_bytes_max: int = 256 * MIB
-    """For a neighbour that is down or slow: beyond it, events for it are dropped."""
+    """Bytes of events that wait for a neighbour that is down or slow; beyond them, events for it are dropped."""
     outbox_messages_bytes_max: int = 16 * MIB
-    """What the messages cost that wait for a neighbour, beside events: beyond it the neighbour is cut off, and what can
-    be told again is told when it is back."""
+    """Bytes of messages, beside events, that wait for a neighbour. Beyond them the neighbour is cut off: messages that
+    can be told again are told when it is back."""
     sessions_max: int = 100_000
     """Sessions at this broker: a CONNECT that would begin one more is refused with 0x97 (Quota exceeded)."""
     sessions_bytes_max: int = 1024 * MIB
-    """What all sessions cost of the memory, with subscriptions and wills, without stored events: a CONNECT or SUBSCRIBE
-    that would exceed it gets 0x97."""
+    """Bytes of memory for all sessions, with subscriptions and wills, without stored events: a CONNECT or SUBSCRIBE
+    that would exceed them gets 0x97."""
     wildcard_shapes_max: int = 1024
-    """In how many ways the topic filters of all sessions place their wildcards; a SUBSCRIBE with another gets 0x97."""
+    """Ways in which the topic filters of all sessions place their wildcards; a SUBSCRIBE with one more gets 0x97."""
     publish_rate_max: float = 0.0
-    """PUBLISH packets a second and client; 0 for no limit. A faster client is not read from for a while."""
+    """PUBLISH packets a second and client; 0 for no limit. The broker pauses reading from a faster client."""
 
 
 class ClientClass(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Clients that have a scheme of their own, or its options. A rule fits if all fits that it names."""
+    """Clients that have a scheme of their own, or its options. A rule fits a client that fits all that the rule
+    names."""
 
     name: str
     scheme: str
     options: dict[str, Any] = {}
-    """Of the scheme."""
+    """Options of the scheme."""
     user: str | None = None
     """A user name; `anonymous` for clients that gave none."""
     client_id: str | None = None
     """A pattern of client ids: `*` stands for any characters, `?` for one."""
     user_property: dict[str, str] = {}
-    """User properties of CONNECT, by name."""
+    """User properties of CONNECT: name -> value."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker of a live network."""
+    """The settings of one broker of a live network."""
 
     me: BrokerId
     brokers: tuple[BrokerId, ...]
-    """Of the first configuration: the core of the network."""
+    """The brokers of the first configuration: the core of the network."""
     links: tuple[tuple[str, str], ...]
     overlay: str = "interest"
     scheme: str = "proactive"
@@ -97,21 +98,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     quotas: Quotas = Quotas()
     access: AccessRules = AccessRules()
     publishes: dict[str, tuple[str, ...]] = {}
-    """Broker of the first configuration, or this one -> topic filters of all that may be published there. At a broker
-    that is not named it is anything."""
+    """Broker (of the first configuration, or this one) -> topic filters of all that may be published there. At a broker
+    that is not named, anything may be published."""
     handoff_timeout_s: float = 5.0
-    """How long CONNACK waits for a previous broker that does not answer."""
+    """Seconds that CONNACK waits for a previous broker that does not answer."""
     subscribe_timeout_s: float = 1.0
-    """How long SUBACK waits for brokers that do not say that they know of the subscription."""
+    """Seconds that SUBACK waits for brokers that do not say that they know of the subscription."""
     late_after_s: float = 1.0
-    """How long a session that moves waits for events from behind a broker that does not answer; they follow it."""
+    """Seconds that a moving session waits for events from behind a broker that does not answer; they follow later."""
     records_steps: bool = False
     """Whether every step of a message is recorded."""
     positions: dict[str, tuple[float, float]] = {}
     """Broker -> latitude and longitude, if the configuration has them."""
     mates: tuple[BrokerId, ...] = ()
-    """Other processes of the same broker: they go when it goes."""
+    """Other processes of the same broker: they leave the network when it leaves."""
     at: tuple[BrokerId, ...] = ()
     """For a broker that joined later: the brokers of the core that it is linked with."""
     references: dict[str, str] = {}
-    """Broker -> host:port, told to clients that are sent there (Server Reference)."""
+    """Broker -> host:port, which clients that are sent there are told (Server Reference)."""

@@ -1,4 +1,4 @@
-"""A network to begin with, as files: configuration with users and TLS, keys, a token for the console."""
+"""Writes a first network as files: configuration with users and TLS, keys, a token for the console."""
 
 import secrets
 from pathlib import Path
@@ -17,19 +17,19 @@ TLS_PORT: Final = 8883
 
 
 class Started(NamedTuple):
-    """What an operator needs to know of the network that was written."""
+    """What an operator needs to know of the written network."""
 
     path: Path
     password: str
-    """Of the user; it is nowhere in the files."""
+    """The user's password; no file contains it."""
     token: str
     files: list[Path]
 
 
 def start_network(folder: Path, sites: dict[str, str], *, name: str, user: str, scheme: str) -> Started:
-    """Write `network.toml`, `keys/` and the operators' token for these sites (broker -> host).
+    """Writes `network.toml`, `keys/` and the operators' token for these sites (broker -> host). Overwrites nothing.
 
-    The authority's key goes to a folder beside `folder`, which no broker needs. Nothing that exists is overwritten.
+    The authority's key goes to a folder beside `folder`, which no broker needs.
     """
     path = folder / "network.toml"
     if path.exists():

@@ -1,4 +1,4 @@
-"""Figures of one live broker, for whoever looks at it from outside."""
+"""Figures of one live broker, for observers outside of it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,41 +15,41 @@ class BrokerStatus(NamedTuple):
     """Figures of one live broker, for metrics, `$SYS` topics, operators and tests."""
 
     contexts: Mapping[Mode, int]
-    """Contexts held, by mode."""
+    """Mode -> number of contexts in this mode."""
     stored_events: int
-    """One copy each, however many clients wait for it."""
+    """Number of stored events; each counts once, however many clients wait for it."""
     stored_bytes: int
     retained_messages: int
     known_clients: int
-    """Clients of whom the directory knows which broker serves them."""
+    """Number of clients of whom the directory knows which broker serves them."""
     outbox_frames: Mapping[BrokerId, int]
-    """Neighbour -> frames that it has not acknowledged."""
+    """Neighbour -> number of frames that it has not acknowledged."""
     outbox_bytes: Mapping[BrokerId, int]
     outbox_messages_bytes: Mapping[BrokerId, int]
-    """Neighbour -> what messages for it cost that it has not acknowledged, events left out."""
+    """Neighbour -> bytes of messages for it that it has not acknowledged, without events."""
     link_traffic: Mapping[str, KindTraffic]
-    """Kind of traffic -> what was put on links since the process began."""
+    """Kind of traffic -> traffic put on links since the process began."""
     cut_offs: Mapping[BrokerId, int]
-    """Neighbour -> how often it was cut off."""
+    """Neighbour -> how often this broker has cut it off."""
     cut_off: frozenset[BrokerId]
-    """Neighbours that are cut off now."""
+    """Neighbours that this broker has cut off now."""
     awaited: Mapping[BrokerId, int]
-    """Broker -> sessions here for which it has messages that are to follow."""
+    """Broker -> number of sessions here for which that broker still has messages to send."""
     is_draining: bool
 
     @property
     def sessions(self) -> int:
-        """Sessions that live here; copies that wait for a client do not count."""
+        """Number of sessions that live here; copies that wait for a client do not count."""
         return self.contexts[Mode.ACTIVE] + self.contexts[Mode.SERVING]
 
 
 def sessions_of(machine: "Machine") -> int:
-    """How many sessions live at a broker, without its other figures."""
+    """Counts the sessions that live at a broker, without its other figures."""
     return sum(context.mode is not Mode.PASSIVE for context in machine.broker.contexts.values())
 
 
 def status_of(machine: "Machine") -> BrokerStatus:
-    """The figures of a broker, as its state is now."""
+    """Returns the present figures of a broker."""
     contexts, outboxes = machine.broker.contexts, machine.outboxes
     modes = [context.mode for context in contexts.values()]
     return BrokerStatus(

@@ -1,4 +1,4 @@
-"""The tables of a network's TOML file, as they are written."""
+"""The tables of a network's TOML file, with the fields as an operator writes them."""
 
 from typing import Any, Final, Literal
 
@@ -15,18 +15,18 @@ class NetworkTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     name: str = "roamq"
     scheme: str = "proactive"
     options: dict[str, Any] = {}
-    """Of the scheme."""
+    """Options of the scheme."""
     classes: list[dict[str, Any]] = []
-    """Clients that have a scheme of their own (`ClientClass`): the first whose rule fits decides."""
+    """Classes of clients that have a scheme of their own (`ClientClass`): the first class whose rule fits decides."""
     overlay: Literal["interest", "flooding", "hierarchy"] = "interest"
     links: Literal["mesh"] | list[tuple[str, str]] = "mesh"
     """Which brokers can call each other."""
     paths: Paths | None = None
-    """`direct`: each broker is linked with each, and others carry the links of those that cannot call each other.
-    `links`: what goes between two brokers goes from link to link. Without a value, direct where that can lead around a
+    """`direct`: each broker is linked with each, and other brokers carry the links of two that cannot call each other.
+    `links`: events between two brokers go from link to link. Without a value: `direct` where it can lead around a
     broker (`wiring`)."""
     secret: str | None = None
-    """Shared by the brokers; enough on loopback only."""
+    """The secret that the brokers share; enough on loopback only."""
     keys: str | None = None
     """The folder that `roamq keys` made: mutual TLS between brokers."""
     handoff_timeout_s: float = 5.0
@@ -46,21 +46,22 @@ class ListenerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     key: str | None = None
     client_ca: str | None = None
     certificate_user: Literal["common-name", "dns", "email", "uri"] | None = None
-    """What of a client's certificate is its user name."""
+    """The part of a client's certificate that is its user name."""
 
 
 class BrokerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
-    """Where the other brokers find it."""
+    """The address at which other brokers find this one."""
     link_port: int = 0
     listeners: list[ListenerTable] = []
     metrics_port: int | None = None
     reference: str | None = None
-    """What clients that are sent here are told (Server Reference); the first listener unless given."""
+    """The address that clients sent here are told (Server Reference); the first listener unless given."""
     at: list[str] = []
     """For a broker that joined later (`roamq join`): the brokers of the first configuration that it is linked with."""
     calls: list[str] = []
-    """Those of `at` that it can call; others carry its links with the rest. All of them unless given."""
+    """The brokers of `at` that it can call; other brokers carry its links with the rest. Without a value: all of
+    `at`."""
     gone: bool = False
     """Whether this broker of the first configuration has left for good: its name stays, and nobody calls it."""
     processes: int = 1
@@ -68,7 +69,7 @@ class BrokerTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     publishes: list[str] | None = None
     """Topic filters of all that may be published there; without a value, anything."""
     position: tuple[float, float] | None = None
-    """Latitude and longitude: what a scheme with `areas` among its options takes, unless these are given."""
+    """Latitude and longitude; they serve a scheme with the option `areas`, unless `areas` is given."""
 
 
 class AccessTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +85,7 @@ class AccessTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class ConsoleTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     token: str
-    """What operators enter to see the console, and programs show to use the API."""
+    """The token that operators enter to see the console, and that programs show to use the API."""
 
 
 class StorageTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,20 +96,20 @@ class StorageTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 class RecordsTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     folder: str
-    """Where records are written, as Parquet."""
+    """The folder to which records are written, as Parquet."""
     run_id: str | None = None
-    """The name under which they are kept; the network's name unless given."""
+    """The name under which the records are kept; the network's name unless given."""
     flush_s: float = 1.0
-    """A record is in the folder after at most about this time."""
+    """Seconds after which a record is in the folder, at most and about."""
     rows_max: int = 50_000
-    """Rows of a file."""
+    """Rows of one file."""
     steps: bool = False
     """Whether every step of a message is recorded (routed, stored, acknowledged), for `roamq trace`."""
 
 
 class OperationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     token: str | None = None
-    """What operators show to act over the metrics port; enough on one machine only, since every broker has the file."""
+    """The operators' token for actions over the metrics port; enough on one machine only: every broker has the file."""
     token_file: str | None = None
     """A file with the token."""
 

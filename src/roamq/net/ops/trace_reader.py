@@ -1,6 +1,6 @@
-"""`GET /api/trace/WHAT`: what the records tell, read by a process of its own.
+"""`GET /api/trace/WHAT`: a process of its own reads what the records tell.
 
-Records of days may be large. Whoever asks for all of them takes neither the broker's memory nor its time.
+Records of days may be large. A request for all of them takes neither the broker's memory nor its time.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ READ_S_MAX: Final = 30.0
 
 
 class TraceReader:
-    """Reads one folder of records, for one person at a time."""
+    """Reads one folder of records, for one request at a time."""
 
     def __init__(self, folder: Path | None) -> None:
-        """`folder`: of `[records]`, None if there is none."""
+        """`folder`: the folder of `[records]`; None if there is none."""
         self._folder = folder
         self._reading = asyncio.Lock()
 

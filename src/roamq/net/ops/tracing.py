@@ -1,7 +1,7 @@
-"""Where is my message? Answered from the records that live brokers write: published, handed over, delivered, dropped.
+"""Answers "where is my message?" from the records of live brokers: published, handed over, delivered, dropped.
 
-With `records.steps` they also tell how it came: routed over which link, stored where for whom, acknowledged when. What
-is on its way is in no record yet; `roamq where CLIENT` shows what waits.
+With `records.steps` the records also tell a message's way: over which link it was routed, where and for whom it was
+stored, when it was acknowledged. No record tells of a message on its way; `roamq where CLIENT` shows what waits.
 """
 
 import re
@@ -42,16 +42,16 @@ MODES: Final = {
     "passive": "keeps a copy of",
     "closed": "let go of",
 }
-"""What a broker does with a session, by the mode that the record names."""
+"""Mode of a session, as a record names it -> what the broker does with the session."""
 
 
 @dataclass
 class TracedMessage:
-    """One published message, and what became of it."""
+    """One published message, and all that the records say of it."""
 
     id: str
     rows: list[Row]
-    """Everything that is recorded of it, in time: the sessions that moved in between included."""
+    """All records of the message, in time, with those of the sessions that moved in between."""
 
     @property
     def published(self) -> Row | None:
@@ -60,7 +60,7 @@ class TracedMessage:
 
 @dataclass
 class TracedPublication:
-    """A message of a topic, in one line."""
+    """A message of a topic, as one line of a list."""
 
     id: str
     time_s: float
@@ -74,7 +74,7 @@ class TracedPublication:
 
 
 class RecordFolder:
-    """The records in a folder, as `[records]` of a configuration names it."""
+    """The records in a folder, which `[records]` of a configuration names."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "part=records"
@@ -85,7 +85,7 @@ class RecordFolder:
             raise ConfigError(f"{folder}: holds no records yet; they are there after about records.flush_s")
 
     def message(self, origin: str, sequence: int) -> TracedMessage:
-        """A message by its id, with the moves of its receivers' sessions while it was under way."""
+        """Finds a message by its id, with the moves of its receivers' sessions while it was under way."""
         mine = (pc.field("origin") == origin) & (pc.field("sequence") == sequence)
         rows = self._rows(mine)
         receivers = sorted({row["client"] for row in rows if row["client"] and row["kind"] != "published"})
@@ -98,11 +98,11 @@ class RecordFolder:
         return TracedMessage(f"{origin}:{sequence}", _in_time(rows))
 
     def client(self, name: str, last: int) -> list[Row]:
-        """What happened last to a client: its connections, moves and messages."""
+        """Returns the last records of a client: its connections, moves and messages."""
         return _in_time(self._rows(pc.field("client") == name))[-last:]
 
     def topic(self, filter: str, last: int) -> list[TracedPublication]:
-        """The last messages of a topic or filter, with how many clients have got each."""
+        """Returns the last messages of a topic or filter, each with the number of clients that have got it."""
         wanted = Filter(filter)
         rows = self._rows((pc.field("kind") == "published") & pc.is_valid(pc.field("detail")))
         fitting = [row for row in rows if wanted.covers(Filter(row["detail"]))]
@@ -132,7 +132,8 @@ class RecordFolder:
         return list(found.values())
 
     def kind_of(self, what: str) -> Literal["message", "client", "topic"]:
-        """What a person means: the id of a message, a client that is recorded, or else a topic or filter."""
+        """Guesses what a person means by a word: the id of a message, a client that is recorded, or else a topic or
+        filter."""
         if message_id(what) is not None:
             return "message"
         if "/" in what or what in ("#", "+") or not self._data.count_rows(filter=pc.field("client") == what):
@@ -140,7 +141,7 @@ class RecordFolder:
         return "client"
 
     def traced(self, what: str, last: int) -> TraceAnswer:
-        """What is recorded of a message, a client or a topic, for a program to read."""
+        """Returns what is recorded of a message, a client or a topic, as a value for programs."""
         about = self.kind_of(what)
         if about == "topic":
             found = [TracedRow(**_as_answer(one)) for one in self.topic(what, last)]
@@ -155,13 +156,13 @@ class RecordFolder:
 
 
 def message_id(text: str) -> tuple[str, int] | None:
-    """`b1:17` as origin and sequence; None if it is no id of a message."""
+    """Reads `b1:17` as origin and sequence; returns None for text that is no id of a message."""
     match = re.fullmatch(r"(.+):(\d+)", text)
     return (match.group(1), int(match.group(2))) if match else None
 
 
 def sentence(row: Row) -> str:
-    """A record as a person would say it."""
+    """Says what a record tells, as a sentence."""
     kind, client, broker, peer = row["kind"], row["client"], row["broker"], row["peer"]
     took = f" after {row['duration_s']:.3f} s" if row["duration_s"] is not None else ""
     id_ = f"{row['origin']}:{row['sequence']}" if row["origin"] is not None else ""
@@ -219,7 +220,7 @@ def _in_time(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["time_s"], order.get(row["kind"], 3)))
 
 
-if __name__ == "__main__":  # a broker has records read by a process of its own, see `trace_reader`
+if __name__ == "__main__":  # a broker starts this module as a process of its own, see `trace_reader`
     try:
         _answer = RecordFolder(Path(sys.argv[1])).traced(sys.argv[3], int(sys.argv[2]))
     except ConfigError as _error:

@@ -1,9 +1,9 @@
 """Which brokers are linked, and which of these links have a connection of their own.
 
-`network.links` says who can call whom. With *direct* paths each broker of the core is linked with each other one, and
-brokers in between carry the links that have no connection of their own: they pass bytes on and keep nothing. So no
-broker stands in the middle of a path, and what goes between two brokers goes around any third one that is down. With
-paths along the links, what goes between two brokers is taken in, stored and sent on by those in between.
+`network.links` says which brokers can call each other. With *direct* paths each broker of the core is linked with each
+other one, and brokers in between carry the links that have no connection of their own: they pass bytes on and keep
+nothing. So no broker stands in the middle of a path, and events between two brokers go around any third one that is
+down. With paths along the links, the brokers in between take events in, store them and send them on.
 """
 
 from collections.abc import Collection
@@ -19,19 +19,19 @@ Pair = tuple[str, str]
 Paths = Literal["direct", "links"]
 
 CARRIED_LINKS_MAX: Final = 128
-"""So many links without a connection of their own a network may have: one broker may have to carry all of them."""
+"""Links without a connection of their own that a network may have: one broker may have to carry all of them."""
 DIRECT_BROKERS_MAX: Final = 16
-"""A broker that joins is linked with all brokers of a core that is no larger."""
+"""Size of the largest core of which a joining broker is linked with all brokers."""
 
 
 def without_connection(brokers: Collection[str], connections: Collection[Pair]) -> list[Pair]:
-    """The pairs of brokers that cannot call each other."""
+    """Returns the pairs of brokers that cannot call each other."""
     connected = {frozenset(pair) for pair in connections}
     return [pair for pair in combinations(brokers, 2) if frozenset(pair) not in connected]
 
 
 def why_not_direct(brokers: Collection[str], connections: Collection[Pair]) -> str:
-    """Why links between all of these brokers could not be carried over their connections; empty if they could."""
+    """Says why brokers could not carry the missing links between all of these brokers; empty if they could."""
     missing = without_connection(brokers, connections)
     if len(missing) > CARRIED_LINKS_MAX:
         return f"{len(missing)} links would have to be carried by others, and {CARRIED_LINKS_MAX} may be"
@@ -51,7 +51,8 @@ def paths_of(
     *,
     detours: bool,
 ) -> Paths:
-    """How paths lead if the configuration does not say: direct, where that leads around somebody and can be done."""
+    """Decides how paths lead: as configured, or direct if that leads around a broker and is possible, or along the
+    links."""
     if wanted is not None:
         return wanted
     is_tree = len({frozenset(pair) for pair in connections}) == len(brokers) - 1
@@ -62,7 +63,7 @@ def paths_of(
 def fault_in(
     paths: Paths, brokers: Collection[str], connections: Collection[Pair], *, detours: bool
 ) -> tuple[str, str] | None:
-    """A field of the configuration, and what is wrong with it, if the paths cannot be as they are wanted."""
+    """Returns a field of the configuration and what is wrong with it, if the wanted paths are not possible."""
     missing = without_connection(brokers, connections) if paths == "direct" else []
     if why_not := why_not_direct(brokers, connections) if missing else "":
         return "network.paths", f'{why_not}; say `paths = "links"`, or add links'
@@ -74,7 +75,7 @@ def fault_in(
 
 
 def linked(paths: Paths, brokers: Collection[str], connections: Collection[Pair]) -> tuple[Pair, ...]:
-    """The links that events are routed along."""
+    """Returns the links along which events are routed."""
     if paths == "links":
         return tuple(connections)
     return (*connections, *without_connection(brokers, connections))
@@ -83,16 +84,16 @@ def linked(paths: Paths, brokers: Collection[str], connections: Collection[Pair]
 def linked_when_joining(
     paths: Paths, core: Collection[str], connections: Collection[Pair], calls: Collection[str]
 ) -> tuple[str, ...]:
-    """The brokers that a new one is linked with if it can call these: with two of them it can do without either, so
-    that it is linked with all, and others carry the links with those that it cannot call. Not if one of the core is too
-    far away for that: a link with it would never come up."""
+    """Returns the brokers that a joining one is linked with, if it can call `calls`. If it calls two or more, it is
+    linked with the whole core, so that it can do without any one broker: others carry the links with brokers that it
+    cannot call. If one of the core is too far away for such a link, it is linked with `calls` alone."""
     is_direct = paths == "direct" and len(set(calls)) > 1 and len(core) <= DIRECT_BROKERS_MAX
     if not is_direct or not set(core).issuperset(calls):
         return tuple(calls)
     here = [pair for pair in connections if set(core).issuperset(pair)]
     try:
         topology = Topology(core, here)
-    except ConfigError:  # brokers that have left lie between others
+    except ConfigError:  # brokers that have left separate the others
         return tuple(calls)
     carriers = [min(topology.distance(BrokerId(c), BrokerId(b)) for c in calls) for b in core]
     return tuple(core) if max(carriers) <= CARRIERS_MAX else tuple(calls)
