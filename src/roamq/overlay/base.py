@@ -37,7 +37,7 @@ class Router(Protocol):
         """This broker has forgotten what its neighbours told it, and knows that: it has no store, or an old one."""
 
     def restarted(self) -> None:
-        """This broker restarted from a store that may be old. Neighbours say whether it is; `in_step` if it is not."""
+        """This broker restarted from a store that may be old. `in_step` follows for neighbours that say it is not."""
 
     def count_on(self, number: int) -> None:
         """An earlier life of this broker, which the store does not remember, may have used numbers up to this one."""
@@ -92,7 +92,7 @@ class Router(Protocol):
         """
 
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        """The origins for which a fence has not `passed`: all events of other origins that it is about have come here.
+        """The origins for which a fence has not `passed`. Of all others, the events that the fence is about have come.
 
         The answer may name more origins than it must, and names none if the fence has passed. A name that
         `stands_for_unknown` means brokers that this one has not heard of.

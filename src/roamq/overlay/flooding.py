@@ -139,8 +139,8 @@ class Flooding(TreeUnicast):
     # --- a life that does not get everything yet ----------------------------------------------------------------
 
     def _meet(self) -> None:
-        """This life deals with another broker for the first time: no neighbour has said from which numbers on it gets
-        events."""
+        """When this life first deals with another broker, note that no neighbour has said from which numbers on events
+        come."""
         if not self.has_met:
             self.has_met = True
             if self.life:
@@ -251,7 +251,7 @@ class Flooding(TreeUnicast):
         self._counted_on = number
 
     def in_step(self, neighbour: BrokerId) -> None:
-        """Count the neighbour as one that passes on all events: it said so before, if the store does not know of it."""
+        """Count the neighbour as one that passes on all events: it has said so, though the store does not know that."""
         if neighbour in self.unmet:
             self.unmet.remove(neighbour)
             self._meet()

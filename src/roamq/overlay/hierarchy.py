@@ -304,8 +304,8 @@ class Hierarchy(TreeUnicast):
         return not fence or self._markers.passed(fence)
 
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        """No origins, if the fence has passed. One between two brokers has when it comes: unicast and events share one
-        path."""
+        """No origins if the fence has passed, as one between two brokers has when it comes: unicast and events share
+        one path."""
         return frozenset() if self.passed(fence) else frozenset(self.topology.all_brokers)
 
     def broker_joined(self, broker: BrokerId, mark: str) -> None:

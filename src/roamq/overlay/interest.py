@@ -91,7 +91,7 @@ class ByInterest(OrderedByMarkers):
         self._sent_index: dict[BrokerId, CoverIndex] = {}
         """Neighbour -> an index of the filters that this broker asked it for."""
         self._wanted_index = CoverIndex()
-        """The filters wanted at this broker, and those its neighbours asked it for; empty while it has no neighbour."""
+        """The filters wanted at this broker and those that neighbours asked it for; empty while it has no neighbour."""
         self._put_offs: list[PutOff] = []
         self._hidden = HiddenFilters()
         self._gone = GoneFilters()
@@ -99,11 +99,11 @@ class ByInterest(OrderedByMarkers):
         self._routes: dict[tuple[BrokerId, bool, Hashable], tuple[BrokerId, ...]] = {}
         """An event's origin, whether it is for every broker, and its `match_key` -> the neighbours that it goes to."""
         self._doubted: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
-        """Neighbour that tells all again -> the filters that it asked for before and has not asked for again."""
+        """Neighbour -> the filters that it asked for before this broker doubted it, and has not asked for again."""
         self._untold: dict[BrokerId, Origins] = dict.fromkeys(neighbours, 0)
         """Neighbour -> the origins of which this broker does not know what the neighbour wants: it gets all events."""
         self._telling: set[BrokerId] = set(neighbours)
-        """Neighbours that began to tell this life all they want (`RoutingReset`): only their `RoutingTold` counts."""
+        """Neighbours that told this life what they want from the beginning on: only their `RoutingTold` counts."""
         self._to_tell: dict[BrokerId, Origins] = dict.fromkeys(neighbours, 0)
         """Neighbour -> the origins for which it waits for this broker's `RoutingTold`."""
         self._unmet: set[BrokerId] = set()
@@ -488,7 +488,7 @@ class ByInterest(OrderedByMarkers):
             self.host.send(neighbour, RoutingTold(**self._named(whole)))
 
     def _on_told(self, neighbour: BrokerId, origins: Origins) -> None:
-        """Of these origins the neighbour wants what it asked for since its `RoutingReset`, and nothing else."""
+        """Of these origins the neighbour wants what it has asked for since it was doubted, and nothing else."""
         self._gone.put(neighbour, self._doubted[neighbour], origins)
         self._let_go(self._gone.take(FIRST_GONE))
         if neighbour not in self._telling:

@@ -1,4 +1,4 @@
-"""The part of a router by interest that chooses paths and orders events by markers; it does not know who wants what.
+"""The part of a router by interest that knows paths, and orders events by markers; it does not know who wants what.
 
 Where each broker gets only what somebody there wants, two brokers cannot compare how far they have seen. So a fence is
 made of markers and echoes (`markers.py`).

@@ -60,7 +60,7 @@ class Markers:
         self._awaited_at: dict[BrokerId, tuple[BrokerId, ...]] = {}
         """Sender of a marker -> the brokers at which somebody here expects it."""
         self._marked_again: dict[BrokerId, tuple[int, tuple[BrokerId, ...]]] = {}
-        """Sender of another marker, which this broker asked for -> its number, and the brokers that it visits."""
+        """Broker that sent another marker for this one -> the number of that marker, and the brokers that it visits."""
         self._awaited: dict[BrokerId, int] = {}
         """Sender of markers -> the number of the last one that somebody here waits for."""
         self._asked_again: dict[BrokerId, int] = {}
@@ -70,7 +70,7 @@ class Markers:
         self.fenced: set[BrokerId] = set()
         """Brokers that have partial fences of this one: it sends a marker for each when all neighbours have told."""
         self._marked_whole: dict[BrokerId, tuple[int, tuple[BrokerId, ...]]] = {}
-        """Sender of another marker, sent when it had been told of all brokers -> its number, and where it goes."""
+        """The same, of markers that their senders sent when they had been told of all brokers."""
 
     def receive(self, message: MarkerMessage) -> bool:
         """Handle a message; True if a fence that had not `passed` may have passed now."""
