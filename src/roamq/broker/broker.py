@@ -23,16 +23,16 @@ INCARNATION_BITS: Final = 40
 
 
 class HeldElsewhere(Protocol):
-    """What the parts of a scheme say of contexts that are here and belong, or have gone, elsewhere."""
+    """What the parts of a scheme know of contexts that are here and belong elsewhere, or were here and have gone."""
 
     def went(self) -> dict[ClientId, Epoch]:
-        """Where contexts went that were here: whoever asks for one of them here has to ask there."""
+        """Client -> the connection to which its context went from here; its broker has to be asked for the context."""
 
     def awaited(self) -> Mapping[BrokerId, int]:
-        """Broker -> contexts here for which it has events that are to follow."""
+        """Broker -> the number of contexts here for which that broker has events that are to follow."""
 
     def left_behind(self) -> int:
-        """How many clients have a context here that waits for somebody to claim it, or for the rest of it to come."""
+        """How many clients have a context here that waits for a claim, or for the rest of the context to come."""
 
 
 class MobilityScheme(Protocol):
@@ -94,7 +94,7 @@ class MobilityScheme(Protocol):
 
 
 def learns_nothing(broker: "Broker", message: Message) -> bool:
-    """A message that nobody handles is for whoever drives the broker."""
+    """False: nothing handles the message, so `Broker.on_message` returns it to the shell."""
     return False
 
 
@@ -113,7 +113,7 @@ class Broker:
         first_number: int = 0,
         learns: "Callable[[Broker, Message], bool]" = learns_nothing,
     ) -> None:
-        """`learns`: called with a message that nobody handles, it may find somebody who does; True if it did."""
+        """`learns`: called with a message that has no handler. It may find a handler, and returns True if it did."""
         self.me = me
         self.host = host
         self._learns = learns
@@ -122,10 +122,10 @@ class Broker:
         self.mailbox = mailbox
         self.use(scheme)
         self.sequence = first_number
-        """Of the last event that entered here."""
+        """The sequence of the last event that entered here."""
 
     def use(self, scheme: MobilityScheme) -> None:
-        """The scheme gets the inputs from now on; those that it takes as they are, without a detour."""
+        """Give this broker's inputs to `scheme` from now on; callers of most inputs call the scheme's own methods."""
         contexts = self.contexts
         self.scheme = scheme
         self.on_connect = scheme.on_connect
@@ -150,18 +150,18 @@ class Broker:
 
     @property
     def incarnation(self) -> int:
-        """Which of its lives without a store this broker lives."""
+        """The number of this broker's life, counted by starts without a store."""
         return self.sequence >> INCARNATION_BITS
 
     def doubt(self) -> None:
-        """This broker begins anew, or from an old store: it does not know what it was told, nor what it did."""
+        """This broker starts with no store, or an old one: it knows neither what it was told nor what it did."""
         self.router.doubt()
         self.contexts.is_doubted = True
 
     @property
     def may_have_forgotten(self) -> bool:
-        """Whether a context that others take for being here may have gone on, in a life that is not remembered. Where
-        a scheme keeps contexts at brokers for good, clients have them elsewhere, and it knows where."""
+        """Whether a context that other brokers believe to be here may have gone on, in a life that this broker does not
+        remember. Not under schemes that keep contexts at brokers for good: such a scheme knows where a context is."""
         return self.contexts.is_doubted and self.scheme.lets_brokers_depart
 
     # --- from clients -------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Broker:
         retain: bool = False,
         properties: object | None = None,
     ) -> Event:
-        """An event enters the network here: it gets its id, and goes wherever it is wanted."""
+        """Make an event that enters the network here, give it its id, and send it wherever it is wanted."""
         event = Event(
             id=self.next_event_id(),
             topic=topic,
@@ -202,7 +202,7 @@ class Broker:
         return new_tuple(EventId, (self.me, sequence))
 
     def take_back_event_id(self) -> None:
-        """The event that got the last id does not enter after all."""
+        """Make the last id free again: the event that got it does not enter the network after all."""
         self.sequence -= 1
 
     def inject(self, event: Event) -> None:
@@ -217,10 +217,10 @@ class Broker:
     # --- from other brokers -------------------------------------------------------------------------------
 
     def on_message(self, sender: BrokerId, message: Message | Event) -> Event | Routed | None:
-        """A message came over the link from the neighbour `sender`. Returns what the host may want to look at.
+        """Handle a message that came over the link from the neighbour `sender`. Returns what the shell has to look at:
 
-        That is an event which was not here before, a message for this broker that the core does not know, or one for a
-        broker that departed.
+        an event that was not here before, a message for this broker that has no handler, or one for a broker that
+        departed.
         """
         if message.__class__ is Event:
             if not self.router.receive_event(sender, message):

@@ -47,7 +47,7 @@ class Contexts:
         self.router = router
         self.timeout_s = timeout_s
         self.late_after_s = late_after_s
-        """How long a context that goes elsewhere waits for events that may come late; None: as long as it takes."""
+        """Seconds that a context on its way elsewhere waits for events that may come late; None: without end."""
         self.is_doubted = False
         """Whether contexts may have been here, and gone, in a life that this broker does not remember."""
         self.buffer = EventBuffer()
@@ -57,25 +57,25 @@ class Contexts:
         self.settles_at_once = settles_at_once and host.settles_at_once
         """Whether the host may deliver an event that needs no acknowledgement instead of having it stored."""
         self.works_in_slices = False
-        """Whether others wait while this broker works, so that long queues are forgotten and sent in parts."""
+        """Whether clients and brokers wait while this one works, so that it forgets and sends long queues in parts."""
         self.sends_heads = False
-        """Whether a hand-over sends what is stored as soon as it is asked for, and lets the client have it while the
-        rest is on its way (docs/decisions/0145)."""
+        """Whether a hand-over sends the head, what is stored, as soon as it is asked for the context, and lets the
+        client have that while the rest is on its way (docs/decisions/0145)."""
         self.tells_last_read = False
-        """Whether a server tells virtual consumers what their client had read when its connection ended: clients do
-        not show that themselves (docs/decisions/0260)."""
+        """Whether the broker that served a client tells its virtual consumers what the client had read when its
+        connection ended: such clients do not show that themselves (docs/decisions/0260)."""
         self.discards = Discards(self)
         self.watched = WatchedFilters(router, self.discards.closed, meaning)
         self.under = ""
-        """Which of the broker's schemes is at work, where there are several: new contexts are under it."""
+        """The label of the scheme that is at work, if the broker has several: new contexts are under it."""
         self.timeouts: dict[str, Seconds | None] = {}
-        """Where there are several schemes: after what time each gives up a context whose client stays away."""
+        """If there are several schemes: label -> seconds after which it gives up a context whose client stays away."""
         self.comes: tuple[ClientId, Epoch] | None = None
-        """The client that came last, and the last connection that it had had, as far as is known here."""
+        """The client that came last, and its connection before that one, as far as this broker knows."""
         self.came: Epoch | None = None
-        """While a client is let in that had to wait: the connection that it came with, which began before."""
+        """While a client is let in that had to wait: the epoch of its connection, which began before the wait."""
         self._heard: Epoch | None = None
-        """The latest epoch of other brokers: ours are later, even if the other's clock is ahead."""
+        """The latest epoch heard from other brokers: new ones made here are later, even if another's clock is ahead."""
         self._table: dict[ClientId, Context] = {}
 
     # --- the table ----------------------------------------------------------------------------------------
@@ -118,12 +118,12 @@ class Contexts:
         return None if context is None else context.epoch
 
     def hear_epoch(self, epoch: Epoch) -> None:
-        """Another broker has given this epoch: what begins here from now on is later (a hybrid logical clock)."""
+        """Another broker made this epoch: those made here from now on are later (a hybrid logical clock)."""
         if self._heard is None or epoch > self._heard:
             self._heard = epoch
 
     def new_epoch(self, above: Epoch | None = None) -> Epoch:
-        """An epoch for a connection that begins now; later than `above` and all heard of, whatever clocks say."""
+        """An epoch for a connection that begins now: later than `above` and all heard of, whatever clocks say."""
         if self.came is not None and (above is None or above < self.came):
             return self.came
         heard = self._heard
@@ -137,7 +137,7 @@ class Contexts:
 
     @contextmanager
     def coming_since(self, came: Epoch) -> Iterator[None]:
-        """What is done meanwhile is for a client that came with this connection, and had to wait."""
+        """Inside the block, the broker works for a client that had to wait since it came with the connection `came`."""
         self.came = came
         try:
             yield
@@ -147,7 +147,7 @@ class Contexts:
     # --- events come in -----------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """An event reached this broker, for the first time: into every context that wants it."""
+        """Put an event that reached this broker for the first time into every context that wants it."""
         matches = self.watched.index.results.get(event.match_key)
         if matches is None:
             matches = self.watched.matching(event)
@@ -198,7 +198,7 @@ class Contexts:
             elif context.only is not None and origin not in context.only:
                 continue
             else:
-                # The reserve is for what others have acknowledged.
+                # The reserve is for events that other brokers have acknowledged.
                 stored = (event.qos > 0 or context.bytes <= room.reserve_bytes) and context.admit(
                     event, "stored"
                 )
@@ -217,7 +217,7 @@ class Contexts:
         self.buffered_by_last_event = buffered
 
     def full_for(self, event: Event) -> ClientId | None:
-        """A client that wants this event, and for whom it cannot be stored; None if there is none."""
+        """A client that wants this event, and whose context has no room for it; None if there is none."""
         self.room.forget_emptied()
         return self.room.full_for(event, self.watched.matching(event)) if self.room.nearly_full else None
 
@@ -271,7 +271,7 @@ class Contexts:
                 self.pump(context)
 
     def acknowledge_all(self, client: ClientId, event_ids: Sequence[EventId]) -> None:
-        """`acknowledge`, for what the client has acknowledged at once: the next events follow together."""
+        """`acknowledge` several events that the client acknowledged at once: the next events follow together."""
         context = self._table.get(client)
         if context is None or context.mode is not SERVING:
             return
@@ -285,7 +285,7 @@ class Contexts:
             self.pump(context)
 
     def set_window(self, client: ClientId, window: int) -> None:
-        """So many events may be on their way to the connected client from now on."""
+        """Let up to `window` events be on their way to the connected client from now on."""
         context = self._table.get(client)
         if context is None or context.mode is not SERVING:
             return
@@ -296,7 +296,7 @@ class Contexts:
             self._send_early(context)
 
     def deliver_early(self, context: Context) -> None:
-        """Older events are a long time coming: the client gets what is here now, and they follow."""
+        """Let the client have the events of the local queue now, as older ones take long to come; the older follow."""
         context.delivers_early = context.local_queue is not None
         context.delivers_head = False
         self._send_early(context)
@@ -308,7 +308,7 @@ class Contexts:
     # --- contexts open, serve, pause and close ------------------------------------------------------------
 
     def new(self, client: ClientId, epoch: Epoch, mode: Mode) -> Context:
-        """A context that is not on the table: one that waits for a client, or is kept for another broker."""
+        """Make a context that is not on the table: one that waits for a client, or is kept for another broker."""
         context = Context(
             client, epoch=epoch, mode=mode, buffer=self.buffer, limit_bytes=self.room.queue_bytes
         )
@@ -317,7 +317,7 @@ class Contexts:
         return context
 
     def new_like(self, other: Context) -> Context:
-        """A context that wants what another one wants from now on, and has stored nothing."""
+        """Make an active context that has the filters and the position of another one, and has stored nothing."""
         context = self.new(other.client, other.epoch, Mode.ACTIVE)
         context.under = other.under
         context.position, context.reach, context.ahead = dict(other.position), dict(other.reach), other.ahead
@@ -326,7 +326,7 @@ class Contexts:
         return context
 
     def open(self, client: ClientId, epoch: Epoch, mode: Mode) -> Context:
-        """A new context, on the table."""
+        """Make a context, and put it on the table."""
         context = self.new(client, epoch, mode)
         self.put(context)
         return context
@@ -342,9 +342,9 @@ class Contexts:
             self.resume(context)
 
     def deliver_head(self, context: Context) -> None:
-        """What is stored is the beginning of what is on its way, and the client need not wait for the rest."""
+        """Deliver what is stored: it is the head of what is on its way, and the client need not wait for the rest."""
         if context.delivers_early:
-            return  # it has been given newer events already: older ones come in one piece
+            return  # the client has been given newer events already: older ones come in one piece
         context.delivers_head = True
         if context.mode is SERVING:
             if context.outlet is None:
@@ -387,13 +387,13 @@ class Contexts:
         self.host.record(Record("mode", self.host.now(), self.me, context.client, detail="closed"))
 
     def consume_all(self, context: Context) -> None:
-        """The client is done with everything that has come so far, read or not: it starts again from here."""
+        """Count all events that have come so far as read, and forget them: the client starts again from here."""
         context.skip_all()
         self.discards.empty(context)
         context.late = None
 
     def drop_all(self, context: Context, reason: str) -> None:
-        """The client will not come for what is stored: record each event as dropped, before the context closes."""
+        """Record each stored event as dropped, before the context closes: the client will not come for them."""
         for event in context.events():
             self.drop(context, event, reason)
 
@@ -416,11 +416,11 @@ class Contexts:
     # --- subscriptions ------------------------------------------------------------------------------------
 
     def fence(self, peer: BrokerId, context: Context, also: Iterable[Filter] = ()) -> Mapping[BrokerId, int]:
-        """What `peer` is to wait for because of this context (`Router.fence`); it had subscribed to `also` as well."""
+        """The fence for `peer` (`Router.fence`) because of this context, which had subscribed to `also` as well."""
         return self.router.fence(peer, (*context.filters, *also))
 
     def add_filter(self, context: Context, filter: Filter, *, mobile: bool = False) -> None:
-        """The client subscribes; `mobile`: elsewhere, earlier, and the subscription has come along."""
+        """Add a subscription of the client; `mobile`: it was made earlier at another broker, and has come along."""
         if filter not in context.filters:
             context.filters[filter] = None
             if context.mode is not PASSIVE:

@@ -1,7 +1,7 @@
-"""What contexts leave behind when they close: a long queue, thousands of filters.
+"""Forgets what contexts leave behind when they close: a long queue, thousands of filters.
 
-Where others wait while a broker works, that is forgotten in steps of a few milliseconds, each when a timer rings.
-Meanwhile what is stored is counted, and nothing more is stored for a context that is closed.
+Where clients and brokers wait while a broker works, it forgets these in steps of a few milliseconds, each when a timer
+rings. Until then the events count as stored, but nothing more is stored for a context that is closed.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EVENTS_AT_ONCE: Final = 1000
 FILTERS_AT_ONCE: Final = 500
-"""So many stored events, or filters, are forgotten in one step, which takes some two milliseconds."""
+"""How many stored events, or filters, one step forgets; it takes some two milliseconds."""
 RELEASE_TIMER: Final[TimerKey] = ("release",)
 """The timer for the next step."""
 
@@ -26,11 +26,11 @@ class Discards:
     def __init__(self, contexts: "Contexts") -> None:
         self._contexts = contexts
         self._stored: list[Context] = []
-        """What was stored in contexts that are empty now."""
+        """Contexts that hold what was stored in others, which are empty now."""
         self._watched: list[tuple[Context, bool, list[Filter]]] = []
-        """Contexts that are closed, whether their clients have moved, and their filters that are in the index."""
+        """Closed contexts, each with whether its client has moved, and its filters that are still in the index."""
         self.closed: dict[Context, None] = {}
-        """The contexts of `_watched`: the index finds them, and nobody wants to."""
+        """The contexts of `_watched`: the index still finds them, and they must not get events."""
 
     def empty(self, context: Context) -> None:
         """Forget what is stored for the client."""
@@ -56,7 +56,7 @@ class Discards:
         self._set_timer()
 
     def go_on(self) -> None:
-        """The timer rings: forget some more."""
+        """The timer rings: forget some more events or filters."""
         if self._stored:
             self._stored[0].release_some(EVENTS_AT_ONCE)
             if not self._stored[0].stored:

@@ -1,4 +1,4 @@
-"""Messages of the mobility schemes: to other brokers, and from them to whichever part handles their type."""
+"""Sends messages of a mobility scheme to other brokers, and hands those that come to the part for their type."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +8,14 @@ from roamq.core.messages import Message
 from roamq.overlay.base import Router
 
 Handler = Callable[[BrokerId, Any], None]
-"""Takes the broker that sent a message, and the message."""
+"""A function that takes the broker that sent a message, and the message."""
 
 
 class Mailbox:
-    """Sends messages of one broker's scheme and hands those that come to their handlers."""
+    """Sends messages of one broker's scheme, and hands messages that come to their handlers."""
 
     suffix: str = ""
-    """What tells the timers of a scheme from those of another that is alike, at the same broker."""
+    """A suffix for timer keys, which tells a scheme's timers from those of a like scheme at the same broker."""
 
     def __init__(self, me: BrokerId, router: Router) -> None:
         self.me = me
@@ -40,16 +40,16 @@ class Mailbox:
         return dict(self._handlers)
 
     def handle_returned(self, message_type: type[Message], handler: Handler) -> None:
-        """A message of this type that cannot reach its broker, because that one departed, goes to `handler`."""
+        """Messages of this type that cannot reach their broker, because it departed, go to `handler` from now on."""
         self._returned[message_type] = handler
 
     def returned(self, to: BrokerId, message: Message) -> None:
-        """The broker `to` departed before it had this message. Most need no answer."""
+        """Handle a message that the broker `to` did not get before it departed; most types need nothing done."""
         if (handler := self._returned.get(message.__class__)) is not None:
             handler(to, message)
 
     def send(self, to: BrokerId, message: Message) -> None:
-        """To another broker, or to this one: a context that is here already takes the same steps without links."""
+        """Send a message to a broker, maybe this one: a context that is here takes the same steps without links."""
         if to == self.me:
             self.receive(to, message)
         elif self.router.is_departed(to):

@@ -11,7 +11,7 @@ from roamq.core.context import UNLIMITED_BYTES, Context
 from roamq.core.events import ClientId, Event
 
 RESERVE = 8
-"""One part in so many of a bound is for what is on its way."""
+"""One part in so many of a bound is the reserve, for events that are on their way."""
 NEARLY_FULL_BYTES = 4 * 1024 * 1024
 """A context with less room than this, or an eighth, may not take the next event: more than one event costs."""
 
@@ -22,9 +22,9 @@ class Room:
     def __init__(self, buffer: EventBuffer, buffer_bytes: int | None, queue_bytes: int | None) -> None:
         self._buffer = buffer
         self.nearly_full: dict[Context, None] = {}
-        """Contexts in which hardly anything can be stored any more; some may have room again: `full_for` knows."""
+        """Contexts in which hardly anything can be stored; `forget_emptied` takes out those that have room again."""
         self.crowded: list[tuple[Context | None, Event]] = []
-        """Contexts that are nearly full, None for the buffer, and what has come for them since the host looked."""
+        """Contexts that use their reserve, None for the buffer, each with an event that came since the host looked."""
         self.set_bounds(buffer_bytes, queue_bytes)
 
     def set_bounds(
@@ -37,8 +37,8 @@ class Room:
     ) -> None:
         """Bound what is stored in all, and for one client: in contexts to come, and in those that are `held`.
 
-        `keeps_reserve`: events enter at other brokers too, and there is room for what they send before they hear that
-        a context here, or the buffer, is nearly full (`crowded`).
+        `keeps_reserve`: keep room for events that enter at other brokers before these hear that a context here, or the
+        buffer, is nearly full (`crowded`).
         """
         self._buffer.limit_bytes = buffer_bytes
         self.queue_bytes = UNLIMITED_BYTES if queue_bytes is None else queue_bytes
@@ -54,14 +54,14 @@ class Room:
                 self.nearly_full[context] = None
 
     def has_room_again(self, context: Context | None) -> bool:
-        """Whether a context that was nearly full, None for the buffer, has read a good part of it since."""
+        """Whether a context that used its reserve, None for the buffer, has got a good part of its room back since."""
         if context is None:
             entry_bytes = self._buffer.entry_bytes
             return entry_bytes is None or self._buffer.bytes <= entry_bytes - entry_bytes // RESERVE
         return context.bytes <= self.reserve_bytes - self.reserve_bytes // RESERVE
 
     def full_for(self, event: Event, matching: Iterable[Context]) -> ClientId | None:
-        """A client of these that want the event for whom it cannot be stored; None if there is none."""
+        """The client of a context that wants the event and has no room for it; None if there is none."""
         for context in matching:
             limit_bytes = min(context.limit_bytes, self.reserve_bytes)
             if context in self.nearly_full and context.bytes + event.cost_bytes > limit_bytes:
@@ -69,6 +69,6 @@ class Room:
         return None
 
     def forget_emptied(self) -> None:
-        """Contexts that have room again are not nearly full."""
+        """Take contexts that have room again out of `nearly_full`."""
         for context in [one for one in self.nearly_full if one.bytes <= self.nearly_full_bytes]:
             del self.nearly_full[context]

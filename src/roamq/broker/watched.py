@@ -1,7 +1,7 @@
 """What the contexts of one broker watch for: their filters in the match index, and their places in shared groups.
 
-What a client has subscribed to is in its context; here is which contexts an event is for. A passive copy watches for
-nothing.
+A context says what its client has subscribed to; `WatchedFilters` finds the contexts that an event is for. A passive
+copy watches for nothing.
 """
 
 from collections.abc import Container, Iterable
@@ -15,10 +15,10 @@ from roamq.overlay.base import Router
 
 
 class Meaning(Protocol):
-    """What a client's subscriptions mean at this broker, where that depends on the place."""
+    """Says what a client's subscriptions mean at this broker, where that depends on the place."""
 
     def meant(self, context: Context, filters: Iterable[Filter]) -> list[Filter]:
-        """These subscriptions of the context as the broker must watch for them."""
+        """The filters that the broker must watch for because of these subscriptions of the context."""
 
 
 class WatchedFilters:
@@ -51,7 +51,7 @@ class WatchedFilters:
         return tuple(found)
 
     def forget_matches(self) -> None:
-        """A context has closed that is still in the index."""
+        """Forget remembered matches: a context has closed that is still in the index."""
         self.index.results.clear()
 
     def watch(self, context: Context, filters: Iterable[Filter], *, mobile: bool) -> None:
@@ -76,7 +76,7 @@ class WatchedFilters:
             self.router.unsubscribe(filter, mobile=mobile)
 
     def _meant(self, meaning: Meaning, context: Context, filters: Iterable[Filter]) -> list[Filter]:
-        """The filters as this broker must watch for them; a shared one means the same everywhere."""
+        """The filters that this broker must watch for; those of shared groups mean the same everywhere."""
         filters = list(filters)
         own = [filter for filter in filters if filter.group is None]
         return [

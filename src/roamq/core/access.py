@@ -1,4 +1,4 @@
-"""Access plans: by which of its predicates a filter is found, in which order.
+"""Access plans: they say by which of its predicates, and in which order, a filter is found.
 
 A plan is a chain of steps, the most selective kind first: a value or one of a few, a prefix, a stretch of
 numbers, the mere presence or absence of an attribute. Every step names places in a hash table, so that an
@@ -18,15 +18,15 @@ from roamq.core.constraints import Booleans, Constraint, Missing, Number, Number
 from roamq.core.selectors import Predicates
 
 COPIES_MAX = 64
-"""At no more places than this does a filter hang by several lists; those left over are only verified."""
+"""A filter with several lists of values hangs at no more places than this; lists left over are only verified."""
 
 _GRID_EXPONENT_MIN = -64
 _GRID_LIMIT = 2.0**900
-"""Beyond it a scaled number might not fit a float; such bounds are kept in order only."""
+"""Beyond this limit a scaled number might not fit a float; such bounds are kept in order only."""
 
 
 class Kind(IntEnum):
-    """What a step looks at; in the order in which a plan takes them."""
+    """What a step looks at, in the order in which a plan takes its steps."""
 
     EQUAL = 0
     PREFIX = 1
@@ -48,9 +48,9 @@ class AccessStep(NamedTuple):
     kind: Kind
     attribute: str
     size: int
-    """Of a prefix its length, of a cell its exponent."""
+    """The length of a prefix, or the exponent of a cell."""
     keys: tuple[object, ...]
-    """The places in the table of that kind and size; of BOUNDS the bounds."""
+    """The places in the table of that kind and size; for BOUNDS, the bounds."""
 
 
 Plan = tuple[AccessStep, ...]

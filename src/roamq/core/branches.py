@@ -22,7 +22,7 @@ Attributes = Mapping[str, Value]
 
 
 class Entry:
-    """A filter in the index. What it stands for is its owner's business."""
+    """A filter in the index, with the keys that hold it."""
 
     __slots__ = ("filter", "holders", "plan", "serial")
 
@@ -30,7 +30,7 @@ class Entry:
         self.filter = filter_
         self.serial = serial
         self.holders: Hashable | dict[Any, None] = holder
-        """Who has the filter: a key, or several in their order. A dictionary of one takes 250 bytes."""
+        """The key that holds the filter, or several in their order. A dictionary of one takes 250 bytes."""
         self.plan: Plan = plan_access(filter_.predicates) if filter_.predicates else ()
 
 

@@ -1,4 +1,4 @@
-"""Where a broker keeps stored events: one copy each, however many contexts hold it, within a bound."""
+"""Keeps a broker's stored events: one copy of each, however many contexts hold it, within a bound."""
 
 from collections.abc import Iterator
 
@@ -26,33 +26,33 @@ class EventBuffer:
     def __init__(self, limit_bytes: int | None = None) -> None:
         self.limit_bytes = limit_bytes
         self.entry_bytes: int | None = None
-        """How much of it may be filled by events that enter here; the rest is for what comes from others. None: all."""
+        """Bytes that events which enter here may fill; the rest is for events from other brokers. None: all bytes."""
         self.share_bytes: int | None = None
-        """How much of it may be events of one publisher; set before anything is held. None: all."""
+        """Bytes that events of one publisher may fill; set before anything is held. None: all bytes."""
         self._shares: dict[ClientId | None, int] = {}
-        """Publisher -> bytes, where there is a bound."""
+        """Publisher -> bytes of its events, if `share_bytes` bounds them."""
         self._charged: dict[EventId, tuple[ClientId | None, int]] = {}
-        """Whom an event was charged to, and how much: copies of it that came another way may differ."""
+        """Event -> the publisher that it was charged to, and its bytes: copies that came another way may differ."""
         self.bytes = 0
         self.peak_bytes = 0
         self._held: dict[EventId, int] = {}
 
     def __len__(self) -> int:
-        """Distinct events stored."""
+        """The number of distinct events stored."""
         return len(self._held)
 
     def oldest_first(self) -> Iterator[EventId]:
-        """What is held, in the order it came."""
+        """The ids of the events held, in the order in which they came."""
         return iter(self._held)
 
     def has_room(self, size_bytes: int, publisher: ClientId | None) -> bool:
-        """Whether an event of this size may enter here: it fits, all in all and into the share of its publisher."""
+        """Whether an event of this size may enter here: it fits into the buffer, and into its publisher's share."""
         limit_bytes = self.limit_bytes if self.entry_bytes is None else self.entry_bytes
         size_all = self.bytes + size_bytes
         if limit_bytes is not None and size_all > limit_bytes:
             return False
         share_bytes = self.share_bytes
-        # Where everything together is no more than one share, nobody has more than that.
+        # Where all events together are no more than one share, no publisher has more than that.
         return (
             share_bytes is None
             or size_all <= share_bytes

@@ -1,4 +1,4 @@
-"""What an operator may write instead of a word that means nothing: the nearest, and all there is to choose from."""
+"""Tells an operator who wrote an unknown word the nearest known word, and all words that there are to choose from."""
 
 from collections.abc import Iterable
 

@@ -179,7 +179,7 @@ def excluding(values: Iterable[Number]) -> Numbers:
 
 
 def meet(one: Constraint, other: Constraint) -> Constraint | None:
-    """What both accept, or `None` if they have nothing in common."""
+    """The values that both accept, or `None` if they have none in common."""
     match one, other:
         case (Missing(), Missing()):
             return one
@@ -204,7 +204,8 @@ def meet(one: Constraint, other: Constraint) -> Constraint | None:
 
 
 def meet_all(constraints: Sequence[Constraint]) -> Constraint | None:
-    """What all of at least one constraint accept: met in pairs, then pairs of pairs, so that n of them take n log n."""
+    """The values that all constraints accept; there is at least one. They are met in pairs, then pairs of pairs, so
+    that n of them take n log n."""
     met = list(constraints)
     while len(met) > 1:
         pairs: list[Constraint] = []

@@ -3,13 +3,13 @@
 Invariant (docs/decisions/0002, 0155): for each origin the client has read what it wanted up to `position`, and in the
 ranges of `ahead`, which lie above it; every stored event is above `position` and in none of these ranges. Stored events
 are in order of admission, and `reach` is the last sequence admitted. An event is new exactly if it is above `reach` and
-in no range of `ahead`. Whoever sends a position to another broker sends what is `ahead` of it as well.
+in no range of `ahead`. A broker that sends a position to another one sends what is `ahead` of it as well.
 
 Events are held through an `EventBuffer`, which keeps one copy however many contexts hold it.
 
-`Context` stores, sends and counts what is read. What else befalls a context has files of its own: events that wait for
-older ones (`local_queue.py`, `late.py`), news of what the client has read elsewhere (`read_elsewhere.py`), events that
-leave unread (`forgetting.py`).
+`Context` stores events, hands them out and counts which are read. Other files do the rest: events that wait for older
+ones (`local_queue.py`, `late.py`), news of what the client has read elsewhere (`read_elsewhere.py`), events that leave
+unread (`forgetting.py`).
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ from roamq.core.tuples import new_tuple
 UNLIMITED = 1 << 30
 UNLIMITED_BYTES = 1 << 62
 FORWARDED: Final = "forwarded"
-"""How events come to a broker that the client visits while its context is elsewhere."""
+"""The `how` of events that come to a broker which the client visits while its context is elsewhere."""
 
 
 class Epoch(NamedTuple):
@@ -53,22 +53,22 @@ class Epoch(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """What a client shows when it connects, besides the broker it was at: where it is at home, and its last context.
+    """What a client shows when it connects, besides its last broker: its home broker, and the epoch of its context.
 
-    A client knows where it connected first, and is told the epoch of its context when a connection is accepted. A
-    world whose clients carry nothing shows none; schemes then ask the old broker instead.
+    A client knows where it connected first, and a broker that accepts a connection tells it the epoch of its context.
+    Clients that carry nothing show no ticket; schemes then ask the old broker instead.
     """
 
     home: BrokerId
     epoch: Epoch | None = None
     position: Mapping[BrokerId, int] | None = None
-    """How far the client has read, per origin, if its connections lose nothing and it kept count."""
+    """The client's position, if its connections lose nothing and it kept count."""
     digest: str | None = None
-    """The name of what it has subscribed to (`filters.digest_of`)."""
+    """The digest of the client's subscriptions (`filters.digest_of`)."""
 
 
 class Outlet(Protocol):
-    """Where the events of a context go whose client another broker is connected to."""
+    """Where a context's events go while another broker is connected to its client."""
 
     def deliver(self, to: ClientId, event: Event, how: str) -> None: ...
 
@@ -86,7 +86,7 @@ class Mode(Enum):
 
 PASSIVE: Final = Mode.PASSIVE
 SERVING: Final = Mode.SERVING
-"""For what is asked about every event: Python 3.11 takes ten times as long to look into an enumeration."""
+"""Modes that are compared for every event: Python 3.11 takes ten times as long to look into an enumeration."""
 
 
 class Held(NamedTuple):
@@ -98,7 +98,7 @@ class Held(NamedTuple):
 
 _NONE: Final[frozenset[EventId]] = frozenset()
 _NOTHING_STORED: Final[deque[Held]] = deque()
-"""What contexts share that have never stored anything: an empty queue takes 760 bytes. Nobody adds to it."""
+"""The queue of all contexts that have never stored anything: an empty queue takes 760 bytes. Nobody adds to it."""
 
 
 class Context:
@@ -146,9 +146,9 @@ class Context:
         self.mode = mode
         self.buffer = buffer
         self.bytes = 0
-        """What is stored for this client, however many contexts share a copy ([PRO] Table 1: queue size)."""
+        """Size of the events stored for this client, however many contexts share a copy ([PRO] Table 1: queue size)."""
         self.limit_bytes = limit_bytes
-        """The bound of it."""
+        """The bound of `bytes`."""
         self.filters: dict[Filter, None] = {}  # an ordered set: replays subscribe in the same order
         self.position: Position = dict(position) if position else {}
         self.ahead: ReadAhead = NOTHING_AHEAD
@@ -156,7 +156,7 @@ class Context:
         self.reach: Position = self.position.copy()
         self.stored: deque[Held] = _NOTHING_STORED
         self.under = ""
-        """Which of a broker's schemes it is under, where there are several; empty for the first of them."""
+        """The label of the scheme that the context is under, if its broker has several; empty for the first of them."""
         self.in_flight = 0
         """How many of the first stored events have been handed to the client and not acknowledged."""
         self.outlet: Outlet | None = None
@@ -164,27 +164,27 @@ class Context:
         self.window = UNLIMITED
         """How many events may be in flight at once (MQTT's Receive Maximum)."""
         self.local_queue: deque[Event] | None = None
-        """While older events are still on their way from another broker: what has come here since."""
+        """The events that came here while older ones are still on their way from another broker; None: none are."""
         self.late: dict[BrokerId, deque[Event]] | None = None
-        """Origins of which older events come later than the rest -> what has come of them since (`core/late.py`)."""
+        """Origin of which older events come later than the rest -> its events that came since (`core/late.py`)."""
         self.only: frozenset[BrokerId] | None = None
-        """The origins whose events are stored, where the context has gone but for events that come late."""
+        """The only origins whose events are stored, since the context has gone but for late events; None: all."""
         self.delivers_early = False
-        """Whether the client gets what is in the local queue without waiting for what is older."""
+        """Whether the client gets the events of the local queue without waiting for older ones."""
         self.delivers_head = False
-        """Whether the client gets what is stored while the local queue is open: it is the beginning of the older
+        """Whether the client gets stored events while the local queue is open: these are the beginning of the older
         events, in order, and the rest of them is on its way."""
         self.sent_early: list[Event] = []
-        """What was taken from the local queue and handed to the client, and is not acknowledged.
+        """Events taken from the local queue and handed to the client, which has not acknowledged them.
 
-        What is acknowledged of it may come again with the older events: the session remembers it.
+        Those that it acknowledges may come again with the older events: the session remembers them.
         """
         self._acknowledged: set[EventId] | frozenset[EventId] = _NONE
-        """What the client has consumed before earlier events; `_NONE` while that is nothing, as with most contexts."""
+        """Ids of events that the client consumed before earlier ones; `_NONE` if there are none, as in most cases."""
         self._sent: set[EventId] | frozenset[EventId] = _NONE
         """The ids of the first events in flight, made when acknowledgements come out of order; `_NONE` before."""
         self.session: object | None = None
-        """What the world's protocol keeps with the context (MQTT session state); the core never looks inside."""
+        """What the clients' protocol keeps with the context (MQTT session state); the core never looks inside."""
 
     def __repr__(self) -> str:
         return f"Context({self.client} {self.mode.value} {self.epoch} stored={len(self.stored)})"
@@ -206,9 +206,9 @@ class Context:
         return rows_of(self.ahead)
 
     def _read_ahead(self, read: list[EventId]) -> None:
-        """The client has read this too, ahead of what is stored."""
+        """Add events to `ahead` which the client has read before stored ones, and advance the position if it can."""
         rows = (*self.ahead_rows, *((origin, sequence, sequence) for origin, sequence in read))
-        if self.local_queue is not None:  # what is unread before it may be on its way here
+        if self.local_queue is not None:  # unread events before these may be on their way here
             self.ahead = joined(rows)
             return
         late = self.late or ()
@@ -245,7 +245,7 @@ class Context:
         return True
 
     def queue(self) -> deque[Held]:
-        """`stored`, to be added to."""
+        """`stored`, as a queue of this context's own, to which events may be added."""
         if self.stored is _NOTHING_STORED:
             self.stored = deque()
         return self.stored
@@ -258,11 +258,11 @@ class Context:
             for place, other in enumerate(self.stored)
             if other.event.id[0] == origin and other.event.id[1] > sequence
         )
-        # What is in flight stays in front: it has been sent.
+        # Events in flight stay in front: they have been sent.
         self.queue().insert(max(self.in_flight, next(later, len(self.stored))), held)
 
     def waiting(self) -> Iterator[Event]:
-        """What has come here and waits for older events."""
+        """The events that have come here and wait for older ones."""
         return chain(self.local_queue or (), *(self.late or {}).values())
 
     def acknowledge(self, event_id: EventId) -> bool:
@@ -305,7 +305,7 @@ class Context:
         return True
 
     def _is_in_flight(self, event_id: EventId) -> bool:
-        """A client may have a thousand in flight, and acknowledge the last first: not all are looked at each time."""
+        """Whether an event is in flight. The ids are kept: a client may acknowledge the last of a thousand first."""
         if len(self._sent) != self.in_flight:
             sent = set(self._sent) if not isinstance(self._sent, set) else self._sent
             sent.update(held[0].id for held in islice(self.stored, len(sent), self.in_flight))
@@ -315,7 +315,7 @@ class Context:
         return event_id in self._sent
 
     def _acknowledged_ahead(self) -> set[EventId]:
-        """`_acknowledged`, to be changed."""
+        """`_acknowledged`, as a set of this context's own, which may be changed."""
         if not isinstance(self._acknowledged, set):
             self._acknowledged = set(self._acknowledged)
         return self._acknowledged
@@ -341,10 +341,10 @@ class Context:
         self.buffer.release(event)
 
     def return_in_flight(self) -> None:
-        """The connection is gone: what was not acknowledged waits to be sent again.
+        """The connection is gone: events that the client has not acknowledged wait to be sent again.
 
-        What was acknowledged out of order leaves now: the client has it, and at a broker where the event comes late it
-        must not count as new.
+        Events that it acknowledged out of order leave now: the client has them, and at a broker to which they come late
+        they must not count as new.
         """
         if self._acknowledged:
             kept: deque[Held] = deque()
@@ -370,15 +370,15 @@ class Context:
         self.sent_early.clear()
 
     def acknowledge_ahead(self, event_ids: Iterable[EventId]) -> None:
-        """The client has consumed these before earlier events."""
+        """The client has consumed these events before earlier ones."""
         self._acknowledged_ahead().update(event_ids)
 
     def acknowledged_ahead(self) -> tuple[EventId, ...]:
-        """What the client has consumed before earlier events, in order of delivery."""
+        """The ids of events that the client has consumed before earlier ones, in order of delivery."""
         return tuple(h.event.id for h in self.stored if h.event.id in self._acknowledged)
 
     def skip_all(self) -> None:
-        """The client has read all that is stored, and all that has come before."""
+        """Move the position as if the client had read all events that are stored, wait or came before."""
         reach = self.reach
         kept = (held.event for held in self.stored)
         for event in chain(kept, self.sent_early, self.waiting()):
@@ -387,7 +387,7 @@ class Context:
             advance(self.position, read)
 
     def split_off(self) -> "Context":
-        """Part with what is stored: it is in the context that is returned, which nobody looks at any more."""
+        """Move the stored events into another context and return it: its events are there to be released alone."""
         rest = Context(self.client, epoch=self.epoch, mode=Mode.PASSIVE, buffer=self.buffer)
         rest.stored, self.stored = self.stored, _NOTHING_STORED
         stays = sum(event.cost_bytes for event in chain(self.sent_early, self.waiting()))
@@ -396,7 +396,7 @@ class Context:
         return rest
 
     def release_some(self, count: int) -> int:
-        """Forget the first `count` stored events; how many there were."""
+        """Forget the first `count` stored events; returns how many there were."""
         released = min(count, len(self.stored))
         for _ in range(released):
             self.release(self.stored.popleft()[0])
@@ -424,7 +424,7 @@ class Context:
         self.buffer.release(event)
 
     def keep(self, kept: Iterable[Held]) -> None:
-        """Store these alone from now on, which are stored already, in this order."""
+        """Keep only these of the stored events, in this order, and release the others."""
         survivors = deque(kept)
         self._sent = _NONE
         ids = {held.event.id for held in survivors}

@@ -70,7 +70,7 @@ class CoverIndex:
     def covered_by_at_most(self, filter: Filter, nodes: int | None) -> list[Filter] | None:
         """The filters that this one covers, itself included if it is there; topics that cover others come first.
 
-        None if more than `nodes` of the trie would have to be looked at.
+        None if the search would have to look at more than `nodes` of the trie.
         """
         levels, has_rest = _without_rest(filter.levels)
         included = self._trie.included(levels, rest=has_rest, at_most=nodes)

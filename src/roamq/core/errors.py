@@ -32,8 +32,8 @@ class ProtocolError(RoamqError):
 
 
 class LocalProtocolError(ProtocolError):
-    """We broke them: a bug."""
+    """This side broke the rules between two parties: a bug."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke them."""
+    """The peer broke the rules between two parties."""

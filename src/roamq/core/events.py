@@ -1,6 +1,6 @@
-"""Events: what is said, and the id that orders them.
+"""Events: what clients publish, and the ids that order them.
 
-An event is named by the broker where it entered and a number that broker counts up: `(origin, sequence)`.
+An event is named by the broker where it entered and a number that this broker counts up: `(origin, sequence)`.
 Links are FIFO, so at every broker the events of one origin arrive in sequence; "above the read position" is
 therefore the whole test for "not yet seen" (docs/decisions/0002).
 """
@@ -21,7 +21,7 @@ NO_ATTRIBUTES: Mapping[str, Value] = {}
 KEY_TOPIC_CHARACTERS_MAX: Final = 256
 KEY_CHARACTERS_MAX: Final = 1024
 KEY_ATTRIBUTES_MAX: Final = 32
-"""What caches remember of events is bounded by their number: an event that says more than this has no key."""
+"""The largest events that have a `match_key`: caches of matches bound the number of keys, and not their size."""
 
 
 class EventId(NamedTuple):
@@ -33,7 +33,7 @@ class EventId(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False, init=False)
 class Event:
-    """Something a client said. Compared and hashed by identity: one stored copy serves everybody.
+    """What a client published. Events are compared and hashed by identity: one stored copy serves all contexts.
 
     Nobody assigns to an event: `Final` has the type checker see to that, because a frozen dataclass would take as long
     to make an event as a broker takes to deliver it (docs/decisions/0057).
@@ -49,18 +49,19 @@ class Event:
     qos: Final[int]
     retain: Final[bool]
     properties: Final[object | None]
-    """What the world's protocol wants carried along unread (MQTT 5 properties); the core never looks inside."""
+    """What the clients' protocol has carried along unread (MQTT 5 properties); the core never looks inside."""
     assigned: Final[Mapping[str, ClientId] | None]
     """Filter of a shared group, as text -> the member that gets the event, decided where the event entered."""
     is_handed_on: Final[bool]
-    """Whether the event is for shared groups alone: it entered before, and nobody it was assigned to could take it."""
+    """Whether the event is for shared groups alone: it entered before, and no member it was assigned to could take it.
+    """
     cost_bytes: Final[int]
-    """What a stored event costs of the memory; its size, where nobody knows better."""
+    """Bytes of memory that a stored event takes; its size, if the maker of the event gives no other number."""
     match_key: str | bytes | None = field(init=False, repr=False)
-    """Events with equal keys match the same filters: what match caches are keyed by. None: it would be too long to be
-    remembered, and its match is found anew."""
+    """The key of match caches: events with equal keys match the same filters. None: the key would be too long, so no
+    cache remembers the matches of this event."""
     size_bytes: int = field(init=False, repr=False)
-    """The event's payload, its topic and its attributes as text."""
+    """The size of the event's payload, its topic and its attributes as text."""
 
     def __init__(
         self,
@@ -96,8 +97,8 @@ class Event:
             self.size_bytes = len(payload) + said
             self.match_key = None
             if said <= KEY_CHARACTERS_MAX and len(attributes) <= KEY_ATTRIBUTES_MAX:
-                # Every broker on the way looks it up. Bytes are hashed once, and are never equal to a topic; `repr`
-                # tells True from 1, as filters do and Python does not.
+                # Every broker on the way looks the key up. Bytes are hashed once, and never equal a topic; `repr` tells
+                # True from 1, as filters do and Python does not.
                 self.match_key = repr((topic, sorted(items))).encode()
         else:
             length = len(topic)

@@ -41,7 +41,7 @@ class Filter:
     has_wildcard: bool = field(repr=False)
     """Whether the topic filter may match more than one topic."""
     shape: str = field(repr=False)
-    """Where its wildcards are, "" if it has none: a topic is matched by one topic filter of each shape at most."""
+    """Where the topic filter has wildcards, "" if it has none: at most one topic filter of a shape matches a topic."""
     _hash: int = field(repr=False)
 
     def __init__(self, topic: str = "#", selector: str | None = None, group: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Stored events that leave a context although its client has not read them; what is in flight stays."""
+"""Takes stored events out of a context although its client has not read them; events in flight stay."""
 
 from collections import deque
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def take_out(context: Context, is_taken: Callable[[Event], bool]) -> list[Event]
 
 
 def drop_expired(context: Context, now: Seconds, has_begun: Callable[[Event], bool]) -> list[Event]:
-    """Forget stored events whose lifetime is over, but for those in flight or begun before; returns them."""
+    """Forget stored events that have expired, but for those in flight or begun (`Host.has_begun`); returns them."""
     waiting = islice(context.stored, context.in_flight, None)
     expired = [held[0] for held in waiting if held[0].expires_at is not None and held[0].expired(now)]
     expired = [event for event in expired if not has_begun(event)]

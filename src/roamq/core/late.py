@@ -1,8 +1,8 @@
 """Events of some origins that wait in a context, because older ones of the same origins come late.
 
-A context may go to another broker before all its events have come where it was: a broker on their way is out of reach.
-The rest follows. Until then what the new broker gets of those origins waits, and everything else goes on. Where the
-context was, only events of those origins are stored for it.
+A context may go to another broker before all its events have come to the old one, because a broker on their way is out
+of reach. The rest follows. Until then events of those origins that come to the new broker wait, and all others go on.
+The old broker stores for the context only events of those origins.
 """
 
 from collections import deque
@@ -16,11 +16,11 @@ from roamq.core.local_queue import follow
 
 NO_ORIGINS: Final[frozenset[BrokerId]] = frozenset()
 UNKNOWN: Final = "@"
-"""How a name begins that is no broker's, but stands for all origins that somebody had not heard of."""
+"""The beginning of a name that is no broker's, but stands for all origins that some broker had not heard of."""
 
 
 def stands_for_unknown(origin: BrokerId) -> bool:
-    """Whether this stands for origins that the broker which owes their events had not heard of when it said so."""
+    """Whether a name stands for origins that the broker which owes their events had not heard of when it said so."""
     return origin.startswith(UNKNOWN)
 
 
@@ -30,13 +30,13 @@ def late_origins(context: Context) -> frozenset[BrokerId]:
 
 
 def hold_back(context: Context, origins: Iterable[BrokerId]) -> None:
-    """Older events of these origins come late: what comes here of them waits, and so does what is in the local queue
+    """Older events of these origins come late: their events that come here wait, and so do those in the local queue
     when that is closed."""
     context.late = {origin: deque() for origin in sorted(origins)}
 
 
 def hold_back_too(context: Context, origin: BrokerId) -> None:
-    """Older events of one more origin may come late: none of it has come here yet."""
+    """Older events of one more origin may come late; none of its events has come here yet."""
     if context.late is not None:
         context.late.setdefault(origin, deque())
 
@@ -51,7 +51,8 @@ def admit_late(context: Context, event: Event) -> bool:
 
 
 def end_late(context: Context, origins: Iterable[BrokerId], events: Iterable[Event]) -> list[Event]:
-    """What comes late has come, and it was all of these origins: what waited follows. Returns what has no room."""
+    """Store late events, which are all there are of `origins`, and let those that waited follow. Returns events for
+    which there is no room."""
     late, refused = context.late, list[Event]()
     if late is None:
         return refused
@@ -63,7 +64,7 @@ def end_late(context: Context, origins: Iterable[BrokerId], events: Iterable[Eve
             if not context.admit(event, "transferred"):
                 refused.append(event)
             continue
-        # The client was let in early, and was sent a later one of this origin: this one goes before what is left.
+        # The client was let in early and sent a later event of this origin: this one goes before those that are left.
         if have is None:
             have = {held.event.id for held in context.stored} | {early.id for early in context.sent_early}
         if event.id not in have and not context.has_read(event.id):

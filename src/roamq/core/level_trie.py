@@ -14,7 +14,7 @@ from roamq.core.topics import Levels
 V = TypeVar("V")
 
 _Edge = tuple["itemgetter[Any] | None", object]
-"""What takes the levels out of a tuple that must be equal, and what they must be equal to; None: any levels fit."""
+"""A getter of those levels of a tuple that are compared, and what they must equal; None: any levels fit."""
 
 _ANY: Final[_Edge] = (None, ())
 
@@ -30,14 +30,14 @@ class LevelNode(Generic[V]):
         self.path = path
         """The last of these levels, without the one by which the parent knows this node."""
         self.pick, self.exact = _edge(path, depth - len(path))
-        """As `_Edge` has it, for the path within a whole topic."""
+        """The edge (`_Edge`) that compares `path` with the levels of a whole topic."""
         self.children: dict[str, LevelNode[V]] | None = None
         self.plus: LevelNode[V] | None = None
         """The child whose first level is "+"."""
         self.end: V | None = None
-        """What belongs to the filter of exactly these levels."""
+        """The value of the filter of exactly these levels."""
         self.rest: V | None = None
-        """What belongs to the filter that has "#" after them."""
+        """The value of the filter that has "#" after these levels."""
 
     def child(self, name: str) -> "LevelNode[V] | None":
         if name == "+":
@@ -63,7 +63,7 @@ class LevelNode(Generic[V]):
             self.children = None
 
     def widest_first(self) -> "Iterator[tuple[str, LevelNode[V]]]":
-        """The children. "+" comes first: filters below it may cover those below others; then as they came."""
+        """The children: "+" first, as filters below it may cover those below others; then names, in their order."""
         if self.plus is not None:
             yield "+", self.plus
         if self.children is not None:
@@ -112,7 +112,7 @@ class LevelTrie(Generic[V]):
         return node
 
     def prune(self, levels: Levels) -> None:
-        """What ended at these levels may be gone: a node that neither holds a filter nor parts two goes as well."""
+        """Remove the node of these levels if it neither holds a filter nor parts two ways."""
         above: list[tuple[LevelNode[V], str]] = []
         node = self.root
         while node.depth < len(levels):
@@ -131,9 +131,9 @@ class LevelTrie(Generic[V]):
             self._merge(*above[-1], node)
 
     def fitting(self, levels: Levels, *, reserved: bool) -> list[LevelNode[V]]:
-        """The nodes whose levels include the first of these, one by one; "+" before a name, deeper ones later.
+        """The nodes whose levels each include that of `levels` in its place; "+" before a name, deeper nodes later.
 
-        They are given if they have a `rest` or are as deep as `levels`. `reserved`: no wildcard includes the first one.
+        A node is given if it has a `rest` or is as deep as `levels`. `reserved`: no wildcard includes the first level.
         """
         found = []
         depth_max = len(levels)
@@ -169,9 +169,9 @@ class LevelTrie(Generic[V]):
     def included(
         self, levels: Levels, *, rest: bool, at_most: int | None = None
     ) -> list[LevelNode[V]] | None:
-        """The nodes whose levels these include, one by one, in the order of `fitting`. `rest`: and any that follow.
+        """The nodes whose levels `levels` include, place by place, in the order of `fitting`. `rest`: and deeper ones.
 
-        None if more than `at_most` would have to be looked at.
+        None if the search would have to look at more than `at_most` nodes.
         """
         found: list[LevelNode[V]] = []
         depth_max = len(levels)
@@ -239,7 +239,7 @@ class LevelTrie(Generic[V]):
 
 
 def _edge(path: Levels, start: int) -> _Edge:
-    """What compares `path` with the levels of a tuple from `start` on."""
+    """The edge that compares `path` with the levels of a tuple from `start` on."""
     if "+" not in path:
         if not path:
             return _ANY

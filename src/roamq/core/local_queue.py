@@ -1,7 +1,7 @@
 """Events that wait in a context's local queue, because older ones are on their way from another broker.
 
-When all older ones are here, what waited follows them, less what they brought. A client that does not wait for them
-gets what is in the local queue before them (early delivery).
+When all older ones are here, the events that waited follow them, less those that came among the older ones as well. A
+client that does not wait for older events gets those in the local queue before them (early delivery).
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from roamq.core.reading import advance
 
 
 def open_local_queue(context: Context) -> None:
-    """Older events are on their way from another broker: what comes here meanwhile waits for them."""
+    """Let events that come here from now on wait for older ones, which are on their way from another broker."""
     context.local_queue = deque()
     context.delivers_early = context.delivers_head = False
 
@@ -37,7 +37,7 @@ def next_early(context: Context) -> Event | None:
 
 
 def close_local_queue(context: Context) -> None:
-    """All older events are here: what waited in the local queue follows them, less what they brought."""
+    """All older events are here: those in the local queue follow, less those that came among the older ones as well."""
     waiting, context.local_queue = context.local_queue, None
     context.delivers_early = context.delivers_head = False
     if context.sent_early:
@@ -48,8 +48,8 @@ def close_local_queue(context: Context) -> None:
 
 
 def _hold_back_late(context: Context, waiting: Iterable[Event]) -> deque[Event]:
-    """What is of a late origin waits on; returns the rest. What comes late is above all that has come from the other
-    broker, so an event below that, which the client has subscribed to here alone, has its place among it."""
+    """Let events of late origins wait on, and return the others. Late events have higher numbers than all that came
+    from the other broker. So an event with a lower one, which the client subscribed to here alone, need not wait."""
     assert context.late is not None
     rest: deque[Event] = deque()
     for event in waiting:
@@ -59,7 +59,7 @@ def _hold_back_late(context: Context, waiting: Iterable[Event]) -> deque[Event]:
 
 
 def follow(context: Context, waiting: Iterable[Event]) -> None:
-    """What waited for older events, and is held already, follows them, less what they brought."""
+    """Store events that waited for older ones, and that the buffer holds already, less those that came among these."""
     brought: set[EventId] | None = None
     for event in waiting:
         origin, sequence = event.id
@@ -76,7 +76,7 @@ def follow(context: Context, waiting: Iterable[Event]) -> None:
 
 
 def append_local_queue(context: Context) -> None:
-    """All that waited in the local queue follows, whether the older events brought it as well or not."""
+    """Store all events that waited in the local queue, whether they came among the older ones as well or not."""
     for event in context.local_queue or ():
         advance(context.reach, event.id)
         context.queue().append(Held(event, "stored"))
@@ -85,7 +85,7 @@ def append_local_queue(context: Context) -> None:
 
 
 def _leave_out_what_was_sent_early(context: Context) -> None:
-    """What the client is being sent already does not come from the other broker as well."""
+    """Release stored events from the other broker that the client has been sent early already."""
     sent = {event.id for event in context.sent_early}
     context.keep(held for held in context.stored if held.event.id not in sent)
     for event_id in sent:

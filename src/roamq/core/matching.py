@@ -22,7 +22,7 @@ from roamq.core.level_trie import LevelTrie
 K = TypeVar("K", bound=Hashable)
 
 RESULTS_MAX: Final = 4096
-"""What was found for so many different events is remembered."""
+"""The number of different events for which the keys found are remembered."""
 
 
 class MatchIndex(Generic[K]):
@@ -30,9 +30,9 @@ class MatchIndex(Generic[K]):
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows with every change, so that who derives something from the index knows when it is stale."""
+        """A number that grows with every change: users see by it when what they derived from the index is stale."""
         self.results: dict[Hashable, tuple[K, ...]] = {}
-        """What was found lately, by `Event.match_key`; every change empties it."""
+        """`Event.match_key` -> the keys found for such events lately; every change of the index empties it."""
         self._pairs = 0
         self._serial = 0
         self._entries: dict[Filter, Entry] = {}
@@ -41,7 +41,7 @@ class MatchIndex(Generic[K]):
         self._by_topic: dict[object, Branch] = {}
         self._trie: LevelTrie[Branch] = LevelTrie()
         self.shapes: dict[str, int] = {}
-        """How many filters in the trie have a shape: a topic is matched by one of each at most."""
+        """Shape -> how many filters in the trie have it: at most one topic filter of a shape matches a topic."""
 
     def __len__(self) -> int:
         """The number of pairs."""
@@ -109,14 +109,14 @@ class MatchIndex(Generic[K]):
         return iter(held.items())
 
     def found(self, event: Event) -> tuple[K, ...]:
-        """What `match` finds, remembered until the index changes."""
+        """The keys that `match` finds, remembered until the index changes."""
         found = self.results.get(event.match_key)
         if found is None:
             found = self.remember(event, tuple(self.match(event)))
         return found
 
     def remember(self, event: Event, found: tuple[K, ...]) -> tuple[K, ...]:
-        """Have this found for events like this one until the index changes."""
+        """Remember these keys for events with this one's `match_key` until the index changes."""
         key = event.match_key
         if key is not None:
             if len(self.results) >= RESULTS_MAX:
@@ -201,6 +201,6 @@ class MatchIndex(Generic[K]):
 
 
 def _keys(entry: Entry) -> Collection[Any]:
-    """Who has the filter, in the order in which they came."""
+    """The keys that hold the filter, in the order in which they came."""
     holders = entry.holders
     return holders if isinstance(holders, dict) else (holders,)

@@ -1,4 +1,4 @@
-"""What every message between brokers is, and how a message travels over several hops.
+"""The base of every message between brokers, and the message that takes another one over several hops.
 
 A message is a value: frozen, slotted, keyword-only. Its class says its traffic kind (`records.MULTICAST`,
 `records.UNICAST`), how many messages of a paper it stands for and what it weighs; bytes on a wire belong to `net`.
@@ -46,9 +46,9 @@ class Message:
 
     kind: ClassVar[str] = "control"
     carries: ClassVar[str] = ""
-    """The field by which it is counted and weighed: a filter, an event, or several of them; ids; names."""
+    """The field by which the message is counted and weighed: a filter, an event, or several of them; ids; names."""
     priced_as: ClassVar[str] = ""
-    """What each event it carries costs the brokers at both ends: a `transfer`, a `forward`, or nothing extra."""
+    """What each event in the message costs the brokers at both ends: a `transfer`, a `forward`, or nothing extra."""
 
     @property
     def carried(self) -> tuple[Content, ...]:
@@ -75,7 +75,7 @@ class Message:
 
     @property
     def traffic_kind(self) -> str:
-        """Under what it is counted. What could bring events and brings none is a closing word."""
+        """The kind under which the message is counted: `closing` if it could bring events and brings none."""
         return "closing" if self.carries == "events" and not self.carried else self.kind
 
 
@@ -106,7 +106,7 @@ def kind_of(message: "Message | Event") -> str:
 
 
 class MessageSource(ABC):
-    """Many messages for one neighbour, each made when it is due. A snapshot may hold one that is not at its end."""
+    """Many messages for one neighbour, each made when it is due. A snapshot may hold a source that has some left."""
 
     __slots__ = ()
 

@@ -15,12 +15,12 @@ TimerKey = tuple[str, ...]
 class Host(Protocol):
     """All that a broker may ask of the world. Each call returns at once, and nothing in it waits.
 
-    A host keeps whatever a broker's inputs changed before it lets the effects of the same input leave: what another
+    A host keeps whatever an input of the broker changed before it lets the effects of that input leave: what another
     party can have seen survives a crash.
     """
 
     settles_at_once: bool
-    """Whether `deliver_at_once` ever says yes. A broker asks once, when it is built."""
+    """Whether `deliver_at_once` ever returns True. A broker asks once, when it is built."""
 
     def now(self) -> Seconds: ...
 
@@ -39,15 +39,15 @@ class Host(Protocol):
         """Send to any broker of the network. The way there begins with the neighbour `via`."""
 
     def is_cut_off(self, neighbour: BrokerId) -> bool:
-        """Whether so much waits for a neighbour that it should be sent nothing that others can do without."""
+        """Whether so many messages wait for a neighbour that it should be sent none that can be told again later."""
 
     # --- to clients ---------------------------------------------------------------------------------------
 
     def deliver(self, to: ClientId, event: Event, how: str) -> None:
-        """Send to a connected client; `how` is `live`, `stored` or `transferred`. It acknowledges later, or never."""
+        """Send to a connected client, which acknowledges later, or never. `how`: `live`, `stored` or `transferred`."""
 
     def deliver_at_once(self, to: ClientId, event: Event) -> bool:
-        """Send an event that needs no acknowledgement and say True, or do nothing and say False.
+        """Send an event that needs no acknowledgement and return True, or do nothing and return False.
 
         The client counts as having read what was delivered at once, so the broker does not store it.
         """
@@ -56,11 +56,11 @@ class Host(Protocol):
         """How many events may be on their way to the client at once; 0 while it has not been let in."""
 
     def has_begun(self, context: Context, event: Event) -> bool:
-        """Whether an earlier connection of the client has begun to hand the event over: then it is completed, even if
-        it has expired since."""
+        """Whether an earlier connection of the client has begun to hand the event over: then the hand-over of it is
+        completed, even if the event has expired since."""
 
     def client_class(self, client: ClientId, context: Context | None) -> str:
-        """The class that the configuration gives the client; empty for a client of no class. `context`: its own."""
+        """The class that the configuration gives the client; empty if it gives none. `context`: the client's own."""
 
     def ready(self, client: ClientId) -> None:
         """The broker holds the client's whole context: nothing of it is on its way any more."""
@@ -71,18 +71,18 @@ class Host(Protocol):
     # --- the state of the world's own protocol --------------------------------------------------------------
 
     def take_session(self, context: Context, session: object | None) -> None:
-        """Another broker sent the protocol's state that it kept with the context: it becomes the context's."""
+        """Give the context the protocol's state that another broker kept with it, and sent."""
 
     def join_session(self, context: Context, session: object) -> None:
-        """A broker that never had the client's whole context sent the protocol's state that it began there."""
+        """Join the context's state of the protocol with one begun at a broker that never had the whole context."""
 
     def end_session(self, context: Context) -> None:
-        """The context came only to be closed, because its client is gone for good: so ends what the protocol kept."""
+        """End the protocol's state of a context that came only to be closed, because its client is gone for good."""
 
     def places_ended(
         self, client: ClientId, filters: tuple[Filter, ...], events: tuple[Event, ...] = ()
     ) -> None:
-        """Another broker says that a client has left shared groups, its places in which were here.
+        """Another broker says that a client has left shared groups; its places in them were here.
 
         `events` were stored for the client and are not to be delivered: other members may get them.
         """
@@ -95,4 +95,4 @@ class Host(Protocol):
     def cancel_timer(self, key: TimerKey) -> None: ...
 
     def record(self, record: Record) -> None:
-        """Something happened that a metric may ask about."""
+        """Write down something that happened and that a metric may ask about."""

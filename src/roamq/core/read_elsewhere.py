@@ -1,7 +1,7 @@
-"""What other brokers say a client has read: a context forgets it, and does not admit it again.
+"""Makes a context forget events that the client has read, as other brokers say, and not admit them again.
 
-Each of them sends a position, and what was read ahead of it. A broker that serves the client itself knows better than
-others, so nothing is in flight here, but for events that were handed over to the broker that says so.
+Each of those brokers sends a position, and what was read ahead of it. A broker that serves the client itself knows
+better than others, so nothing is in flight in these contexts, but for events handed over to the broker that sends this.
 """
 
 from collections import deque

@@ -1,9 +1,9 @@
 """How far a client has read, per origin: a position, and what it has read ahead of the position.
 
 A client may acknowledge an event before an earlier one of the same origin: a message of QoS 1 before one of QoS 2 whose
-exchange takes longer. The position, which has no gaps, stays before the earlier one. What was read above it is kept as
-ranges of sequences, the ends included. Two ranges have an unread event between them that is stored for the client, so
-there are no more of them than stored events, however long the earlier one waits.
+exchange takes longer. The position, which has no gaps, stays before the earlier one. Events read above the position are
+kept as ranges of sequences, the ends included. Two ranges have an unread event between them that is stored for the
+client, so there are no more ranges than stored events, however long the earlier event waits.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,14 +20,14 @@ Range = tuple[int, int]
 ReadAhead = Mapping[BrokerId, tuple[Range, ...]]
 """Per origin, the ranges that were consumed above the position, in order. Absent means none."""
 AheadRows = tuple[tuple[BrokerId, int, int], ...]
-"""The same in a message: an origin, and the ends of one range."""
+"""A `ReadAhead` in a message: rows of an origin and the ends of one range."""
 
 NOTHING_AHEAD: Final[ReadAhead] = {}
-"""What nearly all contexts share. A `ReadAhead` is replaced, never changed."""
+"""The value that nearly all contexts share. A `ReadAhead` is replaced, never changed."""
 
 
 def advance(numbers: Position, event_id: tuple[BrokerId, int]) -> None:
-    """Count an origin on to this number, if it is not that far."""
+    """Advance the origin's number to this event's sequence, if it is lower."""
     origin, sequence = event_id
     if sequence > numbers.get(origin, 0):
         numbers[origin] = sequence
@@ -50,7 +50,7 @@ def joined(rows: Iterable[tuple[BrokerId, int, int]]) -> ReadAhead:
     found: dict[BrokerId, list[Range]] = {}
     for origin, first, last in sorted(
         (origin, first, last) for origin, first, last in rows
-    ):  # a link has lists
+    ):  # rows that came over a link are lists
         ranges = found.setdefault(origin, [])
         if ranges and first <= ranges[-1][1]:
             ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
@@ -60,10 +60,10 @@ def joined(rows: Iterable[tuple[BrokerId, int, int]]) -> ReadAhead:
 
 
 def settle(position: Position, rows: AheadRows, unread: Iterable[EventId]) -> ReadAhead:
-    """What was read ahead, in as few ranges as say it; the position advances over what no unread event is before.
+    """The events read ahead, in as few ranges as possible; the position advances over those that follow no unread one.
 
-    `unread` are the events that are stored for the client. Whatever else lies between two ranges, or below the first,
-    is nothing that the client waits for: the events of one origin come in sequence, and these have come.
+    `unread` are the events that are stored for the client. It waits for no other events between two ranges, or below
+    the first: the events of one origin come in sequence, and these have come.
     """
     waiting: dict[BrokerId, list[int]] = {}
     for origin, sequence in unread:
@@ -86,7 +86,7 @@ def settle(position: Position, rows: AheadRows, unread: Iterable[EventId]) -> Re
 
 
 def above(ahead: ReadAhead, position: Position) -> ReadAhead:
-    """What of it is still above the position."""
+    """The part of `ahead` that is still above the position."""
     for origin in [one for one in ahead if ahead[one][0][1] <= position.get(one, 0)]:
         passed = bisect_right(ahead[origin], position[origin], key=itemgetter(1))
         ahead = {**ahead, origin: ahead[origin][passed:]}

@@ -8,10 +8,10 @@ fills, and everything else in the row is null.
 from typing import Final, NamedTuple
 
 RECORDS_VERSION: Final = 1
-"""Of the meaning of these columns. Files of live brokers say it, and which release wrote them; a new column makes no
-new version. Files that do not say it are read as they are."""
+"""The version of the meaning of these columns. Files of live brokers state it, and which release wrote them; a new
+column makes no new version. Files without a version are read as they are."""
 VERSION_KEY: Final = "roamq.records"
-"""Where a file says its version, in its metadata."""
+"""The key of a file's metadata under which it states the version."""
 
 
 class Record(NamedTuple):
@@ -19,7 +19,7 @@ class Record(NamedTuple):
 
     kind: str
     time_s: float
-    """When; for `traffic` and `processing` the end of the bin that was counted."""
+    """When it happened, in seconds; for `traffic` and `processing` the end of the bin that was counted."""
     broker: str | None = None
     client: str | None = None
     origin: str | None = None
@@ -32,10 +32,10 @@ class Record(NamedTuple):
     count: int | None = None  # type: ignore[assignment]  # the column, not the method of tuples
     """How many: receivers, messages, events."""
     hops: int | None = None
-    """Link traversals, the last hop to the client included."""
+    """The number of link traversals, the last hop to the client included."""
     bytes: int | None = None
     duration_s: float | None = None
-    """How long: published to delivered, reconnect to first message, service time."""
+    """Seconds from publication to delivery, from reconnect to first message, or of service."""
 
 
 KINDS: Final[dict[str, str]] = {

@@ -31,9 +31,9 @@ Predicates = tuple[tuple[str, c.Constraint], ...]
 """One constraint per attribute, sorted by its name."""
 
 TERMS_MAX: Final = 1024
-"""Values that one selector may name. What a subscriber asks for costs every event that comes by."""
+"""The number of terms that one selector may have: each costs time at every event that comes by."""
 DEPTH_MAX: Final = 16
-"""Parentheses that may be open at once."""
+"""The number of parentheses that may be open at once."""
 _REMEMBERED: Final = 1024
 
 KEYWORDS = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"))
@@ -344,7 +344,8 @@ def _print(constraint: c.Constraint) -> Iterator[str]:
 
 
 def _print_intervals(intervals: tuple[c.Interval, ...]) -> Iterator[str]:
-    """The bounds of the whole, then the gaps: closed ones, since only NOT IN and NOT BETWEEN tear them."""
+    """Print the outer bounds, then the gaps between intervals: gaps are closed, since only NOT IN and NOT BETWEEN make
+    them."""
     first, last = intervals[0], intervals[-1]
     has_low, has_high = first.low != -math.inf, last.high != math.inf
     gaps = [(left.high, right.low) for left, right in pairwise(intervals)]

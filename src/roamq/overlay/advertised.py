@@ -14,7 +14,7 @@ from roamq.core.overlapping import OverlapIndex
 from roamq.overlay.topology import Topology
 
 ANYBODY: Final = -1
-"""A set of origins, one bit each, that has them all, and those that join later."""
+"""The set of all origins, one bit each, those that join later included."""
 CACHE_SIZE: Final = 10_000
 
 
@@ -39,7 +39,7 @@ class Advertised:
         self._found: dict[Filter, int] = {}
         """Filter -> its origins, for filters that somebody has asked about."""
         self._index: OverlapIndex | None = None
-        """Declared topic filter -> the origins that declare it; made when somebody asks first."""
+        """Declared topic filter -> the origins that declare it; made at the first question."""
         self._undeclared = ANYBODY
         """The origins that declare nothing."""
 
@@ -51,8 +51,8 @@ class Advertised:
     def senders(self, wanted: Filter) -> int:
         """The origins that may publish an event which matches.
 
-        For the filter of a shared group these are all. A broker that hands an event on to another member publishes a
-        copy of it, on whatever topic (`EventIntake.hand_to`).
+        For the filter of a shared group these are all origins. A broker that hands an event on to another member
+        publishes a copy of it, on whatever topic (`EventIntake.hand_to`).
         """
         if not self._topology.publishes or wanted.group is not None:
             return ANYBODY

@@ -14,7 +14,7 @@ class Router(Protocol):
     """Routing between brokers; it knows filters and links, and nothing of clients that move."""
 
     def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
-        """Somebody here wants events that match. Counted: as many `unsubscribe` calls end it."""
+        """Ask for events that match, for somebody at this broker. It takes as many `unsubscribe` calls to end that."""
 
     def unsubscribe(self, filter: Filter, *, mobile: bool = False) -> None: ...
 
@@ -22,51 +22,51 @@ class Router(Protocol):
         """Somebody here will publish events that match."""
 
     def publish(self, event: Event) -> None:
-        """An event enters here: pass it on to whom it concerns."""
+        """Pass an event that enters the network here on to the neighbours that it concerns."""
 
     def receive_event(self, sender: BrokerId, event: Event) -> bool:
-        """An event came from a neighbour: pass it on. False if it was here before."""
+        """Pass an event that came from a neighbour on to others. False if it was here before."""
 
     def receive(self, sender: BrokerId, message: Message) -> bool:
         """A routing message came from a neighbour. True: a fence that had not `passed` may have passed now."""
 
     def neighbour_forgot(self, neighbour: BrokerId) -> None:
-        """A neighbour restarted without its store: it knows neither what it was told nor what it had said."""
+        """A neighbour restarted without its store: it knows neither what this broker told it nor what it said."""
 
     def doubt(self) -> None:
-        """This broker knows that it has forgotten what it was told: it begins anew, or from an old store."""
+        """This broker has forgotten what its neighbours told it, and knows that: it has no store, or an old one."""
 
     def restarted(self) -> None:
-        """This broker goes on from a store that may be old: each neighbour says whether it is (`in_step`)."""
+        """This broker restarted from a store that may be old. `in_step` follows for neighbours that say it is not."""
 
     def count_on(self, number: int) -> None:
-        """Numbers up to this one may have been used in a life that the store does not remember."""
+        """An earlier life of this broker, which the store does not remember, may have used numbers up to this one."""
 
     def in_step(self, neighbour: BrokerId) -> None:
-        """The store holds all that this neighbour was ever told and had said."""
+        """The store of this broker holds all that it ever told this neighbour, and all that the neighbour told it."""
 
     def broker_joined(self, broker: BrokerId, mark: str) -> None:
-        """The topology has a new edge broker, or it is this one; `mark` names this life of it in the network.
+        """An edge broker joined the topology: another one, or this one. `mark` names its present life in the network.
 
-        A neighbour that it has now begins anew (`neighbour_forgot` follows when the link is up)."""
+        If the new broker is a neighbour it begins anew: `neighbour_forgot` follows when the link to it is up."""
 
     def broker_departed(self, broker: BrokerId) -> None:
-        """A broker is gone from the topology: nothing is kept for it, and nobody waits for it any more."""
+        """A broker departed from the topology: this broker keeps nothing for it, and waits for it no more."""
 
     def is_departed(self, broker: BrokerId) -> bool:
         """Whether the broker is gone for good."""
 
     def rewired(self) -> None:
-        """The router was given its state again, and the topology is as it was then."""
+        """The router's state and its topology were restored from a snapshot: compute again what follows from them."""
 
     def unicast(self, to: BrokerId, message: Message) -> None:
-        """Send a message to any broker, along the links that events use; to one that departed nothing is sent."""
+        """Send a message to any broker, along the links that events use; a broker that departed is sent nothing."""
 
     def brokers(self) -> tuple[BrokerId, ...]:
-        """All brokers of the network, as this one knows it."""
+        """All brokers of the network, as this broker knows it."""
 
     def pair_through(self, broker: BrokerId) -> tuple[BrokerId, BrokerId] | None:
-        """Two brokers between which events or messages go through a third one; None if there are none."""
+        """Two brokers whose events or messages for each other go through `broker`; None if there are no such two."""
 
     def next_hop(self, to: BrokerId) -> BrokerId:
         """The neighbour on the way to `to`."""
@@ -75,40 +75,41 @@ class Router(Protocol):
         """How many links lie between two brokers."""
 
     def fence(self, peer: BrokerId, filters: Iterable[Filter] | None = None) -> Mapping[BrokerId, int]:
-        """What the broker `peer` is to wait for (`passed`) because of what this one has subscribed to and seen.
+        """A fence that the broker `peer` waits for (`passed`), made of what this broker has subscribed to and seen.
 
-        Events that match none of `filters` need not be waited for, if these are given.
+        If `filters` are given, `peer` need not wait for events that match none of them.
 
-        The message that brings the fence to `peer` is sent by `unicast` right after this.
+        The caller sends `peer` the message with the fence right after this call, by `unicast`.
         """
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
-        """Has this broker seen every event that it wants and that the broker of `fence` had seen, or will never see?
+        """Has this broker seen every event that it wants and that the maker of `fence` had seen, or will never see?
 
         This is the ordering condition of [DIS] section 3.1, step 3. Where unicast and events share one path it
         holds as soon as the message that carries the fence arrives; under flooding it is compared origin by origin,
-        and under routing by interest markers say when it holds. It may become true with an event, or when `receive`
-        says so.
+        and under routing by interest markers say when it holds. The answer may become True when an event comes, or
+        when `receive` returns True.
         """
 
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        """The origins of which a fence has not `passed`: of all others nothing comes here that the fence speaks of.
+        """The origins for which a fence has not `passed`. Of all others, the events that the fence is about have come.
 
-        It may name more origins than it must, and none if the fence has passed. A name that `stands_for_unknown` means
-        brokers that this one has not heard of.
+        The answer may name more origins than it must, and names none if the fence has passed. A name that
+        `stands_for_unknown` means brokers that this one has not heard of.
         """
 
     def joined_later(self) -> frozenset[BrokerId]:
-        """The edge brokers that this one has heard of, those that departed included."""
+        """The edge brokers that this broker has heard of, those that departed included."""
 
     def may_miss(self, origin: BrokerId) -> bool:
-        """Whether events of an origin may have gone past this broker, because it begins anew."""
+        """Whether events of an origin may have gone past this broker, because this broker begins anew."""
 
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
         """A fence for this broker itself: it has `passed` when every broker where something that matches may be
         published knows of all subscriptions made here.
 
-        `anew`: and when all has come that others had sent here before they knew of messages sent before this call.
+        `anew`: the fence also waits for everything that other brokers send here before they get the messages that this
+        broker sent before this call.
         """
 
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:
@@ -116,14 +117,14 @@ class Router(Protocol):
 
 
 class TreeUnicast:
-    """Unicast hop by hop along the overlay's links, which is how every overlay here does it."""
+    """Unicast hop by hop along the overlay's links: every overlay here sends messages to other brokers that way."""
 
     def __init__(self, me: BrokerId, host: Host, topology: Topology) -> None:
         self.me = me
         self.host = host
         self.topology = topology
         self._via: dict[BrokerId, BrokerId] = {}
-        """Broker -> the neighbour on the way there, once somebody has asked."""
+        """Broker -> the neighbour on the way to it, remembered from the first question on."""
 
     def next_hop(self, to: BrokerId) -> BrokerId:
         via = self._via.get(to)
@@ -152,5 +153,5 @@ class TreeUnicast:
         return frozenset(self.topology.attached)
 
     def may_miss(self, origin: BrokerId) -> bool:
-        """Only where events are flooded does a broker that begins anew not know which of them went past it."""
+        """False in a hierarchy; the other overlays, which brokers may join, have answers of their own."""
         return False

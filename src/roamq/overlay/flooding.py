@@ -1,18 +1,19 @@
-"""Flooding: every event to every broker ([PRO] section 3).
+"""Flooding: the overlay in which every event reaches every broker ([PRO] section 3).
 
 The graph may have cycles. An event follows the shortest-path tree of its origin, which every broker computes
-alike, so it crosses each broker once; links are FIFO, hence the events of one origin arrive in sequence, and the
-last sequence seen per origin (the *frontier*) is all that must be remembered.
+alike, so it crosses each broker once; links are FIFO, hence the events of one origin arrive in sequence, and a broker
+need only remember the last sequence that it has seen of each origin (its *frontier*).
 
-A fence waits until the frontier has come so far. What a broker saw in an earlier life does not come again, so its
-frontier is also moved by word from the broker before it in the origin's tree (`EventsPassed`), and it passes the word
-on. The word begins where nobody knows of anything older: at an origin that begins anew, and, for an origin that
-departed, at the brokers that were linked with it.
+A fence has passed when the broker's frontier has come as far as the fence says. Events that a broker saw in an earlier
+life do not come again. So the broker before it in an origin's tree tells it how far the origin's events have come
+(`EventsPassed`); it moves its frontier, and tells those behind it. The first broker to tell is one that knows of no
+older events: an origin that begins anew, or, for an origin that departed, a broker that was linked with it.
 
-A broker that joins, or begins anew, gets the events of an origin from when the broker before it in the origin's tree
-has heard of it, and does not know from which number on before that one has said so. Until then its fences are
-*partial*: they name the origins of which it knows, and who gets such a fence waits for word of the others
-(`EventsPassed.comes`). Brokers that have joined meanwhile, and that it has not heard of, are among the others.
+A broker that joins, or begins anew, gets the events of an origin from the moment on when the broker before it in the
+origin's tree has heard of it; it does not know the first number until that broker tells it. Until then its fences are
+*partial*: they name the origins for which it knows the number, and a broker that gets such a fence waits until it is
+told about the others (`EventsPassed.comes`). Among the others are brokers that joined meanwhile, and that the maker of
+the fence has not heard of.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,7 +29,8 @@ from roamq.overlay.messages import EventsPassed
 from roamq.overlay.topology import Topology
 
 PARTIAL: Final = -1
-"""In a fence, under the name and the life of who made it: of origins that it does not name, word follows."""
+"""A value in a fence; its key names the maker of the fence, and that broker's life. It says that the maker will send an
+`EventsPassed` about the origins that the fence does not name."""
 
 
 class Flooding(TreeUnicast):
@@ -43,42 +45,43 @@ class Flooding(TreeUnicast):
         first_number: int = 0,
         confirms: bool = False,
     ) -> None:
-        """`confirms`: neighbours say from where on events come to a broker that begins anew; simulated ones do not."""
+        """`confirms`: neighbours tell a broker that begins anew from which numbers on it gets events; in simulations
+        they do not."""
         super().__init__(me, host, topology)
         self.frontier: dict[BrokerId, int] = {}
         if first_number:
-            self.frontier[me] = first_number  # of earlier lives of this broker nothing more comes
+            self.frontier[me] = first_number  # no more events of this broker's earlier lives come
         self.ended: set[BrokerId] = set()
-        """Origins that departed, and of which nothing more comes here."""
+        """Origins that departed, and from which nothing more comes here."""
         self._counted_on = first_number
-        """Up to here, numbers of this broker's events may have been used in a life that the store does not remember."""
+        """The highest number that a life of this broker which the store does not remember may have given an event."""
         self.life = first_number if confirms else 0
-        """Which life of this broker it is; 0 if nobody says from where on events come."""
+        """The number of this broker's life; 0 if neighbours do not say from which numbers on events come."""
         self.has_met = False
-        """Whether this life has had to do with another broker."""
+        """Whether this life of the broker has dealt with another broker yet."""
         self.unmet: set[BrokerId] = set()
-        """If this broker was started from a store that knows of no other: neighbours that have said nothing since."""
+        """Neighbours that have said nothing since this broker started from a store that knows of no other broker."""
         self.unheard: dict[BrokerId, tuple[BrokerId, ...] | None] = {}
-        """Neighbour -> the origins of which it may not pass on everything yet; None: any, for it has said nothing."""
+        """Neighbour -> the origins whose events it may not all pass on yet; None: any origin, since it said nothing."""
         self.fenced: set[BrokerId] = set()
-        """Brokers that were given partial fences: they wait for word."""
+        """Brokers that have partial fences of this one, and wait for an `EventsPassed` about the other origins."""
         self.promised: dict[BrokerId, tuple[int, Mapping[BrokerId, int] | None, bool]] = {}
-        """Broker -> its life, of which origins it gets all above which numbers, and whether of all others it gets all;
-        None while it has not said."""
+        """Broker -> its life; origin -> the number above which that broker gets all events, None while it has not said;
+        and whether it gets all events of all other origins."""
         self._toward: dict[BrokerId, tuple[BrokerId, ...]] = {}
         self.rewired()
 
     def subscribe(self, filter: Filter, *, mobile: bool = False) -> None:
-        """Every event comes here anyway."""
+        """Do nothing: every event comes here anyway."""
 
     def unsubscribe(self, filter: Filter, *, mobile: bool = False) -> None:
-        """Every event comes here anyway."""
+        """Do nothing: every event comes here anyway."""
 
     def advertise(self, filter: Filter) -> None:
-        """Every event goes everywhere anyway."""
+        """Do nothing: every event goes everywhere anyway."""
 
     def publish(self, event: Event) -> None:
-        """Our own events come in sequence: nothing to look up."""
+        """Pass the event on. This broker's own events come in sequence, so the frontier need not be looked up."""
         me = self.me
         self.frontier[me] = event.id[1]
         self.host.pass_on(self._toward[me], event)
@@ -115,7 +118,7 @@ class Flooding(TreeUnicast):
         return True
 
     def _say_passed(self, passed: Mapping[BrokerId, int], ended: Collection[BrokerId] = ()) -> None:
-        """Those behind this broker may not have seen what it will never see, either."""
+        """Tell the neighbours behind this broker which events it will never see: they may not have seen them either."""
         behind = dict.fromkeys(n for origin in (*passed, *ended) for n in self._toward[origin])
         for neighbour in behind:
             self._say_passed_to(neighbour, passed, ended, unheard=None)
@@ -136,14 +139,15 @@ class Flooding(TreeUnicast):
     # --- a life that does not get everything yet ----------------------------------------------------------------
 
     def _meet(self) -> None:
-        """The first that this life has to do with others: none of them has said from where on events come."""
+        """When this life first deals with another broker, note that no neighbour has said from which numbers on events
+        come."""
         if not self.has_met:
             self.has_met = True
             if self.life:
                 self.unheard = dict.fromkeys(self.topology.neighbours[self.me])
 
     def _gets_all_of(self, origin: BrokerId) -> bool:
-        """Whether the broker before this one in the origin's tree has said that it passes on all that comes."""
+        """Whether the broker before this one in the origin's tree says that it passes on all of the origin's events."""
         parent = self.topology.tree(origin)[self.me]
         if parent not in self.unheard:
             return True
@@ -158,7 +162,7 @@ class Flooding(TreeUnicast):
         )
 
     def _hear(self, neighbour: BrokerId, unheard: tuple[BrokerId, ...]) -> None:
-        """A neighbour passes on all from now on, but for these origins."""
+        """The neighbour says that it passes on all events from now on, but for those of the `unheard` origins."""
         before = self._not_all_of()
         self.unheard[neighbour] = unheard
         if not unheard:
@@ -166,7 +170,7 @@ class Flooding(TreeUnicast):
         self._say_heard(before)
 
     def _say_heard(self, before: set[BrokerId]) -> None:
-        """Tell those that have partial fences, and those behind this broker that do not get everything either."""
+        """Tell brokers that have partial fences of this one, and neighbours behind it, of which origins it gets all."""
         left = self._not_all_of()
         heard = before - left
         for neighbour in self.topology.neighbours[self.me]:
@@ -197,8 +201,8 @@ class Flooding(TreeUnicast):
         return True
 
     def _undecided(self, fence: Mapping[BrokerId, int]) -> Iterator[BrokerId]:
-        """The origins that a partial fence does not name, and of which this broker may not have seen enough; and a name
-        for those that this broker has not heard of."""
+        """The origins that a partial fence does not name, and of whose events this broker may not have seen enough; and
+        a name for the origins that this broker has not heard of."""
         for mark, number in fence.items():
             by, _, life = mark.rpartition("@")
             if number != PARTIAL or BrokerId(by) in self.topology.departed:
@@ -208,7 +212,7 @@ class Flooding(TreeUnicast):
                 continue
             known, comes, is_all = self.promised.get(BrokerId(by), (0, None, False))
             if known > int(life):
-                continue  # that life is over, and what it had is forgotten
+                continue  # the life that made the fence is over, and what it had is forgotten
             if known < int(life) or comes is None or not is_all or self._has_not_heard_of(comes):
                 yield BrokerId(UNKNOWN + mark)
             for origin in self.topology.all_brokers:
@@ -223,29 +227,31 @@ class Flooding(TreeUnicast):
                     yield origin
 
     def _has_not_heard_of(self, comes: Mapping[BrokerId, int]) -> bool:
-        """Whether there are events of brokers that join, of which this one will hear."""
+        """Whether `comes` counts events of a broker that is just joining: this one has yet to hear of it."""
         return any(number and origin not in self._toward for origin, number in comes.items())
 
     def may_miss(self, origin: BrokerId) -> bool:
         return not self._gets_all_of(origin)
 
     def doubt(self) -> None:
-        """Every event goes everywhere anyway; of a life that the store does not remember nothing more comes."""
+        """Tell the brokers behind this one that no more events come of a life that the store does not remember. This
+        broker has nothing to ask its neighbours: every event goes everywhere anyway."""
         if self._counted_on > self.frontier.get(self.me, 0):
             self.frontier[self.me] = self._counted_on
             self._say_passed({self.me: self._counted_on})
 
     def restarted(self) -> None:
-        """A store of the release before does not say what was heard."""
+        """If the store knows of no other broker, wait for word of all neighbours: a store of the release before does
+        not say which of them had given it."""
         if not self.has_met:
             self.unmet.update(self.topology.neighbours[self.me])
 
     def count_on(self, number: int) -> None:
-        """There are no numbers but those of events."""
+        """Keep the number for `doubt`: under flooding only events have numbers."""
         self._counted_on = number
 
     def in_step(self, neighbour: BrokerId) -> None:
-        """It has said already from where on events come, if the store does not know of it."""
+        """Count the neighbour as one that passes on all events: it has said so, though the store does not know that."""
         if neighbour in self.unmet:
             self.unmet.remove(neighbour)
             self._meet()
@@ -253,7 +259,7 @@ class Flooding(TreeUnicast):
                 self._hear(neighbour, ())
 
     def neighbour_forgot(self, neighbour: BrokerId) -> None:
-        """What went there before will not come again: no fence may wait for it."""
+        """Tell the neighbour which events will not come to it again: its fences must not wait for them."""
         self.unmet.discard(neighbour)
         self._meet()
         self._say_all_to(neighbour)
@@ -269,9 +275,11 @@ class Flooding(TreeUnicast):
         self._toward = {origin: children(origin, self.me) for origin in self.topology.all_brokers}
 
     def broker_joined(self, broker: BrokerId, mark: str) -> None:
-        """It gets every event from now on; how far the others have come it is told when the link is up.
+        """The new broker gets every event from now on. When the link to a neighbour is up, the neighbour tells it how
+        far the events of other origins have come.
 
-        This broker gets all of the new one's. But if it begins anew itself, that one may have been there before."""
+        This broker gets all events of the new one. But if this broker begins anew itself, the new one may have been in
+        the network before."""
         self._meet()
         if self.unheard and broker in self.topology.neighbours[self.me]:
             self.unheard[broker] = None
@@ -279,7 +287,8 @@ class Flooding(TreeUnicast):
         self.rewired()
 
     def broker_departed(self, broker: BrokerId) -> None:
-        """Who was linked with it has all that it sent, or will never have it."""
+        """The departed broker's neighbours already have everything from it that will ever arrive, and say so to those
+        behind them."""
         before = self._not_all_of()
         self.rewired()
         self.promised.pop(broker, None)
@@ -292,7 +301,8 @@ class Flooding(TreeUnicast):
             self._say_passed({}, (broker,))
 
     def fence(self, peer: BrokerId, filters: Iterable[Filter] | None = None) -> Mapping[BrokerId, int]:
-        """What has been seen here. Of its own events a broker that begins anew has seen none: nobody waits for them."""
+        """A fence made of what this broker has seen. A broker that begins anew has seen none of its own events: nobody
+        waits for them."""
         self._meet()
         fence = dict(self.frontier)
         if fence.get(self.me) == self._counted_on:
@@ -310,7 +320,8 @@ class Flooding(TreeUnicast):
         return BrokerId(f"{self.me}@{self.life}")
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
-        """Our own events we have all seen, those of a life that we do not remember included."""
+        """Whether the frontier has reached the fence. This broker has seen all its own events, also those of a life
+        that it does not remember."""
         frontier, me, ended = self.frontier, self.me, self.ended
         is_seen = all(
             frontier.get(origin, 0) >= sequence or origin == me or origin in ended
@@ -323,7 +334,7 @@ class Flooding(TreeUnicast):
         return frozenset((*named, *self._undecided(fence)))
 
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
-        """Every event comes here anyway, from when neighbours have said so."""
+        """A fence that has passed when all neighbours have said that they pass on every event; it comes here anyway."""
         return {self._mark: PARTIAL} if self.unheard else {}
 
     def silent(self, confirmation: Mapping[BrokerId, int]) -> set[BrokerId]:

@@ -50,7 +50,7 @@ class Hierarchy(TreeUnicast):
         confirms: bool = False,
         first_number: int = 0,
     ) -> None:
-        """`confirms`: subscribers wait until all brokers know what they want; in [DIS] nobody does."""
+        """`confirms`: subscribers wait until all brokers know of their subscriptions; in [DIS] no subscriber waits."""
         if not topology.is_tree:
             raise ConfigError(
                 "network.overlay = 'hierarchy' needs links that form a tree; use 'flooding' otherwise"
@@ -61,14 +61,14 @@ class Hierarchy(TreeUnicast):
         root = root or topology.brokers[0]
         self.parent: BrokerId | None = None if me == root else topology.next_hop(me, root)
         self.children = topology.children(root, me)
-        # Who wants what: the link a subscription came from (`me` for clients here), counted.
+        # Neighbour, or `me` for clients here -> the subscriptions that came from there, counted.
         self._wanted: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in (me, *topology.neighbours[me])}
         self._interest: MatchIndex[BrokerId] = MatchIndex()
-        # What was sent to a neighbour, counted (with covering: at most once each).
+        # Neighbour -> the subscriptions that this broker sent it, counted (with covering: at most once each).
         self._sent: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in topology.neighbours[me]}
         self._advertised: dict[BrokerId, Counter[Filter]] = {n: Counter() for n in (me, *self.children)}
         self._routes: dict[BrokerId, dict[Hashable, tuple[BrokerId, ...]]] = {n: {} for n in self._wanted}
-        """Sender -> what an event is about -> whom it goes to, as long as all want the same."""
+        """Sender -> an event's `match_key` -> the neighbours that it goes to, until subscriptions change."""
         self._confirms = confirms
         self._markers = Markers(me, host, topology, first_number)
 
@@ -161,7 +161,7 @@ class Hierarchy(TreeUnicast):
                 self._withdraw(neighbour, filter, mobile)
 
     def _uncover(self, neighbour: BrokerId, filter: Filter, mobile: bool) -> None:
-        """[DIS] section 2: a covering subscription leaves; the ones it hid surface before it goes."""
+        """Withdraw a covering subscription; those that it hid are sent before ([DIS] section 2)."""
         sent = self._sent[neighbour]
         if filter not in sent or self._still_wanted(neighbour, filter):
             return
@@ -186,13 +186,14 @@ class Hierarchy(TreeUnicast):
         return any(filter in wanted for source, wanted in self._wanted.items() if source != neighbour)
 
     def _wanted_beyond(self, neighbour: BrokerId) -> list[Filter]:
-        """What anybody but `neighbour` wants, widest first as far as covering can tell."""
+        """The filters that this broker and all neighbours but `neighbour` want, widest first if covering can tell."""
         distinct = dict.fromkeys(f for source, w in self._wanted.items() if source != neighbour for f in w)
         filters = list(distinct)
         return sorted(filters, key=lambda f: sum(other.covers(f) for other in filters))
 
     def _directions(self, source: BrokerId, filter: Filter) -> list[BrokerId]:
-        """Where a subscription from `source` must be known: up, and down to overlapping advertisements."""
+        """The neighbours that must know a subscription from `source`: the parent, and children whose advertisements
+        overlap it."""
         up = [self.parent] if self.parent is not None and self.parent != source else []
         if not self.advertisements:
             return up
@@ -261,9 +262,9 @@ class Hierarchy(TreeUnicast):
     # --- a neighbour that lost its store ------------------------------------------------------------------
 
     def neighbour_forgot(self, neighbour: BrokerId) -> None:
-        """What it wanted is void, and it is told again what we want of it.
+        """Forget what the neighbour wanted, and tell it again what this broker wants of it.
 
-        `RoutingReset` goes first: what was sent before it and not taken in yet would count twice.
+        `RoutingReset` goes first: messages from before that the neighbour has not taken in yet would count twice.
         """
         self._forget(neighbour)
         self.host.send(neighbour, RoutingReset())
@@ -276,19 +277,19 @@ class Hierarchy(TreeUnicast):
         self._markers.on_store_lost(StoreLost(by=self.me))
 
     def doubt(self) -> None:
-        """What it forgot it is told again, and until then what others want is not known."""
+        """Do nothing: neighbours tell this broker again what they want, and until then it does not know."""
 
     def restarted(self) -> None:
-        """The store is taken for the last one."""
+        """Do nothing: this router takes the store to be up to date."""
 
     def count_on(self, number: int) -> None:
         self._markers.number = max(self._markers.number, number)
 
     def in_step(self, neighbour: BrokerId) -> None:
-        """The store was taken for the last one."""
+        """Do nothing: this router has taken the store to be up to date."""
 
     def _forget(self, neighbour: BrokerId) -> None:
-        """As if the neighbour had taken back, one by one, all that it wanted and advertised."""
+        """Take back, one by one, all subscriptions and advertisements of the neighbour, as if it had done so itself."""
         for filter in list(self._wanted[neighbour].elements()):
             self._remove(neighbour, filter, mobile=False)
         for filter in list(self._advertised.get(neighbour, Counter()).elements()):
@@ -303,18 +304,19 @@ class Hierarchy(TreeUnicast):
         return not fence or self._markers.passed(fence)
 
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        """Unicast and events share one path: a fence between two brokers has passed when it comes."""
+        """No origins if the fence has passed, as one between two brokers has when it comes: unicast and events share
+        one path."""
         return frozenset() if self.passed(fence) else frozenset(self.topology.all_brokers)
 
     def broker_joined(self, broker: BrokerId, mark: str) -> None:
-        """A hierarchy is one tree, in which every broker has its place from the beginning."""
+        """Fail: a hierarchy is one tree, in which every broker has its place from the beginning."""
         raise AssertionError(f"{broker} cannot join a hierarchy")
 
     def broker_departed(self, broker: BrokerId) -> None:
         raise AssertionError(f"{broker} cannot depart from a hierarchy")
 
     def rewired(self) -> None:
-        """Its links never change."""
+        """Do nothing: the links of a hierarchy never change."""
 
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
         return self._markers.confirm(anew=anew) if self._confirms else {}

@@ -1,18 +1,18 @@
 """Routing by interest: an event travels only toward brokers where somebody wants it, on any connected graph.
 
 An event follows the tree of the chosen shortest paths from its origin (`paths.py`), cut back to the branches that
-asked for it. A broker asks the neighbour from which it gets an origin's events for what is wanted here and behind it in
-that origin's tree. It asks once for many origins, and not at all for those of which it gets a filter that covers the
-new one; when a covering filter goes, the ones it covered are asked for first.
+asked for it. A broker asks the neighbour from which it gets an origin's events for what it wants itself, and what the
+brokers behind it in that origin's tree want. It asks once for many origins, but not for those of which it already gets
+a filter that covers the new one. Before it takes a covering filter back, it asks for those that the filter covered.
 
-A broker does not see what nobody there wants, so two brokers cannot compare how far they have seen. Instead, the new
-broker sends a *marker* behind its subscriptions to every broker where the paths to it and to the old broker part, and
-those pass it on to the old broker as an *echo*, behind the events that they sent there. When all echoes have come, the
-old broker has seen every event that the new one will not get. docs/interest.md has the proof.
+A broker gets no events that nobody there wants, so two brokers cannot compare how far they have seen. Instead, the new
+broker sends a *marker* behind its subscriptions to every broker where the paths to it and to the old broker part. Those
+brokers send the old broker an *echo*, behind the events that they sent there. When all echoes have come, the old broker
+has seen every event that the new one will not get. docs/interest.md has the proof.
 
-An edge broker that joins is one that begins anew: nobody knows what is wanted of it, so its events go everywhere until
-all have told. Bits of origins are this broker's own and never get another meaning; between brokers, a life of an edge
-broker in the network has a mark.
+An edge broker that joins is one that begins anew: nobody knows who wants its events, so they go everywhere until all
+brokers have told what they want. Each broker has bits of its own for origins, and never gives one another meaning; in
+messages, a mark names one life of an edge broker in the network.
 """
 
 from collections import Counter
@@ -60,17 +60,17 @@ class ByInterest(OrderedByMarkers):
     """The router of one broker in a network that routes by interest."""
 
     uncovers_at_once: ClassVar[int] = 50
-    """So many filters that another one covered are asked for within one input, so that no input takes long."""
+    """How many filters that another one covered are asked for within one input, so that no input takes long."""
 
     def __init__(
         self, me: BrokerId, host: Host, topology: Topology, *, first_number: int = 0, confirms: bool = False
     ) -> None:
         super().__init__(me, host, topology, first_number if confirms else 0)
         self.frontier: dict[BrokerId, int] = {}
-        """The last event seen here of each origin."""
+        """Origin -> the sequence of its last event seen here."""
         self._bit = {broker: 1 << place for place, broker in enumerate(sorted(topology.core))}
         self._marks: dict[str, Origins] = {}
-        """The life of an edge broker in the network, as messages name it -> its bit."""
+        """Mark by which messages name a life of an edge broker in the network -> the broker's bit."""
         self._core: Origins = (1 << len(self._bit)) - 1
         self._bytes = (len(self._bit) + 7) // 8
         for edge in topology.attached:
@@ -83,31 +83,31 @@ class ByInterest(OrderedByMarkers):
         self._relayed: set[BrokerId] = set()
         """The origins whose events some neighbour gets from here."""
         self._asked: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
-        """Neighbour -> what it asked this broker for, of which origins."""
+        """Neighbour -> the filters that it asked this broker for -> of which origins."""
         self._sent: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
-        """Neighbour -> what this broker asked it for, of which origins."""
+        """Neighbour -> the filters that this broker asked it for -> of which origins."""
         self._here: Counter[Filter] = Counter()
-        """What is wanted at this broker, counted."""
+        """The filters that somebody at this broker wants, counted."""
         self._sent_index: dict[BrokerId, CoverIndex] = {}
-        """Neighbour -> what this broker asked it for."""
+        """Neighbour -> an index of the filters that this broker asked it for."""
         self._wanted_index = CoverIndex()
-        """What is wanted at this broker, and what its neighbours asked it for; nothing while it has no neighbour."""
+        """The filters wanted at this broker and those that neighbours asked it for; empty while it has no neighbour."""
         self._put_offs: list[PutOff] = []
         self._hidden = HiddenFilters()
         self._gone = GoneFilters()
         self._index: MatchIndex[tuple[BrokerId, Filter]] = MatchIndex()
         self._routes: dict[tuple[BrokerId, bool, Hashable], tuple[BrokerId, ...]] = {}
-        """Origin, whether it is for every broker, and what an event is about -> the neighbours that it goes to."""
+        """An event's origin, whether it is for every broker, and its `match_key` -> the neighbours that it goes to."""
         self._doubted: dict[BrokerId, dict[Filter, Origins]] = {n: {} for n in neighbours}
-        """Neighbour that lost its store -> what it asked for before and has not asked for again."""
+        """Neighbour -> the filters that it asked for before this broker doubted it, and has not asked for again."""
         self._untold: dict[BrokerId, Origins] = dict.fromkeys(neighbours, 0)
-        """Neighbour -> the origins of which this broker does not know what it wants: all of them go there."""
+        """Neighbour -> the origins of which this broker does not know what the neighbour wants: it gets all events."""
         self._telling: set[BrokerId] = set(neighbours)
-        """Neighbours that have told this life from the beginning on: only their word that this was all counts."""
+        """Neighbours that told this life what they want from the beginning on: only their `RoutingTold` counts."""
         self._to_tell: dict[BrokerId, Origins] = dict.fromkeys(neighbours, 0)
-        """Neighbour -> the origins of which it waits for the word that it has been told everything."""
+        """Neighbour -> the origins for which it waits for this broker's `RoutingTold`."""
         self._unmet: set[BrokerId] = set()
-        """Neighbours that were not heard of since this broker was restarted: all events may be for them."""
+        """Neighbours that have not said since a restart that this broker is up to date: they get all events."""
         self.markers = Markers(me, host, topology, first_number, knows_all=not self.life)
         self.rewired()
 
@@ -148,7 +148,7 @@ class ByInterest(OrderedByMarkers):
             self.host.pass_on(route, event)
 
     def _route(self, event: Event) -> tuple[BrokerId, ...]:
-        """Who wants it, and who may. A retained message is for every broker: clients may subscribe to it later."""
+        """The neighbours that want or may want the event. All get a retained message: clients may subscribe later."""
         bit = self._bit[event.id[0]]
         if event.retain and not event.is_handed_on:
             return tuple(sorted(n for n, origins in self._to.items() if origins & bit))
@@ -163,7 +163,7 @@ class ByInterest(OrderedByMarkers):
         count = self._here.get(filter, 0)
         self._here[filter] = count + 1
         if filter.group is not None and self._from:
-            # Whoever assigns events to members must have heard of this one, whether or not its filter is covered.
+            # Brokers that assign events to members must hear of this member, whether or not its filter is covered.
             self.markers.is_behind, self._unconfirmed = True, ANYBODY
         if not count and self._from:
             self._wanted_index.add(filter)
@@ -183,7 +183,7 @@ class ByInterest(OrderedByMarkers):
             self._hidden.forget()
 
     def advertise(self, filter: Filter) -> None:
-        """What may be published where is declared for the whole network (`Topology.publishes`)."""
+        """Do nothing: what may be published at each broker is declared for the whole network (`Topology.publishes`)."""
 
     def receive(self, sender: BrokerId, message: Message) -> bool:
         if self._put_offs or self._gone.waiting:
@@ -209,7 +209,7 @@ class ByInterest(OrderedByMarkers):
     def _asked_for(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
         asked = self._asked[neighbour]
         if not origins:
-            return  # of brokers that departed
+            return  # the message names brokers that departed
         self._believe(neighbour, filter, origins)
         before = asked.get(filter, 0)
         asked[filter] = before | origins
@@ -224,7 +224,7 @@ class ByInterest(OrderedByMarkers):
     def _asked_no_more(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
         asked = self._asked[neighbour]
         self._believe(neighbour, filter, origins)
-        origins &= asked.get(filter, 0)  # less where a broker forgot what it was told
+        origins &= asked.get(filter, 0)  # fewer if a broker forgot what it was told
         if not origins:
             return
         asked[filter] &= ~origins
@@ -239,7 +239,7 @@ class ByInterest(OrderedByMarkers):
         self._hidden.forget()
 
     def _ask(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
-        """Ask a neighbour for what it does not send already because of a filter that covers this one."""
+        """Ask a neighbour for this filter, less origins of which it was asked for a filter that covers this one."""
         if not origins:
             return
         sent, index = self._sent[neighbour], self._sent_index[neighbour]
@@ -254,7 +254,7 @@ class ByInterest(OrderedByMarkers):
             self.host.send(neighbour, SubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
 
     def _ask_no_more(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
-        """Take a filter back where nobody wants it any more; those that it covered are asked for before."""
+        """Take a filter back from a neighbour if nobody wants it any more, and before ask for those that it covered."""
         sent = self._sent[neighbour]
         origins &= sent.get(filter, 0) & ~self._wanted(neighbour, filter)
         if not origins:
@@ -266,12 +266,12 @@ class ByInterest(OrderedByMarkers):
             del sent[filter]
             self._sent_index[neighbour].remove(filter)
         for earlier in [w for w in self._put_offs if w.neighbour == neighbour and w.filter == filter]:
-            self._put_offs.remove(earlier)  # what it has left to ask for is hidden now as well
+            self._put_offs.remove(earlier)  # what it had left to ask for is among `hidden` now
             origins |= earlier.origins
         hidden = self._hidden.by(filter, self._wanted_index, self._here, *self._asked.values())
         if len(hidden) > self.uncovers_at_once:
-            # Until all are asked for, some with each input to come, the neighbour sends more than is wanted. Such an
-            # event is an input that brings the end nearer.
+            # Each input to come asks for some of them. Until all are asked for, the neighbour sends more events than
+            # anybody wants; each such event is an input, too, and brings the end nearer.
             self._put_offs.append(PutOff(neighbour, filter, origins, hidden[::-1]))
             return
         for other in hidden:
@@ -279,13 +279,13 @@ class ByInterest(OrderedByMarkers):
         self._take_back(neighbour, filter, origins, mobile)
 
     def _take_back(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
-        origins &= ~self._sent[neighbour].get(filter, 0)  # of those it may have been asked for again
+        origins &= ~self._sent[neighbour].get(filter, 0)  # of some it may have been asked for again
         if origins:
             self.host.send(neighbour, UnsubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
 
     def _go_on(self) -> None:
-        """Let some go that neighbours want no more, or ask for some of what the filter has covered that is to be taken
-        back first."""
+        """Forget some filters that neighbours want no more, or ask for some filters that are covered by the first one
+        that is to be taken back."""
         if self._gone.waiting:
             self._let_go(self._gone.take(GONE_AT_ONCE))
             return
@@ -297,7 +297,7 @@ class ByInterest(OrderedByMarkers):
             self._take_back(neighbour, filter, origins, mobile=False)
 
     def _wanted(self, neighbour: BrokerId, filter: Filter) -> Origins:
-        """The origins behind `neighbour` of which this filter is wanted, here or by another neighbour."""
+        """The origins behind `neighbour` of which this broker, or another neighbour, wants this filter."""
         origins = self._advertised.senders(filter) if filter in self._here else 0
         for other, asked in self._asked.items():
             if other != neighbour:
@@ -310,14 +310,14 @@ class ByInterest(OrderedByMarkers):
         return sum(map(len, self._asked.values())) + sum(map(len, self._sent.values()))
 
     def _named(self, origins: Origins) -> dict[str, Any]:
-        """A set of origins, as messages name them."""
+        """A set of origins, as the fields of a message that names them."""
         edges: tuple[str, ...] = ()
         if origins > self._core:
             edges = tuple(mark for mark, bit in self._marks.items() if bit & origins)
         return {"origins": (origins & self._core).to_bytes(self._bytes, "little"), "edges": edges}
 
     def _origins(self, message: SubscribeFrom | UnsubscribeFrom | RoutingTold) -> Origins:
-        """The origins that a message names, but for those of which another life is in the network now, or none."""
+        """The origins that a message names, less edge brokers whose named life in the network is over."""
         origins = int.from_bytes(message.origins, "little")
         for mark in message.edges:
             origins |= self._marks.get(mark, 0)
@@ -326,7 +326,7 @@ class ByInterest(OrderedByMarkers):
     # --- brokers come and go ------------------------------------------------------------------------------
 
     def rewired(self) -> None:
-        """Find out anew from where the events of each origin come, and to whom they go."""
+        """Find out again from which neighbour the events of each origin come, and to which neighbours they go."""
         paths, me = self.topology.unique_paths, self.me
         neighbours = self.topology.neighbours[me]
         self._from.clear()
@@ -346,13 +346,13 @@ class ByInterest(OrderedByMarkers):
         self._index_filters()
 
     def _index_filters(self) -> None:
-        """Make the indexes anew, from what is wanted and was asked for."""
+        """Make the indexes again, from the filters that are wanted and those that were asked for."""
         self._wanted_index = index_of(*(self._here, *self._asked.values()) if self._from else ())
         self._sent_index = {neighbour: index_of(sent) for neighbour, sent in self._sent.items()}
 
     def broker_joined(self, broker: BrokerId, mark: str) -> None:
-        """Nobody here knows what is wanted of it, so all of it goes on; and the word is on its way to it of what is
-        wanted here, and that this is all."""
+        """This broker does not know who wants the new one's events, so it passes on all. It asks for those that are
+        wanted here, and says when it has asked for all."""
         if broker == self.me:
             self._marks[mark] = self._bit[broker]
             return
@@ -375,7 +375,7 @@ class ByInterest(OrderedByMarkers):
         self._routes.clear()
 
     def _forget_origin(self, broker: BrokerId) -> None:
-        """An earlier life of a broker in the network is over, and another begins: nothing names the earlier one."""
+        """Forget the earlier life in the network of a broker that begins another one: nothing names the earlier one."""
         bit = self._bit.pop(broker, 0)
         self._unconfirmed &= ~bit
         for known in (self._asked, self._sent, self._doubted):
@@ -390,7 +390,7 @@ class ByInterest(OrderedByMarkers):
         self._marks = {mark: other for mark, other in self._marks.items() if other != bit}
 
     def broker_departed(self, broker: BrokerId) -> None:
-        """What a neighbour wanted is taken back; events that it had sent go on as before."""
+        """Take back what a departed neighbour wanted; events that it had sent travel on as before."""
         if broker in self._asked:
             for filter, origins in list(self._asked[broker].items()):
                 self._asked_no_more(broker, filter, origins, mobile=False)
@@ -408,7 +408,7 @@ class ByInterest(OrderedByMarkers):
     # --- a broker that lost its store ---------------------------------------------------------------------
 
     def doubt(self) -> None:
-        """Every neighbour may want things that this broker has forgotten: until it has told, all goes there."""
+        """A neighbour may want events that this broker has forgotten: it gets all until it has told what it wants."""
         self._untold.update(self._to)
         self._telling.clear()
         self._routes.clear()
@@ -416,7 +416,7 @@ class ByInterest(OrderedByMarkers):
     def restarted(self) -> None:
         self._unmet.update(self._to)
         self._routes.clear()
-        self._look_who_told()  # a store of the release before does not say
+        self._look_who_told()  # a store of the release before does not say who has told
 
     def count_on(self, number: int) -> None:
         self.markers.number = max(self.markers.number, number)
@@ -427,9 +427,9 @@ class ByInterest(OrderedByMarkers):
             self._routes.clear()
 
     def neighbour_forgot(self, neighbour: BrokerId) -> None:
-        """What it wanted holds until it has told what it wants now, and it is told again what we want of it.
+        """Keep what the neighbour wanted until it has told what it wants now; tell it again what this broker wants.
 
-        Markers and echoes that it was to pass on are gone: whoever waits for one asks for another.
+        Markers and echoes that the neighbour was to pass on are gone: a broker that waits for one asks for another.
         """
         self._doubt_neighbour(neighbour)
         self.host.send(neighbour, RoutingReset())
@@ -437,12 +437,12 @@ class ByInterest(OrderedByMarkers):
         self.markers.on_store_lost(StoreLost(by=self.me))
 
     def tell_again(self, neighbour: BrokerId) -> None:
-        """A neighbour that remembers what it knew has missed some of what it was told since."""
+        """Tell a neighbour all again that knows what it was told earlier, and missed some of what it was told since."""
         self.host.send(neighbour, RoutingReset(asks=False))
         self._tell_all(neighbour)
 
     def _let_go(self, gone: Iterable[Gone]) -> None:
-        """Neighbours have not asked again for these: until they go, the neighbours get more than they want."""
+        """Forget filters that neighbours did not ask for again; until then the neighbours get more than they want."""
         for neighbour, filter, origins in gone:
             if left := origins & self._doubted.get(neighbour, {}).get(filter, 0):
                 self._asked_no_more(neighbour, filter, left, mobile=False)
@@ -452,7 +452,7 @@ class ByInterest(OrderedByMarkers):
         self._doubted[neighbour] = dict(self._asked[neighbour])
 
     def _believe(self, neighbour: BrokerId, filter: Filter, origins: Origins) -> None:
-        """The neighbour has spoken of this filter since it was doubted."""
+        """The neighbour has spoken of this filter: it is no longer in doubt for these origins."""
         doubted = self._doubted[neighbour]
         if filter in doubted:
             doubted[filter] &= ~origins
@@ -460,7 +460,7 @@ class ByInterest(OrderedByMarkers):
                 del doubted[filter]
 
     def question(self, filter: Filter, origins: Origins) -> SubscribeFrom:
-        """What asks a neighbour for a filter."""
+        """The message that asks a neighbour for a filter."""
         return SubscribeFrom(filter=filter, **self._named(origins))
 
     def _tell_all(self, neighbour: BrokerId) -> None:
@@ -471,10 +471,10 @@ class ByInterest(OrderedByMarkers):
         self._tell_what_is_whole(neighbour)
 
     def _tell_what_is_whole(self, neighbour: BrokerId) -> None:
-        """Say of which origins the neighbour knows everything: those of which nobody behind us is still to tell.
+        """Tell a neighbour the origins of which it now knows all wishes: no broker behind this one has yet to tell.
 
-        The word goes from the leaves of an origin's tree to the origin, so brokers never wait for each other in turn.
-        A life that has just begun does not know who is behind it: the neighbour tells it, ahead of its `RoutingReset`.
+        `RoutingTold` travels from the leaves of an origin's tree to the origin, so brokers never wait in a circle. A
+        life that has just begun learns which brokers are behind it from the neighbour, ahead of its `RoutingReset`.
         """
         if neighbour not in self._telling:
             return
@@ -488,11 +488,11 @@ class ByInterest(OrderedByMarkers):
             self.host.send(neighbour, RoutingTold(**self._named(whole)))
 
     def _on_told(self, neighbour: BrokerId, origins: Origins) -> None:
-        """Of these origins the neighbour wants what it asked for since it was doubted, and nothing else."""
+        """Of these origins the neighbour wants what it has asked for since it was doubted, and nothing else."""
         self._gone.put(neighbour, self._doubted[neighbour], origins)
         self._let_go(self._gone.take(FIRST_GONE))
         if neighbour not in self._telling:
-            return  # what it told before was for an earlier life
+            return  # it told an earlier life of this broker
         self._untold[neighbour] &= ~origins
         self._routes.clear()
         for other in self._to_tell:

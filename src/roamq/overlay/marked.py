@@ -1,13 +1,14 @@
-"""Paths that are chosen once for all, and an order that rests on markers: a router by interest without who wants what.
+"""The part of a router by interest that knows paths, and orders events by markers; it does not know who wants what.
 
-Two brokers cannot compare how far they have seen where each gets only what is wanted there. So a fence is made of
-markers and echoes (`markers.py`).
+Where each broker gets only what somebody there wants, two brokers cannot compare how far they have seen. So a fence is
+made of markers and echoes (`markers.py`).
 
-A broker that has just joined, or begins anew, may not have heard of all others. It gets all events of a broker of which
-it hears later than its neighbours have told it which brokers there are. If a neighbour has not, the first events of
-another newcomer may go past this one, or not come that far: that neighbour said what is wanted behind it before it had
-heard of this broker. So fences are *partial* until all neighbours have told (docs/decisions/0264): they name the lives
-of edge brokers of which this one has heard, and of any other they have not passed before a later marker has.
+A broker that has just joined, or begins anew, may not have heard of all others. When all its neighbours have told it
+which brokers there are, it gets all events of every broker of which it hears later. While a neighbour has not, the
+first events of another newcomer may go past this broker, or end before it: that neighbour said what is wanted behind it
+before it had heard of this broker. So this broker's fences are *partial* until all neighbours have told it
+(docs/decisions/0264). A partial fence names the lives of edge brokers of which its maker has heard; for any other
+broker it has not passed before a later marker has.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,13 +24,14 @@ from roamq.overlay.markers import Markers
 from roamq.overlay.topology import Topology
 
 PARTIAL: Final = -3
-"""In a fence: of brokers that it does not name, whoever made it may not get everything. It stands with its life."""
+"""A value in a fence; its key names the maker of the fence, and that broker's life. It says that the maker may not get
+all events of brokers that the fence does not name."""
 KNOWN: Final = -4
-"""In a partial fence: whoever made it had heard of this life of an edge broker."""
+"""A value in a partial fence: the maker of the fence had heard of the edge broker's life that the key names."""
 
 
 def _named_in(mark: str) -> BrokerId:
-    """Whose life a mark names."""
+    """The broker whose life a mark names."""
     return BrokerId(mark.rpartition("@")[0])
 
 
@@ -44,9 +46,9 @@ class OrderedByMarkers(TreeUnicast):
     def __init__(self, me: BrokerId, host: Host, topology: Topology, life: int) -> None:
         super().__init__(me, host, topology)
         self.life = life
-        """Which life of this broker it is; 0 if neighbours do not say which brokers there are."""
+        """The number of this broker's life; 0 if neighbours do not say which brokers there are."""
         self._unconfirmed = 0
-        """Origins, one bit each, that were asked for something since the last marker that went to all such."""
+        """Origins, one bit each, that this broker asked for something since it last sent all such origins a marker."""
 
     def next_hop(self, to: BrokerId) -> BrokerId:
         return self.topology.unique_paths.next_hop(self.me, to)
@@ -63,7 +65,8 @@ class OrderedByMarkers(TreeUnicast):
         return {**known, **fence, BrokerId(f"{self.me}@{self.life}"): PARTIAL}
 
     def confirm(self, *, anew: bool = False) -> Mapping[BrokerId, int]:
-        """Where brokers say what is published there, nobody else has to know what is wanted."""
+        """A fence for this broker itself. If brokers declare what is published there, only those that were asked for
+        something have to know of the subscriptions."""
         is_narrow = self._advertised.is_declared and not anew
         asked = self._advertised.named(self._unconfirmed) if is_narrow else None
         if self.markers.is_behind or anew:
@@ -77,8 +80,8 @@ class OrderedByMarkers(TreeUnicast):
         return self.markers.late(fence) | self._of_unknown(fence)
 
     def _of_unknown(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        """Of a partial fence: origins that whoever made it had not heard of, and of which it may not get what comes
-        here; and a name for those that this broker has not heard of either."""
+        """Of a partial fence: the origins that its maker had not heard of, and of which it may not get events that come
+        here; and a name for the origins that this broker has not heard of either."""
         mark = next((one for one, value in fence.items() if value == PARTIAL), None)
         if mark is None or (by := _named_in(mark)) in self.topology.departed:
             return NO_ORIGINS
@@ -90,7 +93,8 @@ class OrderedByMarkers(TreeUnicast):
         return self.life > 0 and self.next_hop(origin) not in self._telling
 
     def _look_who_told(self) -> None:
-        """A neighbour has told which brokers there are, or is gone. Edge brokers pass nothing on to others."""
+        """See whether all neighbours that are left have told which brokers there are. Edge brokers do not count: they
+        pass nothing on to others."""
         near = self.topology.core.intersection(self.topology.neighbours[self.me])
         if not self.markers.knows_all and near <= self._telling:
             self.markers.told_all()

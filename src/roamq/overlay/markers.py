@@ -6,10 +6,11 @@ comes back to its sender: then every broker knows the sender's subscriptions (`c
 the paths to two brokers part, and its echoes come to the other broker: then that one has seen every event that the
 sender will not get (`fence`).
 
-Brokers come and go, and do not all hear of it at once. So a fence names the brokers that its marker visits, as the
-sender knew the network: of an origin that it had not heard of it gets everything from the first event on, if all its
-neighbours have told it which brokers there are. Until they have, its fences are *partial*, and when they have it sends
-another marker to those that have such fences (`marked.py`). Nobody waits for a broker that departed.
+Brokers come and go, and the others do not all hear of that at once. So a fence names the brokers that its marker
+visits, as the sender knows the network. If all its neighbours have told the sender which brokers there are, it gets
+every event, from the first one on, of an origin that it hears of later. Until they have, its fences are *partial*; when
+they have, it sends another marker for each broker that has such a fence (`marked.py`). Nobody waits for a broker that
+departed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,13 +22,13 @@ from roamq.overlay.messages import Echo, MarkAgain, Marker, MarkerMessage, Store
 from roamq.overlay.topology import Topology
 
 AT: Final = -1
-"""In a fence: the marker visits this broker."""
+"""A value in a fence: the marker visits the broker of that name."""
 FOR: Final = -2
-"""In a fence: it was made for this broker."""
+"""A value in a fence: the fence was made for the broker of that name."""
 
 
 def _visits(fence: Mapping[BrokerId, int]) -> dict[BrokerId, int]:
-    """What a fence says besides who made it."""
+    """A fence without its maker: the brokers that the marker visits, and the one that the fence was made for."""
     return {broker: value for broker, value in fence.items() if value in (AT, FOR)}
 
 
@@ -47,32 +48,32 @@ class Markers:
         self.host = host
         self.topology = topology
         self.number = first_number
-        """Of the last marker. A life that remembers no other begins above all that were sent before."""
+        """The number of the last marker. A life that remembers none begins above the numbers of all earlier lives."""
         self.is_behind = False
-        """Whether something was subscribed to since the last marker that went to all brokers."""
+        """Whether this broker has subscribed to something since the last marker of `confirm`."""
         self.echoed: dict[tuple[BrokerId, BrokerId], int] = {}
-        """Who sent a marker, and where it was -> the last number of which an echo came here."""
+        """Sender of markers, and a broker that they visit -> the number of the last one whose echo came here."""
         self._confirmation = 0
-        """The number of the last marker that went to all brokers."""
+        """The number of the last marker of `confirm`."""
         self._confirmation_at: tuple[BrokerId, ...] = ()
-        """All brokers, as they were then."""
+        """The brokers that this marker visits."""
         self._awaited_at: dict[BrokerId, tuple[BrokerId, ...]] = {}
-        """Who sent a marker -> where somebody here waits for it to have been."""
+        """Sender of a marker -> the brokers at which somebody here expects it."""
         self._marked_again: dict[BrokerId, tuple[int, tuple[BrokerId, ...]]] = {}
-        """Who sent a marker once more -> its number, and where it went."""
+        """Broker that sent another marker for this one -> the number of that marker, and the brokers that it visits."""
         self._awaited: dict[BrokerId, int] = {}
-        """Who sent a marker -> the number of the last that somebody here waits for."""
+        """Sender of markers -> the number of the last one that somebody here waits for."""
         self._asked_again: dict[BrokerId, int] = {}
-        """Who sent a marker -> the number of the last that this broker asked for once more."""
+        """Sender of markers -> the number of the last one in whose place this broker asked for another."""
         self.knows_all = knows_all
-        """Whether all neighbours have told this life which brokers there are."""
+        """Whether all neighbours have told this life of the broker which brokers there are."""
         self.fenced: set[BrokerId] = set()
-        """Brokers that have fences of a time in which some had not: another marker is for them when all have."""
+        """Brokers that have partial fences of this one: it sends a marker for each when all neighbours have told."""
         self._marked_whole: dict[BrokerId, tuple[int, tuple[BrokerId, ...]]] = {}
-        """Who sent a marker once more when it had been told of all brokers -> its number, and where it went."""
+        """The same, of markers that their senders sent when they had been told of all brokers."""
 
     def receive(self, message: MarkerMessage) -> bool:
-        """True if a fence that had not `passed` may have passed now."""
+        """Handle a message; True if a fence that had not `passed` may have passed now."""
         match message:
             case Marker():
                 self._on_marker(message)
@@ -87,9 +88,8 @@ class Markers:
     # --- what is waited for ---------------------------------------------------------------------------------
 
     def fence(self, peer: BrokerId, origins: frozenset[BrokerId] | None = None) -> Mapping[BrokerId, int]:
-        """A marker goes where the paths to `peer` and to this broker part, but for those that the fence passes.
-
-        `origins`: where the paths of these part, since nothing that matters comes of others."""
+        """Send a marker to the brokers where the paths to `peer` and to this broker part, but not to those that the
+        fence itself passes. `origins`: only where the paths from these part; no event that matters comes of others."""
         if peer == self.me:
             return {}
         visited = self.topology.unique_paths.partings(self.me, peer, origins)
@@ -99,10 +99,10 @@ class Markers:
     def confirm(
         self, *, anew: bool = False, asked: frozenset[BrokerId] | None = None
     ) -> Mapping[BrokerId, int]:
-        """A fence that has passed when every broker knows of all that was subscribed to here.
+        """A fence that has passed when every broker knows of all that this broker has subscribed to.
 
-        `asked`: if only these brokers were asked for something since the last marker. It visits those as well that have
-        not answered an earlier one, so that it stands for all before it."""
+        `asked`: the only brokers that were asked for something since the last marker; None: any. The marker also visits
+        those that have not answered an earlier one, so that it stands for all before it."""
         if self.is_behind or anew:
             self.is_behind = False
             silent = self._silent(self.me, self._confirmation, self._confirmation_at)
@@ -118,7 +118,8 @@ class Markers:
         return {self.me: self._confirmation, **dict.fromkeys(self._confirmation_at, AT)}
 
     def passed(self, fence: Mapping[BrokerId, int]) -> bool:
-        """A fence that was meant for another broker and was passed on to this one: ask for markers of our own."""
+        """Whether all echoes of the fence's marker have come. If the fence was made for another broker and passed on to
+        this one, ask its maker for a marker that this broker gets the echoes of."""
         for by, number in fence.items():
             if number <= 0 or by in self.topology.departed:
                 continue
@@ -135,7 +136,7 @@ class Markers:
         self._awaited_at[by] = tuple(dict.fromkeys((*self._awaited_at.get(by, ()), *visited)))
 
     def late(self, fence: Mapping[BrokerId, int]) -> frozenset[BrokerId]:
-        """The origins behind the partings from which no echo has come. Of a fence that was made for another broker any
+        """The origins behind the partings from which no echo has come. If the fence was made for another broker, any
         origin may be behind them."""
         late: set[BrokerId] = set()
         for by, number in fence.items():
@@ -149,8 +150,8 @@ class Markers:
         return frozenset(late)
 
     def late_since(self, by: BrokerId, number: int) -> frozenset[BrokerId] | None:
-        """The origins behind the partings from which no echo has come of the marker that `by` sent when it had been
-        told of all brokers; None if it has not sent one since `number`."""
+        """The origins behind the partings from which no echo has come, of the marker that `by` sent when it had been
+        told of all brokers; None if `by` has not sent such a marker since `number`."""
         whole, visited = self._marked_whole.get(by, (0, ()))
         silent = self._silent(by, whole, visited)
         if whole < number or silent:
@@ -166,18 +167,18 @@ class Markers:
         return set(self._silent(self.me, number, self._visited_by(self.me, confirmation)))
 
     def _silent(self, by: BrokerId, number: int, visited: Iterable[BrokerId]) -> list[BrokerId]:
-        """Where the marker has not been, as far as is known here."""
+        """The brokers among `visited` whose echo has not come here; those that departed do not count."""
         gone = self.topology.departed
         return [at for at in visited if self.echoed.get((by, at), 0) < number and at not in gone]
 
     def _visited_by(self, by: BrokerId, fence: Mapping[BrokerId, int]) -> tuple[BrokerId, ...]:
-        """Where the marker of a fence went. Brokers of the release before do not say so: they know no edge brokers."""
+        """The brokers that a fence's marker visits. A fence of the release before, without edge brokers, names none."""
         if by == self.me or fence.get(self.me) == FOR:
             return tuple(at for at, value in fence.items() if value == AT)
         return self._visited(by, self.me)
 
     def _visited_again(self, by: BrokerId, number: int) -> tuple[BrokerId, ...] | None:
-        """Where the marker went that this broker asked for, `by` itself included; None while that is not known."""
+        """The brokers visited by the marker that this broker asked `by` for, and `by` itself; None while not known."""
         marked, visited = self._marked_again.get(by, (0, ()))
         if marked >= number:
             return (*visited, by)
@@ -194,7 +195,7 @@ class Markers:
             self.host.send(neighbour, marker)
 
     def _visited(self, by: BrokerId, peer: BrokerId) -> tuple[BrokerId, ...]:
-        """Where a marker of `by` for `peer` goes."""
+        """The brokers that a marker of `by` for `peer` visits."""
         if by == peer:
             return tuple(broker for broker in self.topology.brokers if broker != by)
         return self.topology.unique_paths.partings(by, peer)
@@ -212,7 +213,7 @@ class Markers:
         return self.topology.unique_paths.next_hop(self.me, to)
 
     def _send(self, to: BrokerId, message: Marker | Echo | MarkAgain) -> None:
-        """Send on the way to a broker, unless it departed."""
+        """Send a message on its way to a broker, unless that broker departed."""
         if to not in self.topology.departed:
             self.host.send(self._next_hop(to), message)
 
@@ -241,7 +242,8 @@ class Markers:
     # --- markers that are lost with a store -------------------------------------------------------------------
 
     def on_store_lost(self, message: StoreLost) -> None:
-        """Markers and echoes that a broker was to pass on are gone: whoever waits for one asks for another."""
+        """A broker lost markers and echoes that it was to pass on: tell the brokers behind this one, and if somebody
+        here waits for echoes, ask for another marker."""
         paths = self.topology.unique_paths
         for neighbour in self.topology.neighbours[self.me]:
             if neighbour != message.by and paths.next_hop(neighbour, message.by) == self.me:
@@ -282,7 +284,7 @@ class Markers:
     # --- a life that has not been told of all brokers ---------------------------------------------------------
 
     def told_all(self) -> None:
-        """All neighbours have told which brokers there are. Those that have partial fences wait for it."""
+        """All neighbours have told which brokers there are: send the markers that partial fences wait for."""
         self.knows_all = True
         for peer in sorted(self.fenced - self.topology.departed):
             self._mark_again(peer)

@@ -59,17 +59,17 @@ class RoutingReset(Message):
 
     kind: ClassVar[str] = "advertise"
     asks: bool = True
-    """Whether the neighbour is to do the same."""
+    """Whether the neighbour is to tell the sender again, too, what it wants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingTold(Message):
-    """Broker -> neighbour: of these origins you have been told all that I and those behind me want."""
+    """Broker -> neighbour: I have told you all that I, and the brokers behind me, want of these origins."""
 
     kind: ClassVar[str] = "advertise"
     origins: bytes
     edges: tuple[str, ...] = ()
-    """Of edge brokers the marks, as in `SubscribeFrom`."""
+    """The marks of the edge brokers among these origins, as in `SubscribeFrom`."""
 
     @property
     def size_bytes(self) -> int:
@@ -78,27 +78,27 @@ class RoutingTold(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsPassed(Message):
-    """Broker -> neighbour behind it, where events are flooded: of these origins nothing up to these numbers comes.
+    """Broker -> neighbour behind it, under flooding: no more events of these origins up to these numbers come.
 
-    Or, if it has a `by`, from that broker to another one that it has given a fence."""
+    If it has a `by`: from that broker to another one, to which it gave a partial fence."""
 
     kind: ClassVar[str] = "advertise"
     frontier: Mapping[BrokerId, int]
     ended: tuple[BrokerId, ...] = ()
-    """Origins that departed, and of which nothing more comes at all."""
+    """Origins that departed, and from which nothing more comes at all."""
     unheard: tuple[BrokerId, ...] | None = ()
-    """Everything above `frontier` comes from the sender from now on, but for these origins: it does not get all of them
-    itself yet. None: the message says nothing about that."""
+    """Origins of which the sender does not get all events itself yet; of all others it passes on everything above
+    `frontier` from now on. None: the message says nothing about that."""
     to: BrokerId | None = None
-    """Whom it is for, if it is about what `by` gets."""
+    """The broker that the message is for, if it says which events `by` gets."""
     by: BrokerId | None = None
-    """A broker that begins anew."""
+    """A broker that begins anew, and sent this message."""
     life: int = 0
-    """Which of its lives."""
+    """The number of the life in which a broker that begins anew sent this message."""
     comes: tuple[tuple[BrokerId, int], ...] | None = None
-    """Of these origins `by` gets all events above these numbers."""
+    """Origins, and the numbers above which `by` gets all their events."""
     is_all: bool = False
-    """And of all others, whatever is published."""
+    """Whether `by` also gets all events of all other origins."""
 
     @property
     def size_bytes(self) -> int:
@@ -119,7 +119,8 @@ class WantMessage(Message):
     origins: bytes
     mobile: bool = False
     edges: tuple[str, ...] = ()
-    """And of these edge brokers. A mark names one life of such a broker in the network, from joining to leaving."""
+    """The edge brokers among the origins, by marks: one names one life of a broker in the network, from joining to
+    leaving."""
 
     @property
     def size_bytes(self) -> int:
@@ -146,7 +147,7 @@ class UnsubscribeFrom(WantMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker(Message):
-    """`by` -> `targets`, behind all that `by` subscribed to: tell `peer`, behind the events it gets from you."""
+    """`by` -> `targets`, behind all that `by` subscribed to: send `peer` an `Echo` behind the events you sent there."""
 
     kind: ClassVar[str] = "marker"
     by: BrokerId
@@ -169,9 +170,9 @@ class Echo(Message):
     number: int
     at: BrokerId
     visited: tuple[BrokerId, ...] | None = None
-    """If `at` is `by` itself: where else the marker went, as `by` knows the network."""
+    """If `at` is `by` itself: the other brokers that the marker visits, as `by` knows the network."""
     knows_all: bool = False
-    """And whether all neighbours of `by` had told it which brokers there are when it sent the marker."""
+    """If `at` is `by` itself: whether all its neighbours had told it which brokers there are before the marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +187,7 @@ class MarkAgain(Message):
     peer: BrokerId
     number: int
     at: tuple[BrokerId, ...] = ()
-    """Where `peer` waits for the marker to go."""
+    """The brokers at which `peer` expects the marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,12 +199,12 @@ class StoreLost(Message):
 
 
 MarkerMessage = Marker | Echo | MarkAgain | StoreLost
-"""What brokers send to learn whether others know of their subscriptions."""
+"""The messages by which brokers learn whether others know of their subscriptions."""
 
 InterestMessage = SubscribeFrom | UnsubscribeFrom | RoutingReset | RoutingTold
-"""What brokers tell their neighbours where events are routed by interest, besides markers."""
+"""The messages between neighbours where events are routed by interest, besides those about markers."""
 
 RoutingMessage = (
     Subscribe | Unsubscribe | Advertise | Unadvertise | InterestMessage | EventsPassed | MarkerMessage
 )
-"""What neighbours tell each other about who wants and who publishes what."""
+"""The messages by which neighbours tell each other which brokers want, and which publish, what."""

@@ -17,7 +17,7 @@ from zlib import crc32
 from roamq.core.events import BrokerId
 
 NAMED_MAX: Final = 100_000
-"""Of so many moves between brokers it is remembered where markers go."""
+"""The number of moves between brokers for which the brokers that markers visit are remembered."""
 
 if TYPE_CHECKING:
     from roamq.overlay.topology import Topology
@@ -35,7 +35,7 @@ class UniquePaths:
         self.changed()
 
     def changed(self) -> None:
-        """A broker was attached or departed."""
+        """A broker was attached or departed: weigh the links again, and forget the paths."""
         edges = self.topology.attached
         links = {frozenset((a, b)) for a in self.topology.all_brokers for b in self.topology.around(a)}
         # In the order of a checksum, so that not all paths prefer the links of the first brokers.
@@ -55,7 +55,7 @@ class UniquePaths:
         if toward is None:
             toward = self._grown(root, self.topology.relays(root))
             if len(toward) < len(self.topology.all_brokers):
-                # A broker whose neighbours are all gone: the last way to it is known, and nothing goes there.
+                # All neighbours of some broker are gone: its last path is kept, though nothing goes there.
                 toward = self._grown(root, self.topology.core) | toward
             self._toward[root] = toward
         return toward
@@ -87,7 +87,7 @@ class UniquePaths:
         return hops
 
     def leaves(self, root: BrokerId) -> tuple[BrokerId, ...]:
-        """The brokers through which no path from `root` leads on: whoever visits them all visits every broker."""
+        """The brokers through which no path from `root` leads on: a message to all of them passes every broker."""
         toward = self.tree(root)
         passed = {parent for broker, parent in toward.items() if broker != root}
         return tuple(sorted(broker for broker in toward if broker not in passed and broker != root))
@@ -95,12 +95,12 @@ class UniquePaths:
     def partings(
         self, new: BrokerId, old: BrokerId, origins: frozenset[BrokerId] | None = None
     ) -> tuple[BrokerId, ...]:
-        """Where, off the path between `new` and `old`, the paths from some origin to the two part; `origins`: from one
-        of these, if not from any.
+        """The brokers, off the path between `new` and `old`, where the paths from an origin to the two part; `origins`:
+        only from these origins, if they are given.
 
-        An origin that departed counts, since its events may be under way; where paths part at such a broker itself,
-        nothing more comes from there. Of several that lie on one way from `new` to `old` one is named: a marker that
-        goes there passes the others.
+        An origin that departed counts, since its events may be under way; a parting that departed does not, since
+        nothing more comes from there. Of several partings that lie on one way from `new` to `old` one is named: a
+        marker that goes there passes the others.
         """
         found = self._named.get((new, old, origins))
         if found is None:
@@ -112,9 +112,10 @@ class UniquePaths:
     def late(
         self, new: BrokerId, old: BrokerId, visited: Collection[BrokerId], silent: Collection[BrokerId]
     ) -> set[BrokerId]:
-        """The origins whose paths to the two part where no marker has been, if it went to `visited` and some of these
-        are `silent`. Who sent the marker may know another network: of an origin that it did not know it gets all, and
-        one that is not known here counts itself."""
+        """The origins whose paths to `new` and `old` part where the marker has not been: it was to visit `visited`, and
+        those of them that are `silent` have sent no echo. The sender of the marker may know another network: it gets
+        all events of an origin that it did not know, and a silent broker that is not known here counts as late itself.
+        """
         known = set(self.topology.all_brokers)
         late = {broker for broker in silent if broker not in known}
         for parting, origins in self._partings_of_all(new, old).items():
@@ -128,7 +129,7 @@ class UniquePaths:
         return at == parting or self._on_one_way(new, old, at, parting)
 
     def _partings_of_all(self, new: BrokerId, old: BrokerId) -> Mapping[BrokerId, frozenset[BrokerId]]:
-        """Every parting off the path between the two -> the origins whose paths part there."""
+        """Every parting off the path between `new` and `old` -> the origins whose paths part there."""
         found = self._parted.get((new, old))
         if found is None:
             direct = set(self.path(new, old))

@@ -1,4 +1,4 @@
-"""What a broker asks of a neighbour that has forgotten everything: all its subscriptions, one after the other."""
+"""Asks a neighbour that has forgotten everything for all that a broker wants of it, one filter after the other."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Questions(MessageSource):
-    """Asks for each of some filters, of some origins."""
+    """The messages that ask a neighbour for filters, each of its origins."""
 
     __slots__ = ("_filters", "_router")
 

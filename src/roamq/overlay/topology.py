@@ -54,8 +54,8 @@ class Topology:
         self.departed: set[BrokerId] = set()
         """Brokers that are gone for good."""
         self.publishes: dict[BrokerId, tuple[Filter, ...]] = {}
-        """Broker -> the topic filters of what may be published there, if it declares any; those that departed
-        included. Of a broker that is not named anything may come."""
+        """Broker, also one that departed -> the topic filters that it declares: nothing else is published there. At a
+        broker that declares none anything may be published."""
         for broker, topics in publishes.items():
             self.declare(BrokerId(broker), topics)
         self._toward: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
@@ -86,7 +86,7 @@ class Topology:
 
     @property
     def all_brokers(self) -> tuple[BrokerId, ...]:
-        """Those of the network, and those that departed."""
+        """The brokers of the network, and those that departed."""
         return (*self.brokers, *sorted(self.departed))
 
     def around(self, broker: BrokerId) -> tuple[BrokerId, ...]:
@@ -94,7 +94,7 @@ class Topology:
         return self._around[broker]
 
     def declare(self, broker: BrokerId, topics: Iterable[str] | None) -> None:
-        """Nothing is published at this broker but what these topic filters match; None: anything may be."""
+        """Declare that only topics which these filters match are published at the broker; None: any topic may be."""
         if topics is None:
             self.publishes.pop(broker, None)
         else:
@@ -107,10 +107,10 @@ class Topology:
         publishes: Iterable[str] | None = None,
         beside: Iterable[BrokerId] = (),
     ) -> None:
-        """An edge broker comes, linked with these brokers of the core. One of its name that departed is forgotten.
+        """Add an edge broker, linked with the brokers `at` of the core. One of its name that departed is forgotten.
 
-        `publishes`: what may be published there, as `declare` takes it. `beside`: the edge brokers, of this network or
-        departed, that it is linked with.
+        `publishes`: the topics that may be published there, as `declare` takes them. `beside`: the edge brokers, of
+        this network or departed, that the new one is linked with.
         """
         at = tuple(sorted(set(at)))
         assert edge not in self.brokers, f"{edge} is in the network already"
@@ -129,7 +129,7 @@ class Topology:
         self._changed()
 
     def depart(self, gone: BrokerId) -> None:
-        """A broker is gone for good: one that no path between others leads through."""
+        """Remove a broker for good. No path between others leads through it."""
         assert gone in self.brokers, f"{gone} is no broker of the network"
         self.brokers = tuple(broker for broker in self.brokers if broker != gone)
         self.departed.add(gone)
@@ -139,7 +139,7 @@ class Topology:
         self, broker: BrokerId, paths: "Topology | UniquePaths"
     ) -> tuple[BrokerId, BrokerId] | None:
         """Two other brokers of the network; the path from the second to the first leads through this one. None if there
-        are none."""
+        are no such two."""
         for root in self.brokers:
             toward = paths.tree(root)
             for other in self.brokers if root != broker else ():
@@ -148,7 +148,7 @@ class Topology:
         return None
 
     def relays(self, root: BrokerId) -> frozenset[BrokerId]:
-        """Whom the paths of a broker may lead through: the core, but for those that departed before it."""
+        """The brokers that paths to `root` may lead through: the core, less departed ones if `root` is still there."""
         return self.core if root in self.departed else self.core - self.departed
 
     def _unlink(self, edge: BrokerId) -> None:
@@ -170,7 +170,7 @@ class Topology:
         if toward is None:
             toward = self._grown(root, self.relays(root))
             if len(toward) < len(self._around):
-                # A broker whose neighbours are all gone: the last way to it is known, and nothing goes there.
+                # All neighbours of some broker are gone: its last path is kept, though nothing goes there.
                 toward = self._grown(root, self.core) | toward
             self._toward[root] = toward
         return toward
@@ -189,7 +189,7 @@ class Topology:
         return toward
 
     def children(self, root: BrokerId, of: BrokerId) -> tuple[BrokerId, ...]:
-        """In the tree of `root`: the neighbours that `of` passes an event of that origin to."""
+        """The neighbours to which the broker `of` passes events of the origin `root`."""
         by_broker = self._children.get(root)
         if by_broker is None:
             lists: dict[BrokerId, list[BrokerId]] = {b: [] for b in self.all_brokers}

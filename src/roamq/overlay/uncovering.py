@@ -1,4 +1,4 @@
-"""A wide filter goes: the filters that it covered are asked for before, some at a time, so that no input takes long."""
+"""Takes a wide filter back: the filters that it covered are asked for first, some at a time, so no input takes long."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -9,10 +9,10 @@ from roamq.core.events import BrokerId
 from roamq.core.filters import Filter
 
 FOUND_AT_ONCE: Final = 2_000
-"""If a filter covers more than about so many, all filters that are wanted are tried, some at a time."""
+"""About how many covered filters are found at once; if there are more, all wanted filters are tried, some at a time."""
 TRIED_AT_ONCE: Final = 500
 FIRST_GONE: Final = 1_000
-"""So many filters that a neighbour wants no more go at once when it has told all; then fewer with each input."""
+"""How many filters that a neighbour wants no more are forgotten when it has told all; later inputs forget fewer."""
 GONE_AT_ONCE: Final = 10
 
 
@@ -23,7 +23,7 @@ class PutOff(NamedTuple):
     filter: Filter
     origins: int
     hidden: list[Filter]
-    """What is left to ask for if the filter covers it, the first at the end."""
+    """The filters still to be tried, the next at the end: those that `filter` covers are asked for."""
 
     def take(self, count: int) -> list[Filter]:
         """The next filters to ask for, not more than `count`."""
@@ -38,7 +38,7 @@ class PutOff(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A filter that a neighbour has not asked for again, and wants no more of these origins."""
+    """A filter that a neighbour has not asked for again, so that it wants it no more of these origins."""
 
     neighbour: BrokerId
     filter: Filter
@@ -46,7 +46,7 @@ class Gone(NamedTuple):
 
 
 class GoneFilters:
-    """What neighbours want no more that have told all that they want: it goes some at a time."""
+    """The filters that neighbours want no more, since they have told all they want; forgotten some at a time."""
 
     def __init__(self) -> None:
         self.waiting: deque[Gone] = deque()
@@ -66,7 +66,7 @@ class GoneFilters:
 
 
 def index_of(*wanted: Iterable[Filter]) -> CoverIndex:
-    """An index of filters; one that is in several of the tables is in it as often."""
+    """An index of the filters of several tables; one that is in several of them is in the index as often."""
     index = CoverIndex()
     for filters in wanted:
         for filter in filters:
@@ -75,7 +75,7 @@ def index_of(*wanted: Iterable[Filter]) -> CoverIndex:
 
 
 def without_origins(filters: dict[Filter, int], origins: int) -> list[Filter]:
-    """Nothing is wanted of some origins any more; gives the filters of which nothing is left."""
+    """Take these origins away from all filters; drops and returns the filters that have no origin left."""
     gone = []
     for filter, wanted in list(filters.items()):
         filters[filter] = wanted & ~origins
@@ -86,7 +86,7 @@ def without_origins(filters: dict[Filter, int], origins: int) -> list[Filter]:
 
 
 class HiddenFilters:
-    """What a filter covered that goes, found once for all neighbours that it is taken back from."""
+    """The filters that one covered which goes, found once for all neighbours that it is taken back from."""
 
     def __init__(self) -> None:
         self._found: tuple[Filter, list[Filter]] | None = None
@@ -105,5 +105,5 @@ class HiddenFilters:
         return self._found[1]
 
     def forget(self) -> None:
-        """The filter was taken back from all of them."""
+        """The filter was taken back from all neighbours."""
         self._found = None
