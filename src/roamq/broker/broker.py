@@ -150,7 +150,7 @@ class Broker:
 
     @property
     def incarnation(self) -> int:
-        """The number of this broker's life, counted by starts without a store."""
+        """The number of this broker's life, as its sequences have it; a start without the store begins another life."""
         return self.sequence >> INCARNATION_BITS
 
     def doubt(self) -> None:

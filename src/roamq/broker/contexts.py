@@ -47,7 +47,7 @@ class Contexts:
         self.router = router
         self.timeout_s = timeout_s
         self.late_after_s = late_after_s
-        """Seconds that a context on its way elsewhere waits for events that may come late; None: without end."""
+        """Seconds that a context on its way elsewhere waits for events that may come late; None: until they come."""
         self.is_doubted = False
         """Whether contexts may have been here, and gone, in a life that this broker does not remember."""
         self.buffer = EventBuffer()

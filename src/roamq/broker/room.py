@@ -1,7 +1,7 @@
 """How much may be stored in the contexts of one broker, and which of them are nearly full.
 
 Events enter at other brokers too, and these hear only after a while that a context here, or the buffer, is nearly full.
-Where that matters, an eighth of each bound is a reserve for what they send meanwhile.
+Where that matters, an eighth of each bound is a reserve for events that those brokers send meanwhile.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from roamq.core.events import ClientId, Event
 RESERVE = 8
 """One part in so many of a bound is the reserve, for events that are on their way."""
 NEARLY_FULL_BYTES = 4 * 1024 * 1024
-"""A context with less room than this, or an eighth, may not take the next event: more than one event costs."""
+"""A context with less room than this, or than an eighth of its bound, is nearly full; no event costs more."""
 
 
 class Room:

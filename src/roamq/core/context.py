@@ -164,7 +164,7 @@ class Context:
         self.window = UNLIMITED
         """How many events may be in flight at once (MQTT's Receive Maximum)."""
         self.local_queue: deque[Event] | None = None
-        """The events that came here while older ones are still on their way from another broker; None: none are."""
+        """The events that came here while older ones are still on their way from another broker; None if none are."""
         self.late: dict[BrokerId, deque[Event]] | None = None
         """Origin of which older events come later than the rest -> its events that came since (`core/late.py`)."""
         self.only: frozenset[BrokerId] | None = None

@@ -2,7 +2,7 @@
 
 A node stands where filters end or part, so that a filter adds two nodes at most, however deep it is. An edge is
 compared with a topic at once, by `itemgetter`, not level by level: thousands of deep filters slow a publish by about a
-microsecond each. Written here because tries that can be had know neither levels nor `+`.
+microsecond each. Written here because existing tries know neither levels nor `+`.
 """
 
 from collections.abc import Iterator

@@ -7,8 +7,8 @@ Three structures, one after the other, so that an event touches what concerns it
 3. the few filters so found are asked themselves; equal filters are asked once for all keys that hold them.
 
 Adding and removing walk one path per place of the filter, in time independent of the number of filters but
-for ordered bounds, which are in log time. Written here because what exists matches topics or contents, not
-both.
+for ordered bounds, which are in log time. Written here because existing libraries match topics or contents,
+not both.
 """
 
 from collections.abc import Collection, Hashable, Iterator

@@ -30,7 +30,7 @@ class Host(Protocol):
         """Send to a neighbour in the overlay. Links are reliable and FIFO."""
 
     def send_each(self, to: BrokerId, source: MessageSource) -> None:
-        """`send` all that the source gives. A host may ask for it little by little; what is sent later follows it."""
+        """`send` all messages of a source. A host may ask for them bit by bit; what is sent later follows them."""
 
     def pass_on(self, to: tuple[BrokerId, ...], event: Event) -> None:
         """`send` to each of several neighbours."""
@@ -56,8 +56,8 @@ class Host(Protocol):
         """How many events may be on their way to the client at once; 0 while it has not been let in."""
 
     def has_begun(self, context: Context, event: Event) -> bool:
-        """Whether an earlier connection of the client has begun to hand the event over: then the hand-over of it is
-        completed, even if the event has expired since."""
+        """Whether an earlier connection of the client has begun to give it the event: then the exchange is completed,
+        even if the event has expired since."""
 
     def client_class(self, client: ClientId, context: Context | None) -> str:
         """The class that the configuration gives the client; empty if it gives none. `context`: the client's own."""

@@ -1,4 +1,4 @@
-"""Makes a context forget events that the client has read, as other brokers say, and not admit them again.
+"""Makes a context forget events that the client has read, as other brokers say, so that it does not admit them again.
 
 Each of those brokers sends a position, and what was read ahead of it. A broker that serves the client itself knows
 better than others, so nothing is in flight in these contexts, but for events handed over to the broker that sends this.
@@ -13,7 +13,7 @@ from roamq.core.reading import AheadRows, Position, above, advance, joined
 
 
 def consume_through(context: Context, position: Position, ahead: Iterable[EventId] = ()) -> None:
-    """The client consumed, elsewhere, what was handed over from here: up to `position`, and `ahead` of it."""
+    """The client consumed, elsewhere, events that were handed over from here: up to `position`, and `ahead` of it."""
     gone = set(ahead)
     while context.in_flight and context.stored[0][0].id[1] <= position.get(context.stored[0][0].id[0], 0):
         context.consume_first()
@@ -24,7 +24,7 @@ def consume_through(context: Context, position: Position, ahead: Iterable[EventI
 def skip_to(context: Context, position: Position, ahead: AheadRows = ()) -> None:
     """Another broker says how far the client has read: forget stored events it has consumed.
 
-    The position does not advance over what was read `ahead`: what is unread before it may be yet to come.
+    The position does not advance over events that were read `ahead`: unread events before them may be yet to come.
     """
     if not position and not ahead:
         return

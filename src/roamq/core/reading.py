@@ -46,7 +46,7 @@ def rows_of(ahead: ReadAhead) -> AheadRows:
 
 
 def joined(rows: Iterable[tuple[BrokerId, int, int]]) -> ReadAhead:
-    """The ranges of several connections as one: those that overlap are united."""
+    """The ranges of several connections as one `ReadAhead`: ranges that overlap are united."""
     found: dict[BrokerId, list[Range]] = {}
     for origin, first, last in sorted(
         (origin, first, last) for origin, first, last in rows

@@ -87,7 +87,7 @@ MIGRATION: Final = frozenset({"context", "mobile_subscribe", "mobile_unsubscribe
 """The part of UNICAST that migrates subscriptions: the three messages of [DIS] Eq. 2."""
 
 CONTROL: Final = frozenset({"control", "closing", "marker"})
-"""Words between brokers that bring neither events nor subscriptions. `closing` is the end of a transfer that had
+"""Messages between brokers that bring neither events nor subscriptions. `closing` is the end of a transfer that had
 nothing to bring, for which the papers' protocols have no message. `marker` is what orders a handoff where events are
 routed by interest (docs/interest.md)."""
 

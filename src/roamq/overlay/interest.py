@@ -11,7 +11,7 @@ brokers send the old broker an *echo*, behind the events that they sent there. W
 has seen every event that the new one will not get. docs/interest.md has the proof.
 
 An edge broker that joins is one that begins anew: nobody knows who wants its events, so they go everywhere until all
-brokers have told what they want. Each broker has bits of its own for origins, and never gives one another meaning; in
+brokers have told what they want. Each broker has bits of its own for origins, and never gives a bit another meaning; in
 messages, a mark names one life of an edge broker in the network.
 """
 
@@ -254,7 +254,7 @@ class ByInterest(OrderedByMarkers):
             self.host.send(neighbour, SubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
 
     def _ask_no_more(self, neighbour: BrokerId, filter: Filter, origins: Origins, mobile: bool) -> None:
-        """Take a filter back from a neighbour if nobody wants it any more, and before ask for those that it covered."""
+        """Take a filter back from a neighbour if nobody wants it any more; first ask for those that it covered."""
         sent = self._sent[neighbour]
         origins &= sent.get(filter, 0) & ~self._wanted(neighbour, filter)
         if not origins:
@@ -284,8 +284,8 @@ class ByInterest(OrderedByMarkers):
             self.host.send(neighbour, UnsubscribeFrom(filter=filter, mobile=mobile, **self._named(origins)))
 
     def _go_on(self) -> None:
-        """Forget some filters that neighbours want no more, or ask for some filters that are covered by the first one
-        that is to be taken back."""
+        """Forget some filters that neighbours want no more, or ask for some of the filters that one has covered which
+        is to be taken back after that."""
         if self._gone.waiting:
             self._let_go(self._gone.take(GONE_AT_ONCE))
             return
@@ -437,7 +437,7 @@ class ByInterest(OrderedByMarkers):
         self.markers.on_store_lost(StoreLost(by=self.me))
 
     def tell_again(self, neighbour: BrokerId) -> None:
-        """Tell a neighbour all again that knows what it was told earlier, and missed some of what it was told since."""
+        """Tell everything again to a neighbour that kept its store, but missed some of what this broker told it."""
         self.host.send(neighbour, RoutingReset(asks=False))
         self._tell_all(neighbour)
 
@@ -471,7 +471,7 @@ class ByInterest(OrderedByMarkers):
         self._tell_what_is_whole(neighbour)
 
     def _tell_what_is_whole(self, neighbour: BrokerId) -> None:
-        """Tell a neighbour the origins of which it now knows all wishes: no broker behind this one has yet to tell.
+        """Send a neighbour `RoutingTold` for origins of which no broker behind this one has yet to tell what it wants.
 
         `RoutingTold` travels from the leaves of an origin's tree to the origin, so brokers never wait in a circle. A
         life that has just begun learns which brokers are behind it from the neighbour, ahead of its `RoutingReset`.

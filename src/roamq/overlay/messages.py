@@ -11,7 +11,7 @@ from roamq.core.messages import HEADER_BYTES, Message, weight
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe(Message):
-    """Broker -> neighbour: send me events that match. `mobile`: it exists because a client moved."""
+    """Broker -> neighbour: send me events that match. `mobile`: the message exists because a client moved."""
 
     carries: ClassVar[str] = "filter"
     filter: Filter
@@ -80,7 +80,7 @@ class RoutingTold(Message):
 class EventsPassed(Message):
     """Broker -> neighbour behind it, under flooding: no more events of these origins up to these numbers come.
 
-    If it has a `by`: from that broker to another one, to which it gave a partial fence."""
+    If it has a `by`, that broker sends it to another one, to which it gave a partial fence."""
 
     kind: ClassVar[str] = "advertise"
     frontier: Mapping[BrokerId, int]

@@ -38,7 +38,7 @@ class PutOff(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A filter that a neighbour has not asked for again, so that it wants it no more of these origins."""
+    """A filter that a neighbour wants no more of these origins, since it has not asked for the filter again."""
 
     neighbour: BrokerId
     filter: Filter
@@ -60,7 +60,7 @@ class GoneFilters:
         return [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
 
     def forget(self, neighbour: BrokerId) -> None:
-        """The neighbour begins to tell all again."""
+        """The neighbour begins to tell all its wishes again: forget what waits for it."""
         if self.waiting:
             self.waiting = deque(gone for gone in self.waiting if gone.neighbour != neighbour)
 
@@ -86,7 +86,7 @@ def without_origins(filters: dict[Filter, int], origins: int) -> list[Filter]:
 
 
 class HiddenFilters:
-    """The filters that one covered which goes, found once for all neighbours that it is taken back from."""
+    """The filters that a filter to be taken back has covered, found once for all neighbours it is taken back from."""
 
     def __init__(self) -> None:
         self._found: tuple[Filter, list[Filter]] | None = None
