@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from roamq.cli import asking
 from roamq.cli.main import cli
 from roamq.config import to_toml
 from roamq.core.errors import ConfigError
@@ -83,8 +84,11 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(cli, list(arguments))
 
 
-def test_a_broker_of_a_ring_leaves_by_the_command_and_the_file_says_so(tmp_path: Path) -> None:
+def test_a_broker_of_a_ring_leaves_by_the_command_and_the_file_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its neighbours reach each other the other way round; who starts it again is told that it is gone."""
+    monkeypatch.setattr(asking, "TIMEOUT_S", WAIT_S)  # brokers on a busy machine answer late
 
     async def scenario(processes: BrokerProcesses) -> None:
         path = str(processes.path)
