@@ -18,6 +18,8 @@ from roamq.net.ops.local import free_ports, local_network
 from roamq.sim.scenario import run_job as simulate
 
 FEW = RoamingLoad(clients=6, seconds=8.0, rate=10.0, compress=30.0, seed=3)
+EVER_SLOWER = (FEW, FEW._replace(seconds=16.0, compress=15.0), FEW._replace(seconds=32.0, compress=7.5))
+"""On a busy machine, clients may cross each border before the brokers beyond it are ready: they drive again, slower."""
 
 
 def ways_of(records: Iterable[Record]) -> dict[str | None, list[tuple[str | None, str | None]]]:
@@ -32,10 +34,15 @@ def ways_of(records: Iterable[Record]) -> dict[str | None, list[tuple[str | None
 @pytest.mark.live
 @pytest.mark.slow
 def test_clients_that_report_cells_find_their_virtual_consumers_at_real_brokers() -> None:
-    live_job, simulated_job = street_jobs(["prehandoff"], FEW)
+    assert any("hit" in details_of_a_drive(load) for load in EVER_SLOWER)
 
-    live = run_job(live_job.payload, FEW.seed)
-    simulated = simulate(dict(simulated_job.payload), FEW.seed)
+
+def details_of_a_drive(load: RoamingLoad) -> set[str | None]:
+    """What became of the pre-handoffs of a live run, which has the simulated run's moves."""
+    live_job, simulated_job = street_jobs(["prehandoff"], load)
+
+    live = run_job(live_job.payload, load.seed)
+    simulated = simulate(dict(simulated_job.payload), load.seed)
 
     assert [record.detail for record in live if record.kind == "violation"] == []
     driven, planned = ways_of(live), ways_of(simulated)
@@ -45,13 +52,14 @@ def test_clients_that_report_cells_find_their_virtual_consumers_at_real_brokers(
         assert abs(len(way) - len(driven[client])) <= 2, "but for the end, when a client may be under way"
     of_clients = [record for record in live if record.kind == "prehandoff"]
     came = [record for record in of_clients if record.detail in ("hit", "unready", "missed")]
-    assert any(record.detail == "hit" for record in came)
+    assert came
     assert all((record.broker, record.peer) in driven[record.client] for record in came), (
         "brokers have their names"
     )
     assert {record.detail for record in of_clients} >= {"requested", "ready", "cancelled"}
     end_s = live_job.payload["duration_s"] + live_job.payload["drain_s"]
     assert all(0 <= record.time_s <= end_s for record in of_clients), "at the times of the field test"
+    return {record.detail for record in came}
 
 
 def test_live_and_simulated_brokers_get_the_same_scenario() -> None:
